@@ -1,0 +1,37 @@
+"""cacheproxy keeps a model server's prompt cache alive for coding agents.
+
+This module is what a client package needs, and no more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cacheproxy.core.edits import REMOVE, Edit
+from cacheproxy.core.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
+from cacheproxy.core.request import Request
+from cacheproxy.core.rules import CodeRule, Rule
+
+if TYPE_CHECKING:
+    from cacheproxy.hookspecs import hookimpl
+
+__all__ = [
+    "REMOVE",
+    "SYSTEM_HEAD",
+    "SYSTEM_TEXT",
+    "USER_TEXT",
+    "CodeRule",
+    "Edit",
+    "Request",
+    "Rule",
+    "hookimpl",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``hookimpl``, and pluggy with it, only for those who ask: core does without."""
+    if name == "hookimpl":
+        from cacheproxy.hookspecs import hookimpl  # noqa: PLC0415
+
+        return hookimpl
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,165 @@
+"""The configuration: one frozen table, filled from a TOML file, the environment and options.
+
+The fields of ``Config`` are the table: an option ``edit_remote`` is ``--edit-remote`` on the
+command line, ``CACHEPROXY_EDIT_REMOTE`` in the environment and ``edit_remote`` in the file.
+The command line wins over the environment, which wins over the file.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+import platformdirs
+from msgspec import Meta
+
+from cacheproxy.core.rules import Rule, RuleError
+
+ENV_PREFIX = "CACHEPROXY_"
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the message says where it stands and how to mend it."""
+
+
+class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.Rule."""
+
+    name: str
+    where: str | list[str]
+    pattern: str
+    replacement: str = ""
+    why: str = ""
+    pin: bool = False
+    default: bool = True
+    literals: list[str] = []
+
+    def rule(self) -> Rule:
+        """Return it as a Rule; raises RuleError."""
+        where = self.where if isinstance(self.where, str) else tuple(self.where)
+        return Rule(
+            self.name,
+            where,
+            self.pattern,
+            self.replacement,
+            self.why,
+            default=self.default,
+            pin=self.pin,
+            literals=tuple(self.literals),
+        )
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Everything that can be set. Seconds, bytes and names as said with each field."""
+
+    upstream: Annotated[str, Meta(description="URL of the model server")] = "http://localhost:8080"
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="port to listen on; 0 takes a free one")
+    ] = 8081
+    interface: Annotated[str, Meta(description="address to listen on")] = "127.0.0.1"
+    listen: Annotated[
+        str, Meta(description="Twisted endpoint to listen on, instead of port and interface")
+    ] = ""
+    enable: Annotated[
+        tuple[str, ...], Meta(description="rules to switch on, joined by commas")
+    ] = ()
+    disable: Annotated[
+        tuple[str, ...], Meta(description="rules to switch off, joined by commas")
+    ] = ()
+    block: Annotated[
+        tuple[str, ...], Meta(description="plugins not to load, joined by commas")
+    ] = ()
+    edit_remote: Annotated[
+        bool, Meta(description="edit requests even if the upstream is not a local server")
+    ] = False
+    max_body: Annotated[int, Meta(ge=1, le=4096, description="largest request body, in MiB")] = 64
+    connect_timeout: Annotated[
+        float, Meta(gt=0, description="seconds to wait for a connection to the upstream")
+    ] = 2.0
+    verbose: Annotated[bool, Meta(description="log body sizes and each edit")] = False
+    rule: tuple[RuleTable, ...] = ()
+
+    def rules(self) -> list[Rule]:
+        """Return the file's ``[[rule]]`` tables as rules; raises ConfigError."""
+        try:
+            return [table.rule() for table in self.rule]
+        except RuleError as error:
+            raise ConfigError(f"in the config file: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table, as a command line needs it."""
+
+    field: str
+    kind: type
+    default: Any
+    help: str
+
+    @property
+    def flag(self) -> str:
+        """The option's name on the command line, without its dashes."""
+        return self.field.replace("_", "-")
+
+
+def options() -> Iterator[Option]:
+    """Yield the settings that have an option and an environment variable: all but ``rule``."""
+    hints = get_type_hints(Config, include_extras=True)
+    for info in msgspec.structs.fields(Config):
+        kind, *extras = get_args(hints[info.name])
+        meta = next((extra for extra in extras if isinstance(extra, Meta)), None)
+        if meta is not None:
+            yield Option(info.name, get_origin(kind) or kind, info.default, meta.description or "")
+
+
+def default_file() -> Path:
+    """Return where the user's config file is looked for unless one is named."""
+    return platformdirs.user_config_path("cacheproxy") / "config.toml"
+
+
+def load(
+    command_line: Mapping[str, Any], environ: Mapping[str, str], file: str | None = None
+) -> Config:
+    """Return the configuration; raises ConfigError.
+
+    ``command_line``: field names with what was given, text or bool. ``file``: a named file must
+    exist; without one, ``CACHEPROXY_CONFIG`` or the user's own file is read if it is there.
+    """
+    merged: dict[str, Any] = {}
+    named = file or environ.get(ENV_PREFIX + "CONFIG")
+    path = Path(named).expanduser() if named else default_file()
+    if named or path.exists():
+        merged |= _checked(_read(path), str(path), strict=True)
+    names = {ENV_PREFIX + option.field.upper(): option.field for option in options()}
+    given = {field: environ[name] for name, field in names.items() if environ.get(name)}
+    merged |= _checked(given, "the environment", strict=False)
+    merged |= _checked(dict(command_line), "the command line", strict=False)
+    return msgspec.convert(merged, Config)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"the config file {path} is not TOML: {error}") from None
+
+
+def _checked(values: dict[str, Any], source: str, *, strict: bool) -> dict[str, Any]:
+    """Return ``values`` with texts turned into what the table says, or name the wrong one."""
+    for option in options():
+        value = values.get(option.field)
+        if option.kind is tuple and isinstance(value, str):
+            values[option.field] = [part.strip() for part in value.split(",") if part.strip()]
+    try:
+        config = msgspec.convert(values, Config, strict=strict)
+    except msgspec.ValidationError as error:
+        wrong, _, place = str(error).partition(" - at `$.")
+        where = place.rstrip("`").replace("...", "")
+        raise ConfigError(f"{source}: {where + ': ' if where else ''}{wrong}") from None
+    return {name: getattr(config, name) for name in values}

@@ -1,0 +1,1 @@
+"""What a request means: values and functions, no I/O, no clock, no Twisted."""

@@ -1,0 +1,179 @@
+"""Edits and how they are spliced into the body's own text.
+
+Law 1: nothing that no edit names changes. Key order, spacing, number spelling, escapes and
+duplicate keys elsewhere survive, because the text is cut and joined, never written anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import Any, Final
+
+from cacheproxy.core.document import Document, Entry, offsets_in_string
+from cacheproxy.core.paths import Path, parse_pointer, to_pointer
+
+
+class _Remove(Enum):
+    """The type of REMOVE."""
+
+    REMOVE = "REMOVE"
+
+
+REMOVE: Final = _Remove.REMOVE
+"""As an edit's ``new``: take the value out of its object or array."""
+
+
+class EditError(ValueError):
+    """An edit that cannot be made: no such place, wrong type, or two edits overlap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change, and its report.
+
+    ``path``: JSON pointer (RFC 6901) of the value to change.
+    ``new``: the new JSON value, or REMOVE; with a ``span``, a string.
+    ``why``: one short sentence for the log.
+    ``span``: (start, end) in characters of the string at ``path``: only these change.
+    """
+
+    path: str
+    new: Any
+    why: str
+    span: tuple[int, int] | None = None
+
+
+_Splice = tuple[int, int, str]
+
+
+def apply(document: Document, edits: Iterable[Edit]) -> str:
+    """Return the document's text with ``edits`` made; the same object if nothing changes.
+
+    Raises EditError or PathError (no such place) without having changed anything.
+    """
+    splices: list[_Splice] = []
+    removed: dict[Path, set[int | str]] = {}
+    in_strings: dict[Path, list[Edit]] = {}
+    for edit in edits:
+        if not isinstance(edit, Edit):
+            raise EditError(f"not an Edit but {type(edit).__name__}")
+        path = document.resolve(parse_pointer(edit.path))
+        if edit.span is not None:
+            in_strings.setdefault(path, []).append(edit)
+        elif edit.new is REMOVE:
+            document.entry(path)
+            removed.setdefault(path[:-1], set()).add(path[-1])
+        else:
+            splices.extend(_replace(document, document.entry(path), edit.new))
+    for path, string_edits in in_strings.items():
+        splices.extend(_inside(document, path, string_edits))
+    for parent, keys in removed.items():
+        splices.extend(_remove(document, parent, keys))
+    return _splice(document.text, splices)
+
+
+def encode(value: Any) -> str:
+    """Return ``value`` as compact JSON; text stays readable unless it has lone surrogates."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return encode_basestring_ascii(value)
+        return encode_basestring(value)
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EditError(f"the new value is not JSON: {error}") from None
+    return text
+
+
+def common_prefix(one: str, other: str) -> int:
+    """Return how many characters ``one`` and ``other`` share from the start."""
+    low, high = 0, min(len(one), len(other))
+    if one[:high] == other[:high]:
+        return high
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _replace(document: Document, entry: Entry, new: Any) -> list[_Splice]:
+    old = entry.value
+    if type(old) is type(new) and old == new:
+        return []
+    if isinstance(old, str) and isinstance(new, str):
+        start = common_prefix(old, new)
+        tail = common_prefix(old[start:][::-1], new[start:][::-1])
+        middle = new[start : len(new) - tail]
+        return _in_string(document, entry, [(start, len(old) - tail, middle)])
+    return [(entry.value_start, entry.end, encode(new))]
+
+
+def _inside(document: Document, path: Path, edits: list[Edit]) -> list[_Splice]:
+    entry = document.entry(path)
+    if not isinstance(entry.value, str):
+        raise EditError(f"{to_pointer(path)} is not a string")
+    changes = []
+    for edit in edits:
+        start, end = edit.span or (0, 0)
+        if not isinstance(edit.new, str) or not 0 <= start <= end <= len(entry.value):
+            raise EditError(f"a span at {to_pointer(path)} lies outside the string")
+        changes.append((start, end, edit.new))
+    return _in_string(document, entry, sorted(changes))
+
+
+def _in_string(
+    document: Document, entry: Entry, changes: list[tuple[int, int, str]]
+) -> list[_Splice]:
+    literal_start = entry.value_start + 1
+    literal = document.text[literal_start : entry.end - 1]
+    positions = [position for start, end, _ in changes for position in (start, end)]
+    if positions != sorted(positions):
+        raise EditError("two edits overlap")
+    mapped = offsets_in_string(literal, positions)
+    return [
+        (literal_start + mapped[2 * i], literal_start + mapped[2 * i + 1], encode(new)[1:-1])
+        for i, (start, end, new) in enumerate(changes)
+        if entry.value[start:end] != new
+    ]
+
+
+def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[_Splice]:
+    """Cut entries with their commas: forwards up to the next entry, the last ones backwards."""
+    entries = document.siblings((*parent, next(iter(keys))))
+    gone = [entry.key in keys for entry in entries]
+    if all(gone):
+        return [(entries[0].start, entries[-1].end, "")]
+    last_kept = max(i for i, cut in enumerate(gone) if not cut)
+    return [
+        (entries[i].start, entries[i + 1].start, "")
+        if i < last_kept
+        else (entries[i - 1].end, entries[i].end, "")
+        for i, cut in enumerate(gone)
+        if cut
+    ]
+
+
+def _splice(text: str, splices: list[_Splice]) -> str:
+    if not splices:
+        return text
+    pieces: list[str] = []
+    position = 0
+    for start, end, new in sorted(splices):
+        if start < position:
+            raise EditError("two edits overlap")
+        pieces += (text[position:start], new)
+        position = end
+    pieces.append(text[position:])
+    return "".join(pieces)

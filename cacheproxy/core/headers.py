@@ -1,0 +1,36 @@
+"""Which headers pass a proxy, in both directions (RFC 9110, section 7.6.1)."""
+
+from __future__ import annotations
+
+from cacheproxy.core.request import Headers
+
+# "intermediaries ought to remove or replace fields that are known to require removal":
+# the list of RFC 9110, section 7.6.1, and the framing that each side settles for itself.
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-authentication-info",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+
+
+def end_to_end(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
+    """Return ``headers`` without the hop-by-hop ones, those that Connection names, and ``also``."""
+    gone = _HOP_BY_HOP | also
+    for name, value in headers:
+        if name.lower() == b"connection":
+            gone |= {token.strip().lower() for token in value.split(b",")}
+    return tuple((name, value) for name, value in headers if name.lower() not in gone)
+
+
+def values(headers: Headers, name: bytes) -> list[bytes]:
+    """Return all values of header ``name`` (lower case)."""
+    return [value for key, value in headers if key.lower() == name]

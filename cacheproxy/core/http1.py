@@ -1,0 +1,215 @@
+"""Read one HTTP/1.1 response from bytes (RFC 9112), without any I/O.
+
+One connection carries one response here, so what follows its end is nobody's. Where the RFC lets
+a recipient choose between repair and refusal, a response that could be cut differently by the
+next reader is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from cacheproxy.core.request import Headers
+
+LONGEST_HEAD = 256 << 10
+"""Bytes of status line and headers; also of trailers."""
+_MOST_INTERIM = 32
+_LONGEST_CHUNK_LINE = 4096
+
+# Section 4: status-line = HTTP-version SP status-code SP [ reason-phrase ]; the last SP is
+# left out by some servers.
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00\r\n]*))?")
+# RFC 9110, section 5.1 and 5.5.
+_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00\r\n]*?)[ \t]*")
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_LINE_END = re.compile(rb"\r?\n")
+_OBS_FOLD = re.compile(rb"\r?\n[ \t]+")
+_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\x00\r\n]*)?")
+
+
+class ResponseError(ValueError):
+    """The upstream's bytes are no response we can pass on."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """Status and headers. ``length``: of the body as announced, None if not known before."""
+
+    status: int
+    reason: bytes
+    headers: Headers
+    length: int | None
+
+
+class _State(Enum):
+    HEAD = auto()
+    LENGTH = auto()
+    UNTIL_CLOSE = auto()
+    CHUNK_SIZE = auto()
+    CHUNK_DATA = auto()
+    CHUNK_END = auto()
+    TRAILERS = auto()
+    DONE = auto()
+
+
+class ResponseReader:
+    """``feed(bytes)`` returns the body bytes they hold; ``close()`` when the connection ends.
+
+    ``head`` is None until the final response's head is whole; ``done`` says that the body is.
+    Both methods raise ResponseError.
+    """
+
+    def __init__(self, method: bytes) -> None:
+        self.head: ResponseHead | None = None
+        self._method = method
+        self._state = _State.HEAD
+        self._buffer = b""
+        self._left = 0
+        self._interim = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether the response is complete."""
+        return self._state is _State.DONE
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes; return the body bytes among them, without their framing."""
+        if self._state is _State.UNTIL_CLOSE:
+            return data
+        if self._state is _State.LENGTH:
+            return self._take(data)
+        self._buffer = self._buffer + data if self._buffer else data
+        if self._state is _State.HEAD:
+            while self._state is _State.HEAD:
+                if not self._read_head():
+                    return b""
+            if self._state in (_State.UNTIL_CLOSE, _State.LENGTH):
+                rest, self._buffer = self._buffer, b""
+                return self.feed(rest)
+        return self._read_chunks()
+
+    def close(self) -> None:
+        """Take the end of the connection; raises ResponseError if it came too early."""
+        if self._state is _State.UNTIL_CLOSE:
+            self._state = _State.DONE
+        if self._state is not _State.DONE:
+            where = "before the response head was whole" if self.head is None else "mid-body"
+            raise ResponseError(f"the upstream closed the connection {where}")
+
+    def _take(self, data: bytes) -> bytes:
+        taken = data[: self._left] if len(data) > self._left else data
+        self._left -= len(taken)
+        if not self._left:
+            self._state = _State.DONE
+        return taken
+
+    def _read_head(self) -> bool:
+        """Read one head, interim or final; return whether there was a whole one."""
+        found = _HEAD_END.search(self._buffer)
+        if found is None or found.start() > LONGEST_HEAD:
+            if len(self._buffer) > LONGEST_HEAD:
+                raise ResponseError("the upstream's response head is too large")
+            return False
+        head, self._buffer = self._buffer[: found.start()], self._buffer[found.end() :]
+        line, *fields = _LINE_END.split(_OBS_FOLD.sub(b" ", head))
+        status_line = _STATUS_LINE.fullmatch(line)
+        if status_line is None:
+            raise ResponseError("the upstream's answer is not HTTP/1.1")
+        status = int(status_line[2])
+        if status < 200:
+            self._interim += 1
+            if status == 101 or self._interim > _MOST_INTERIM:
+                raise ResponseError(f"the upstream sent an unexpected {status} response")
+            return True
+        headers = tuple(_field(field) for field in fields)
+        length = self._begin_body(status, headers)
+        self.head = ResponseHead(status, status_line[3] or b"", headers, length)
+        return True
+
+    def _begin_body(self, status: int, headers: Headers) -> int | None:
+        """Settle the body's length by RFC 9112, section 6.3, in its order."""
+        codings = _values(headers, b"transfer-encoding")
+        lengths = set(_values(headers, b"content-length"))
+        if len(lengths) > 1 or not all(value.isdigit() and len(value) < 19 for value in lengths):
+            raise ResponseError("the upstream's Content-Length makes no sense")
+        length = int(lengths.pop()) if lengths else None
+        if self._method == b"HEAD" or status in (204, 304):
+            self._state = _State.DONE
+            return length
+        if codings:
+            if codings != [b"chunked"]:
+                raise ResponseError("the upstream's Transfer-Encoding is not chunked")
+            self._state = _State.CHUNK_SIZE
+            return None
+        if length is None:
+            self._state = _State.UNTIL_CLOSE
+            return None
+        self._left = length
+        self._state = _State.LENGTH if length else _State.DONE
+        return length
+
+    def _read_chunks(self) -> bytes:
+        """Read all chunks in the buffer at once, so that a read makes one write (section 7.1)."""
+        buffer, position, pieces = self._buffer, 0, []
+        while position < len(buffer) and self._state is not _State.DONE:
+            if self._state is _State.CHUNK_DATA:
+                piece = buffer[position : position + self._left]
+                pieces.append(piece)
+                position += len(piece)
+                self._left -= len(piece)
+                if not self._left:
+                    self._state = _State.CHUNK_END
+                continue
+            end = buffer.find(b"\n", position)
+            if end < 0:
+                if len(buffer) - position > _LONGEST_CHUNK_LINE:
+                    raise ResponseError("the upstream's chunk framing is broken")
+                break
+            line = buffer[position:end].removesuffix(b"\r")
+            position = end + 1
+            if self._state is _State.CHUNK_SIZE:
+                self._chunk_size(line)
+            elif self._state is _State.CHUNK_END:
+                if line:
+                    raise ResponseError("the upstream's chunk framing is broken")
+                self._state = _State.CHUNK_SIZE
+            else:
+                self._trailer(line)
+        self._buffer = buffer[position:]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _chunk_size(self, line: bytes) -> None:
+        found = _CHUNK_LINE.fullmatch(line)
+        if found is None:
+            raise ResponseError("the upstream's chunk framing is broken")
+        self._left = int(found[1], 16)
+        self._state = _State.CHUNK_DATA if self._left else _State.TRAILERS
+        if not self._left:
+            self._left = LONGEST_HEAD
+
+    def _trailer(self, line: bytes) -> None:
+        """Drop trailers: few agents read them, and HTTP/1.0 clients cannot."""
+        self._left -= len(line) + 2
+        if self._left < 0:
+            raise ResponseError("the upstream's trailers are too large")
+        if not line:
+            self._state = _State.DONE
+
+
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    found = _FIELD.fullmatch(line)
+    if found is None:
+        raise ResponseError("the upstream sent a header line that is none")
+    return found[1], found[2]
+
+
+def _values(headers: Headers, name: bytes) -> list[bytes]:
+    """All comma-separated values of the fields called ``name``, in lower case."""
+    return [
+        part.strip().lower()
+        for key, value in headers
+        if key.lower() == name
+        for part in value.split(b",")
+    ]

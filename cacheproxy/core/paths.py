@@ -1,0 +1,106 @@
+"""Places in a JSON body: pointers (RFC 6901) and the patterns that match them.
+
+A pointer names one value: ``/system/0/text``. A pattern names many: each segment is a
+member name, an index or ``*``, and may carry a condition on the object it leads to:
+
+    /messages/*[role=system|developer]/content
+
+matches the content of every message whose ``role`` is ``system`` or ``developer``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+Path = tuple[str | int, ...]
+
+_SEGMENT = re.compile(r"(?P<name>[^\[]*)(?:\[(?P<key>[^\[\]=]+)=(?P<values>[^\[\]]+)\])?")
+_MISSING = object()
+
+
+class PathError(ValueError):
+    """A pointer or pattern that cannot be read, or leads nowhere in this body."""
+
+
+def parse_pointer(pointer: str) -> tuple[str, ...]:
+    """Return the unescaped segments of ``pointer`` (RFC 6901, section 3).
+
+    Raises PathError if it is neither empty nor starts with a slash.
+    """
+    if pointer == "":
+        return ()
+    if not pointer.startswith("/"):
+        raise PathError(f"a path starts with '/': {pointer!r}")
+    return tuple(_unescape(segment) for segment in pointer[1:].split("/"))
+
+
+def to_pointer(path: Sequence[str | int]) -> str:
+    """Return the JSON pointer (RFC 6901) for ``path``."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def _unescape(segment: str) -> str:
+    return segment.replace("~1", "/").replace("~0", "~")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One step of a pattern: what to enter, and what the object there must say."""
+
+    name: str
+    key: str | None = None
+    values: frozenset[str] = frozenset()
+
+    def steps(self, value: Any) -> Iterator[str | int]:
+        """The keys or indexes of ``value`` that this segment enters."""
+        if isinstance(value, dict):
+            names = value if self.name == "*" else (self.name,) if self.name in value else ()
+            yield from (name for name in names if self.accepts(value[name]))
+        elif isinstance(value, list):
+            if self.name == "*":
+                yield from (i for i, item in enumerate(value) if self.accepts(item))
+            elif self.name.isdecimal() and int(self.name) < len(value):
+                index = int(self.name)
+                if self.accepts(value[index]):
+                    yield index
+
+    def accepts(self, value: Any) -> bool:
+        """Whether ``value`` meets the condition in brackets, if there is one."""
+        if self.key is None:
+            return True
+        said = value.get(self.key, _MISSING) if isinstance(value, dict) else _MISSING
+        return isinstance(said, str) and said in self.values
+
+
+@lru_cache(maxsize=1024)
+def parse_pattern(pattern: str) -> tuple[Segment, ...]:
+    """Return the segments of ``pattern``; raises PathError if it cannot be read."""
+    if not pattern.startswith("/"):
+        raise PathError(f"a path pattern starts with '/': {pattern!r}")
+    segments = []
+    for text in pattern[1:].split("/"):
+        found = _SEGMENT.fullmatch(text)
+        if found is None:
+            raise PathError(
+                f"cannot read {text!r} in {pattern!r}: write name, * or *[key=value|value]"
+            )
+        name, key, values = found.group("name", "key", "values")
+        segments.append(Segment(_unescape(name), key, frozenset((values or "").split("|"))))
+    return tuple(segments)
+
+
+def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
+    """Yield ``(path, value there)`` for every place in the JSON ``value`` that matches."""
+    yield from _walk(value, parse_pattern(pattern), ())
+
+
+def _walk(value: Any, segments: tuple[Segment, ...], path: Path) -> Iterator[tuple[Path, Any]]:
+    if not segments:
+        yield path, value
+        return
+    for step in segments[0].steps(value):
+        yield from _walk(value[step], segments[1:], (*path, step))

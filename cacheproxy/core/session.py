@@ -1,0 +1,121 @@
+"""Which conversation a request belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+
+from cacheproxy.core.paths import match_paths
+from cacheproxy.core.places import SYSTEM_TEXT, USER_TEXT
+from cacheproxy.core.request import Request
+
+_HEADERS = (
+    "x-claude-code-session-id",
+    "session-id",
+    "session_id",
+    "x-session-id",
+    "x-session-affinity",
+    "thread-id",
+)
+_AGENT_HEADERS = ("x-claude-code-agent-id", "x-openai-subagent")
+
+# What a user agent starts with, and the name its client goes by.
+_CLIENTS = (
+    ("claude-cli/", "claude"),
+    ("codex", "codex"),
+    ("opencode/", "opencode"),
+    ("openclaw/", "openclaw"),
+    ("qwencode/", "qwen"),
+    ("cline/", "cline"),
+    ("geminicli/", "gemini"),
+    ("openai/", "openai-sdk"),
+    ("asyncopenai/", "openai-sdk"),
+    ("anthropic/", "anthropic-sdk"),
+    ("asyncanthropic/", "anthropic-sdk"),
+    ("litellm/", "litellm"),
+)
+_PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
+# Clocks, counters and hex nonces in the text must not make a new session of every turn.
+_VOLATILE = re.compile(r"\b[0-9a-f-]{8,}\b|\d+|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|[ap]m)\b", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One conversation: the client's name and the conversation's id."""
+
+    client: str
+    id: str
+
+    @property
+    def label(self) -> str:
+        """``client/`` and four characters of the id, for the log."""
+        tail = re.sub(r"[^A-Za-z0-9]", "", self.id)
+        return f"{self.client}/{tail[:4]}"
+
+
+def client_of(request: Request) -> str:
+    """Return the short name of the client, by its user agent."""
+    agent = request.header("user-agent") or ""
+    lowered = agent.lower()
+    for start, name in _CLIENTS:
+        if lowered.startswith(start):
+            return name
+    product = _PRODUCT.match(agent)
+    return product[0].lower() if product else "client"
+
+
+def session_of(request: Request, answer: str | None = None) -> Session:
+    """Return the session of ``request``; ``answer`` is what a plugin said (``client/id``, ``id``).
+
+    Else the first of: a session header, ``prompt_cache_key``, the session part of
+    ``metadata.user_id``, a hash of client, system text and first user message.
+    """
+    client = client_of(request)
+    if answer is not None:
+        name, slash, identity = answer.partition("/")
+        return Session(name, identity) if slash and name and identity else Session(client, answer)
+    identity = _from_headers(request) or _from_body(request) or _from_prompt(request)
+    return Session(client, identity)
+
+
+def _from_headers(request: Request) -> str | None:
+    found = next((value for name in _HEADERS if (value := request.header(name))), None)
+    if found is None:
+        return None
+    agent = next((value for name in _AGENT_HEADERS if (value := request.header(name))), None)
+    return found if agent is None else f"{found}:{agent}"
+
+
+def _from_body(request: Request) -> str | None:
+    body = request.json or {}
+    key = body.get("prompt_cache_key")
+    if isinstance(key, str) and key:
+        return key
+    metadata = body.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(user, str):
+        return None
+    # Claude Code: a JSON object since 2026, before that "user_…_account_…_session_<uuid>".
+    try:
+        parsed = json.loads(user)
+    except (ValueError, RecursionError):
+        _, marker, tail = user.rpartition("_session_")
+        return tail if marker and tail else None
+    session = parsed.get("session_id") if isinstance(parsed, dict) else None
+    return session if isinstance(session, str) and session else None
+
+
+def _from_prompt(request: Request) -> str:
+    digest = hashlib.sha256(client_of(request).encode())
+    for places, most in ((SYSTEM_TEXT, 1), (USER_TEXT, 1)):
+        texts = (
+            text
+            for place in places
+            for _, text in match_paths(request.json, place)
+            if isinstance(text, str)
+        )
+        for _, text in zip(range(most), texts, strict=False):
+            digest.update(b"\0" + _VOLATILE.sub("", text).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:16]

@@ -1,0 +1,185 @@
+"""What the server says it did: prompt tokens reused and evaluated, tokens generated, speed.
+
+Law 6: the dialects count differently. Anthropic's ``input_tokens`` excludes cached tokens,
+OpenAI's ``prompt_tokens`` and ``input_tokens`` include them. Sources: the API references of
+Anthropic Messages, OpenAI Chat Completions and Responses, Ollama's ``docs/api.md``, and
+llama.cpp's ``tools/server/README.md`` for ``timings``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cacheproxy.core.sse import EventReader
+
+_LONGEST_KEPT = 4 << 20
+"""Bytes of an unstreamed answer that are kept to read its usage; a longer one has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Counts as measured by the server; None where it did not say.
+
+    ``prompt``: all prompt tokens; ``reused``: those from cache; ``output``: generated tokens.
+    ``prompt_seconds``, ``output_seconds``: the server's own times.
+    """
+
+    prompt: int | None = None
+    reused: int | None = None
+    output: int | None = None
+    prompt_seconds: float | None = None
+    output_seconds: float | None = None
+
+    @property
+    def evaluated(self) -> int | None:
+        """Prompt tokens that were computed: all of them less the reused."""
+        if self.prompt is None or self.reused is None:
+            return None
+        return self.prompt - self.reused
+
+    def merged(self, later: Usage) -> Usage:
+        """Return these figures, overridden by those that ``later`` knows."""
+        known = {name: getattr(later, name) for name in _FIELDS}
+        return replace(self, **{name: value for name, value in known.items() if value is not None})
+
+
+_FIELDS = ("prompt", "reused", "output", "prompt_seconds", "output_seconds")
+
+
+def usage_of(message: Any) -> Usage:
+    """Return what one JSON message of a response, in whichever dialect, says of usage."""
+    if not isinstance(message, dict):
+        return Usage()
+    found = Usage()
+    for holder in (message, message.get("message"), message.get("response")):
+        if isinstance(holder, dict):
+            found = found.merged(_openai_or_anthropic(holder.get("usage")))
+            found = found.merged(_timings(holder.get("timings")))
+    return found.merged(_ollama(message)).merged(_completion(message))
+
+
+def _openai_or_anthropic(usage: Any) -> Usage:
+    if not isinstance(usage, dict):
+        return Usage()
+    if "prompt_tokens" in usage:
+        return Usage(
+            prompt=_count(usage["prompt_tokens"]),
+            reused=_cached(usage.get("prompt_tokens_details")),
+            output=_count(usage.get("completion_tokens")),
+        )
+    output = _count(usage.get("output_tokens"))
+    fresh = _count(usage.get("input_tokens"))
+    if "input_tokens_details" in usage or "total_tokens" in usage:
+        return Usage(fresh, _cached(usage.get("input_tokens_details")), output)
+    reused = _count(usage.get("cache_read_input_tokens"))
+    written = _count(usage.get("cache_creation_input_tokens")) or 0
+    if fresh is None:
+        return Usage(output=output)
+    if reused is None:
+        return Usage(prompt=fresh + written, output=output)
+    return Usage(prompt=fresh + reused + written, reused=reused, output=output)
+
+
+def _cached(details: Any) -> int | None:
+    return _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+
+
+def _timings(timings: Any) -> Usage:
+    if not isinstance(timings, dict):
+        return Usage()
+    reused, evaluated = _count(timings.get("cache_n")), _count(timings.get("prompt_n"))
+    both = reused is not None and evaluated is not None
+    return Usage(
+        prompt=(reused or 0) + (evaluated or 0) if both else None,
+        reused=reused if both else None,
+        output=_count(timings.get("predicted_n")),
+        prompt_seconds=_seconds(timings.get("prompt_ms"), 1e3),
+        output_seconds=_seconds(timings.get("predicted_ms"), 1e3),
+    )
+
+
+def _ollama(message: dict[str, Any]) -> Usage:
+    """Ollama counts evaluated tokens only loosely and never says what it reused."""
+    if "prompt_eval_duration" not in message and "prompt_eval_count" not in message:
+        return Usage()
+    return Usage(
+        prompt=_count(message.get("prompt_eval_count")),
+        output=_count(message.get("eval_count")),
+        prompt_seconds=_seconds(message.get("prompt_eval_duration"), 1e9),
+        output_seconds=_seconds(message.get("eval_duration"), 1e9),
+    )
+
+
+def _completion(message: dict[str, Any]) -> Usage:
+    """llama-server's native ``/completion``: tokens_evaluated is the whole prompt."""
+    if "tokens_evaluated" not in message:
+        return Usage()
+    return Usage(
+        prompt=_count(message["tokens_evaluated"]),
+        reused=_count(message.get("tokens_cached")) if "timings" not in message else None,
+        output=_count(message.get("tokens_predicted")),
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _seconds(value: Any, per_second: float) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value / per_second if is_number and value >= 0 else None
+
+
+class UsageReader:
+    """Reads the usage out of a response body as it passes: SSE, JSON lines, or one JSON value.
+
+    ``feed(bytes)`` with a copy of each chunk, then ``close()``. Never raises: a body it cannot
+    read has no usage. ``content_type`` is the response's; an encoded body is not looked into.
+    """
+
+    def __init__(self, content_type: str, *, encoded: bool = False) -> None:
+        self._usage = Usage()
+        self._events: EventReader | None = None
+        self._lines = "ndjson" in content_type
+        self._kept: list[bytes] = []
+        self._size = 0
+        self._off = encoded or not ("json" in content_type or "event-stream" in content_type)
+        if "event-stream" in content_type:
+            self._events = EventReader()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+        if self._off:
+            return
+        if self._events is not None:
+            for event in self._events.feed(data):
+                self._read(event.data)
+            return
+        self._kept.append(data)
+        self._size += len(data)
+        if self._lines and b"\n" in data:
+            *lines, rest = b"".join(self._kept).split(b"\n")
+            self._kept, self._size = [rest], len(rest)
+            for line in lines:
+                self._read(line)
+        elif self._size > _LONGEST_KEPT:
+            self._kept, self._off = [], True
+
+    def close(self) -> Usage:
+        """Return what was found once the body has ended, wholly or not."""
+        if self._kept and not self._off:
+            self._read(b"".join(self._kept))
+            self._kept = []
+        return self._usage
+
+    def _read(self, text: bytes) -> None:
+        # Most events are deltas without usage: a search is ten times cheaper than a parse.
+        if not any(word in text for word in (b'usage"', b'"timings"', b'eval_count"', b'"tokens_')):
+            return
+        try:
+            message = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        self._usage = self._usage.merged(usage_of(message))

@@ -1,0 +1,113 @@
+"""One log line per exchange: no prompt text, no keys, ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from twisted.logger import Logger
+
+from cacheproxy import hookimpl
+from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.usage import Usage
+
+_log = Logger()
+_BREAK_BELOW = 0.9
+"""A turn that reuses less than this share of the turn before has lost its cache."""
+
+
+class LogLine:
+    """The observer that logs; ``verbose`` adds body sizes and each edit."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+
+    @hookimpl
+    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
+        """Log the exchange."""
+        for text in lines(exchange, verbose=self._verbose):
+            _log.info("{text}", text=text)
+
+
+def lines(exchange: Exchange, *, verbose: bool = False) -> Iterator[str]:
+    """Yield the line for ``exchange`` and, if ``verbose``, one for each edit."""
+    clock = time.strftime("%H:%M:%S", time.localtime(exchange.wall))
+    yield f"{clock} {_turn(exchange) if exchange.turn else _plain(exchange)}"
+    if not verbose:
+        return
+    size = len(exchange.received.body)
+    if size:
+        sent = len(exchange.sent.body) if exchange.sent is not None else 0
+        yield f"         body {size:,} bytes, sent {sent:,}, answer {exchange.bytes_down:,}"
+    for report in exchange.reports:
+        for edit in report.edits:
+            yield f"         {report.rule}: {edit.path}: {edit.why}"
+
+
+def verdict(exchange: Exchange) -> str:
+    """Return ``ok``, ``cold``, ``BREAK``, ``-`` (not measured), or how the exchange failed."""
+    if exchange.outcome is not Outcome.COMPLETE:
+        return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
+    if exchange.status is None or exchange.status >= 400:
+        return f"HTTP {exchange.status}"
+    if exchange.turn == 1:
+        return "cold"
+    prompt, reused, before = (
+        exchange.usage.prompt,
+        exchange.usage.reused,
+        exchange.previous_prompt,
+    )
+    if prompt is None or reused is None or before is None:
+        return "-"
+    return "BREAK" if reused < _BREAK_BELOW * min(before, prompt) else "ok"
+
+
+def _turn(exchange: Exchange) -> str:
+    session = exchange.session.label if exchange.session is not None else "-"
+    parts = [f"{session:<12} #{exchange.turn:<3}", *_figures(exchange.usage)]
+    if exchange.first_byte is not None:
+        parts.append(f"{exchange.first_byte:5.1f}s first")
+    parts += [*_output(exchange.usage), verdict(exchange)]
+    edited = _edited(exchange)
+    return "  ".join(parts) + (f"  ({edited})" if edited else "")
+
+
+def _figures(usage: Usage) -> Iterator[str]:
+    if usage.prompt is None:
+        yield "tokens not reported"
+        return
+    yield f"{usage.prompt:>7,} tok"
+    if usage.reused is None or usage.evaluated is None:
+        yield "reuse not reported"
+    else:
+        yield f"{usage.reused / max(1, usage.prompt):4.0%} reused"
+        yield f"{f'+{usage.evaluated:,}':>8} new"
+
+
+def _output(usage: Usage) -> Iterator[str]:
+    if usage.output is not None:
+        speed = f" {usage.output / usage.output_seconds:.0f}/s" if usage.output_seconds else ""
+        yield f"{usage.output:>4} out{speed}"
+
+
+def _plain(exchange: Exchange) -> str:
+    """A request that is no turn: its path, without the query, which may hold keys."""
+    received = exchange.received
+    failed = "" if exchange.outcome is Outcome.COMPLETE else f"  {verdict(exchange)}"
+    return (
+        f"{received.method} {received.path}  {exchange.status or '-'}  "
+        f"{exchange.seconds * 1e3:.0f} ms{failed}"
+    )
+
+
+def _edited(exchange: Exchange) -> str:
+    """How many places each rule changed, and among how many items (messages) of the request."""
+    counts = [f"{report.rule} {len(report.edits)}" for report in exchange.reports if report.edits]
+    if not counts:
+        return ""
+    body = exchange.received.json or {}
+    items = next(
+        (body[key] for key in ("messages", "input") if isinstance(body.get(key), list)), None
+    )
+    of_items = f" in {len(items)} items" if items is not None else ""
+    return f"edited: {', '.join(counts)}{of_items}"

@@ -1,0 +1,36 @@
+"""The look of our log on a terminal: plain lines, without twistd's own chatter."""
+
+from __future__ import annotations
+
+from typing import TextIO
+
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
+from zope.interface import implementer
+
+_OURS = "cacheproxy."
+
+
+@implementer(ILogObserver)
+class TerminalObserver:
+    """Prints our own lines as they are, and from others only what went wrong."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __call__(self, event: LogEvent) -> None:
+        """Print one log event; a stream that is gone is no reason to stop."""
+        level = event.get("log_level", LogLevel.info)
+        ours = str(event.get("log_namespace", "")).startswith(_OURS)
+        if not ours and level < LogLevel.warn:
+            return
+        text = formatEvent(event)
+        if level >= LogLevel.warn:
+            text = f"{level.name}: {text}"
+        failure = event.get("log_failure")
+        if failure is not None:
+            text += f"\n{failure.getTraceback(elideFrameworkCode=True, detail='brief')}"
+        try:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            pass

@@ -1,0 +1,192 @@
+"""One connection to the upstream: one request, one response."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import (
+    IProtocol,
+    IPushProducer,
+    IReactorTime,
+    IStreamClientEndpoint,
+)
+from twisted.internet.protocol import Factory, Protocol
+from twisted.python.failure import Failure
+from twisted.web.client import ResponseDone
+from twisted.web.http_headers import Headers as TwistedHeaders
+from twisted.web.iweb import IResponse
+from zope.interface import implementer
+
+from cacheproxy.core.http1 import ResponseError, ResponseHead, ResponseReader
+
+if TYPE_CHECKING:
+    from twisted.internet.interfaces import ITCPTransport
+
+_FLUSH_SECONDS = 2.0
+"""How long an upstream that answered early may take to swallow the rest of the request."""
+
+
+@implementer(IPushProducer)
+class UpstreamConnection(Protocol):
+    """Writes the request when connected, reads the response, closes.
+
+    ``start`` returns the Deferred that fires with the response when its head is whole;
+    cancelling it aborts the connection, or the attempt.
+    """
+
+    transport: ITCPTransport
+
+    def __init__(self, head: bytes, body: bytes, method: bytes, clock: IReactorTime) -> None:
+        self.response: UpstreamResponse | None = None
+        self._clock = clock
+        self._request = (head, body)
+        self._reader = ResponseReader(method)
+        self._answer: Deferred[IResponse] | None = Deferred(lambda _: self.abort())
+        self._connecting: Deferred[Any] | None = None
+
+    def start(self, endpoint: IStreamClientEndpoint) -> Deferred[IResponse]:
+        """Connect through ``endpoint`` and send the request."""
+        answer = self._answer
+        assert answer is not None
+        self._connecting = endpoint.connect(Factory.forProtocol(lambda: self))
+        self._connecting.addErrback(self._fail)
+        return answer
+
+    def connectionMade(self) -> None:
+        """Write the whole request at once: the transport keeps what the socket does not take."""
+        if self._answer is None:  # cancelled while connecting
+            self.transport.abortConnection()
+            return
+        if hasattr(self.transport, "setTcpNoDelay"):
+            self.transport.setTcpNoDelay(True)
+        self.transport.writeSequence(self._request)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Read on; pass body bytes to whoever the body is delivered to."""
+        try:
+            body = self._reader.feed(data)
+        except ResponseError:
+            self._lost(Failure())
+            self.abort()
+            return
+        if self.response is None and self._reader.head is not None:
+            self.response = UpstreamResponse(self, self._reader.head)
+            answer, self._answer = self._answer, None
+            if answer is not None:
+                answer.callback(self.response)
+        if self.response is not None:
+            if body:
+                self.response.body_received(body)
+            if self._reader.done:
+                self.response.body_ended(Failure(ResponseDone()))
+                self._close()
+
+    def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
+        """The end, early or not: an early one is an error, never a clean end."""
+        if self._reader.done:
+            return
+        if reason.check(ConnectionDone) is None:
+            self._lost(Failure(ResponseError("the upstream reset the connection")))
+            return
+        try:
+            self._reader.close()
+        except ResponseError:
+            self._lost(Failure())
+        else:
+            assert self.response is not None
+            self.response.body_ended(Failure(ResponseDone()))
+
+    def abort(self) -> None:
+        """Close at once, whatever is going on: this is what frees the server's slot."""
+        self._answer = None
+        if self._connecting is not None and self.transport is None:
+            self._connecting.cancel()
+        elif self.transport is not None:
+            self.transport.abortConnection()
+
+    def pauseProducing(self) -> None:
+        """Stop reading from the upstream: the client does not keep up."""
+        self._producer().pauseProducing()
+
+    def resumeProducing(self) -> None:
+        """Read on."""
+        self._producer().resumeProducing()
+
+    def stopProducing(self) -> None:
+        """Close at once: the client is gone."""
+        self.abort()
+
+    def _producer(self) -> IPushProducer:
+        return cast("IPushProducer", self.transport)
+
+    def _close(self) -> None:
+        self.transport.loseConnection()
+        if len(self._request[1]) > 1 << 16:  # it may have answered without reading all of it
+            self._clock.callLater(_FLUSH_SECONDS, self.transport.abortConnection)
+
+    def _fail(self, failure: Failure) -> None:
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.errback(failure)
+
+    def _lost(self, failure: Failure) -> None:
+        if self.response is None:
+            self._fail(failure)
+        else:
+            self.response.body_ended(failure)
+
+
+@implementer(IResponse)
+class UpstreamResponse:
+    """A response as treq wants it, with the upstream's own head beside.
+
+    ``head`` is what the exchange passes on. treq's wrappers see no headers, so they have
+    nothing to decode, and no cookies to keep.
+    """
+
+    version = (b"HTTP", 1, 1)
+    request = None
+    previousResponse = None
+
+    def __init__(self, connection: UpstreamConnection, head: ResponseHead) -> None:
+        self.head = head
+        self.connection = connection
+        self.code = head.status
+        self.phrase = head.reason
+        self.headers = TwistedHeaders()
+        self.length = 0 if head.length is None else head.length
+        self._protocol: IProtocol | None = None
+        self._early: list[bytes] = []
+        self._end: Failure | None = None
+
+    def deliverBody(self, protocol: IProtocol) -> None:
+        """Deliver the body to ``protocol`` as it comes; its connectionLost says how it ended."""
+        self._protocol = protocol
+        protocol.makeConnection(self.connection)  # type: ignore[arg-type]
+        early, self._early = self._early, []
+        for data in early:
+            protocol.dataReceived(data)
+        if self._end is not None:
+            protocol.connectionLost(self._end)
+        elif early:
+            self.connection.resumeProducing()
+
+    def setPreviousResponse(self, response: IResponse) -> None:
+        """Redirects are not followed, so there is none."""
+
+    def body_received(self, data: bytes) -> None:
+        """Pass on body bytes, or keep them until somebody wants the body."""
+        if self._protocol is not None:
+            self._protocol.dataReceived(data)
+        else:
+            self._early.append(data)
+            self.connection.pauseProducing()
+
+    def body_ended(self, reason: Failure) -> None:
+        """Pass on how the body ended: ResponseDone, or an error. The first word counts."""
+        if self._end is None:
+            self._end = reason
+            if self._protocol is not None:
+                self._protocol.connectionLost(reason)

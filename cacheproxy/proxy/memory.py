@@ -1,0 +1,77 @@
+"""What the proxy remembers of each session between its turns, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+from cacheproxy.core.request import Request
+from cacheproxy.core.session import Session
+from cacheproxy.core.usage import Usage
+
+_MOST_SESSIONS = 10_000
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """One lane of a session: turns so far, prompt tokens of the last, and its request."""
+
+    turns: int = 0
+    prompt: int | None = None
+    request: Request | None = None
+
+
+class SessionMemory:
+    """Least recently used sessions go first, by count and by the bytes of requests kept.
+
+    A session has lanes: requests with tools and requests without do not extend each other (a
+    title request between two turns), so each kind remembers its own. Requests are kept only
+    where a rule looks at them (``keep_requests``).
+    """
+
+    def __init__(self, *, keep_requests: bool) -> None:
+        self._keep_requests = keep_requests
+        self._lanes: OrderedDict[tuple[str, ...], Memory] = OrderedDict()
+        self._bytes = 0
+
+    def recall(self, session: Session, request: Request) -> Memory:
+        """Return what is known of the lane that ``request`` belongs to."""
+        return self._lanes.get(_lane(session, request), Memory())
+
+    def sent(self, session: Session, request: Request) -> int:
+        """Note that ``request`` went upstream; return which turn of its lane it is, from 1."""
+        memory = self.recall(session, request)
+        kept = request if self._keep_requests else None
+        self._put(_lane(session, request), replace(memory, turns=memory.turns + 1, request=kept))
+        return memory.turns + 1
+
+    def measured(self, session: Session, request: Request, usage: Usage) -> None:
+        """Note the prompt tokens that the server counted for ``request``."""
+        key = _lane(session, request)
+        if usage.prompt is not None and key in self._lanes:
+            self._put(key, replace(self._lanes[key], prompt=usage.prompt))
+
+    def _put(self, key: tuple[str, ...], memory: Memory) -> None:
+        self._forget(key)
+        self._lanes[key] = memory
+        self._bytes += _size(memory)
+        while len(self._lanes) > 1 and (
+            len(self._lanes) > _MOST_SESSIONS or self._bytes > _MOST_BYTES
+        ):
+            self._forget(next(iter(self._lanes)))
+
+    def _forget(self, key: tuple[str, ...]) -> None:
+        memory = self._lanes.pop(key, None)
+        if memory is not None:
+            self._bytes -= _size(memory)
+
+
+def _lane(session: Session, request: Request) -> tuple[str, ...]:
+    has_tools = bool((request.json or {}).get("tools"))
+    return (session.client, session.id, request.dialect or "", "tools" if has_tools else "")
+
+
+def _size(memory: Memory) -> int:
+    # The parsed document beside the body costs about three times the body.
+    return 4 * len(memory.request.body) if memory.request is not None else 0

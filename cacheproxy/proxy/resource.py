@@ -1,0 +1,45 @@
+"""The leaf Resource that every request ends at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.web.resource import IResource
+from zope.interface import implementer
+
+from cacheproxy.proxy.channel import ProxyRequest
+from cacheproxy.proxy.exchange import Course, Running
+
+OWN = b"/_cacheproxy"
+"""Our own pages are under this path; everything else belongs to the upstream."""
+
+
+@implementer(IResource)
+class ProxyResource:
+    """Relays every request, whatever its method and path, except those for our own pages."""
+
+    isLeaf = True
+
+    def __init__(self, course: Course, own: Callable[[ProxyRequest], bytes | int]) -> None:
+        self._course = course
+        self._own = own
+        self._via_token = course.via.lower()
+
+    def render(self, request: ProxyRequest) -> bytes | int:
+        """Start the exchange, or answer what cannot be relayed."""
+        if request.path == OWN or request.path.startswith(OWN + b"/"):
+            return self._own(request)
+        if not request.uri.startswith(b"/") and request.uri != b"*":
+            return request.answer(400, "only request targets that start with '/' are relayed")
+        vias = request.requestHeaders.getRawHeaders(b"via", [])
+        if any(self._via_token in via.lower() for via in vias):
+            return request.answer(508, "the upstream leads back to cacheproxy itself: a loop")
+        return Running(self._course, request).start()
+
+    def getChildWithDefault(self, name: bytes, request: ProxyRequest) -> ProxyResource:  # noqa: ARG002
+        """Return itself: a leaf has no children."""
+        return self
+
+    def putChild(self, path: bytes, child: IResource) -> None:
+        """Refuse: a leaf has no children."""
+        raise NotImplementedError(f"{path!r}: {child!r}")

@@ -1,0 +1,37 @@
+"""GET /_cacheproxy/health."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from cacheproxy.core.server import Server
+
+PATH = b"/_cacheproxy/health"
+
+
+class Health:
+    """The page: our version, the upstream, and the rules that are on.
+
+    ``probe`` returns what the upstream says of itself, or None while it is down.
+    """
+
+    def __init__(
+        self,
+        version: str,
+        upstream: str,
+        rules: list[str],
+        probe: Callable[[], Awaitable[Server | None]],
+    ) -> None:
+        self._fixed = {"version": version, "rules": rules}
+        self._upstream = upstream
+        self._probe = probe
+
+    async def __call__(self) -> Mapping[str, Any]:
+        """Return the page's JSON object."""
+        server = await self._probe()
+        state: dict[str, Any] = {"url": self._upstream, "state": "down" if server is None else "up"}
+        if server is not None:
+            state["server"] = asdict(server)
+        return {**self._fixed, "upstream": state}
