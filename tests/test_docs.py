@@ -1,0 +1,121 @@
+"""The documents are held against the code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cacheproxy import hookspecs
+from cacheproxy.config import RuleTable, options
+from cacheproxy.core.places import NAMED
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+HOOKS = (ROOT / "docs/hooks.md").read_text()
+RULES = (ROOT / "docs/rules.md").read_text()
+
+SPECS = [
+    (name, function)
+    for name, function in inspect.getmembers(hookspecs, inspect.isfunction)
+    if name.startswith("cacheproxy_")
+]
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
+
+
+@pytest.mark.parametrize(("name", "function"), SPECS)
+def test_the_manual_has_each_hook_as_the_code_has_it(name, function):
+    """Signature and docstring of every hook stand in docs/hooks.md, word for word."""
+    heading = f"## `{name}({', '.join(inspect.signature(function).parameters)})`"
+    assert heading in HOOKS
+    section = HOOKS.split(heading)[1].split("\n## ")[0].strip()
+    assert section == inspect.cleandoc(function.__doc__)
+
+
+def test_the_manual_has_no_hook_that_is_gone():
+    """Every hook that docs/hooks.md describes exists."""
+    described = set(re.findall(r"^## `(\w+)\(", HOOKS, re.M))
+    assert described == {name for name, _ in SPECS}
+
+
+def test_the_example_package_of_the_manual_works():
+    """The example's rule fires at its place, once, and is idempotent."""
+    from cacheproxy.testing import assert_idempotent, normalized, request
+
+    namespace: dict = {}
+    exec(blocks(HOOKS, "python")[0], namespace)
+    rules = namespace["cacheproxy_rules"]()
+    asked = request({"system": "Be kind.\nIt is 12:34", "messages": []})
+    assert b"It is 00:00" in normalized(rules, asked).body
+    assert_idempotent(rules, asked)
+
+
+def test_the_rule_page_names_every_key_and_place():
+    """Each key of a [[rule]] and each named place is explained, and the example is valid."""
+    for key in RuleTable.__struct_fields__:
+        assert f"| `{key}` |" in RULES
+    for name in NAMED:
+        assert f"* `{name}`:" in RULES
+    for block in blocks(RULES, "toml") + blocks(README, "toml"):
+        for table in tomllib.loads(block).get("rule", []):
+            RuleTable(**table).rule()
+
+
+def test_the_readme_lists_every_option_with_its_default():
+    """The option table of the README is the code's."""
+    rows = dict(re.findall(r"^\| `--([a-z-]+)` \| (.*?) \|", README, re.M))
+    shown = {
+        option.flag: ",".join(option.default)
+        if isinstance(option.default, tuple)
+        else str(option.default)
+        for option in options()
+    }
+    assert set(rows) == set(shown)
+    for flag, default in shown.items():
+        wanted = "off" if default == "False" else f"`{default}`" if default else "none"
+        assert rows[flag] == wanted, flag
+
+
+def test_ci_runs_the_readme_commands():
+    """The install, demo and test commands of the README are those that CI runs."""
+    ci = (ROOT / ".ci/run").read_text().replace("\\\n", " ")
+    ci = re.sub(r"\s+", " ", ci)
+    shell = blocks(README, "sh")
+    assert "cacheproxy demo" in shell[0]
+    assert ".venv/bin/pytest" in shell[1]
+    packages = re.search(r"pip install (.*?) &&", shell[0])[1]
+    assert packages in ci
+    assert shell[1].strip().partition(" && ")[2].strip() in ci
+
+
+def test_every_command_of_the_readme_exists():
+    """The README names no subcommand that the command does not have."""
+    from cacheproxy.cli.main import main
+
+    named = set(re.findall(r"cacheproxy (demo|plugins|doctor|inspect|replay|serve)\b", README))
+    assert named <= set(main.commands)
+
+
+def test_the_changelog_can_be_built():
+    """The news fragments are ones that towncrier understands."""
+    built = subprocess.run(
+        [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "0.0"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+
+
+def test_no_init_file_stands_where_it_would_overwrite_twisteds_own():
+    """An __init__.py in twisted/ or twisted/plugins/ would end up in the wheel."""
+    assert not list((ROOT / "twisted").rglob("__init__.py"))
