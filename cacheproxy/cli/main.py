@@ -1,0 +1,21 @@
+"""The ``cacheproxy`` command: each subcommand is a module of its own."""
+
+from __future__ import annotations
+
+import click
+
+from cacheproxy.cli.demo import demo
+from cacheproxy.cli.plugins import plugins
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="cacheproxy-llm", prog_name="cacheproxy")
+def main() -> None:
+    """Keep a model server's prompt cache alive for coding agents.
+
+    The proxy itself runs as: twistd -n cacheproxy --upstream http://localhost:8080
+    """
+
+
+main.add_command(demo)
+main.add_command(plugins)

@@ -1,0 +1,1 @@
+"""A recorded conversation, replayed directly and through the proxy, with what each turn cost."""

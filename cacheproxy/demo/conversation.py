@@ -1,0 +1,83 @@
+"""The recorded conversation the demo replays: Claude Code 2.1.114, several turns of one session.
+
+Its prose was replaced word for word by meaningless words of the same length; structure, lengths,
+order and every volatile field are as recorded. Each request repeats the whole history, so the
+fixture holds the last request once, and for each turn only what was different then.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+FIXTURE = "conversation.json.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one request had of its own."""
+
+    billing_header: str
+    """``$.system[0].text``, with another ``cch`` in every request."""
+
+    history: int
+    """How many messages of the last request came before ``message``."""
+
+    message: dict[str, Any]
+    """The last message as it was then, with the cache breakpoint that later moves on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Several requests of one session, in order."""
+
+    client: str
+    """Who sent it, to be shown: name and version."""
+
+    headers: dict[str, str]
+    """The request headers that say who is speaking; nothing about the connection."""
+
+    last: dict[str, Any]
+    """The body of the last request."""
+
+    turns: tuple[Turn, ...]
+
+    def body(self, number: int) -> dict[str, Any]:
+        """Return turn ``number``'s request body (Anthropic messages); the first turn is 1.
+
+        Key order is as recorded: written compactly, it is the recorded body byte for byte.
+        Raises IndexError when there are fewer turns.
+        """
+        turn = self.turns[number - 1]
+        body = copy.deepcopy(self.last)
+        body["system"][0]["text"] = turn.billing_header
+        body["messages"][turn.history :] = [copy.deepcopy(turn.message)]
+        return body
+
+
+def load() -> Conversation:
+    """Return the package's own conversation."""
+    packed = files(__package__).joinpath(FIXTURE).read_bytes()
+    content = json.loads(gzip.decompress(packed))
+    return Conversation(
+        client=content["client"],
+        headers=content["headers"],
+        last=content["last"],
+        turns=tuple(Turn(**turn) for turn in content["turns"]),
+    )
+
+
+def marked(body: dict[str, Any], mark: str) -> dict[str, Any]:
+    """Return ``body`` with ``mark`` where a chat template begins, so that no earlier pass helps.
+
+    Templates begin with the system text or with the tools. The billing header stays at the head
+    of the system text, where clients put it and rules look for it; the mark follows it.
+    """
+    body = copy.deepcopy(body)
+    for place, key in (body["system"][1], "text"), (body["tools"][0], "description"):
+        place[key] = f"{mark}\n{place[key]}"
+    return body

@@ -1,0 +1,107 @@
+"""A GGUF file, version 3: typed key-value pairs, a table of tensors, aligned 32-bit floats.
+
+Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NewType
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+MAGIC = b"GGUF"
+VERSION = 3
+ALIGNMENT = 32
+FLOAT32 = 0
+
+_INT32, _UINT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 5, 4, 6, 7, 8, 9
+
+Value = NewType("Value", bytes)
+"""A typed value as it stands in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A named block of floats, ``rows`` of ``columns`` each; a vector has one row."""
+
+    name: str
+    rows: int
+    columns: int
+    data: array[float]
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """Fastest-running dimension first, as the format wants it."""
+        return (self.columns,) if self.rows == 1 else (self.columns, self.rows)
+
+
+def write_gguf(path: Path, values: Mapping[str, Value], tensors: Sequence[Tensor]) -> None:
+    """Write a whole file. Raises OSError when the path cannot be written."""
+    head = bytearray(struct.pack("<4sIQQ", MAGIC, VERSION, len(tensors), len(values)))
+    for key, value in values.items():
+        head += _text(key) + value
+    offset = 0
+    for tensor in tensors:
+        sizes = tensor.dimensions
+        head += _text(tensor.name) + struct.pack(f"<I{len(sizes)}Q", len(sizes), *sizes)
+        head += struct.pack("<IQ", FLOAT32, offset)
+        offset += _aligned(4 * len(tensor.data))
+    with path.open("wb") as file:
+        file.write(head.ljust(_aligned(len(head)), b"\0"))
+        for tensor in tensors:
+            file.write(_little_endian(tensor.data).ljust(_aligned(4 * len(tensor.data)), b"\0"))
+
+
+def string(value: str) -> Value:
+    """A UTF-8 text."""
+    return Value(struct.pack("<I", _STRING) + _text(value))
+
+
+def uint32(value: int) -> Value:
+    """A whole number of 32 bits, without a sign."""
+    return Value(struct.pack("<II", _UINT32, value))
+
+
+def float32(value: float) -> Value:
+    """A number of single precision."""
+    return Value(struct.pack("<If", _FLOAT32, value))
+
+
+def boolean(value: bool) -> Value:
+    """Yes or no, one byte."""
+    return Value(struct.pack("<I?", _BOOL, value))
+
+
+def strings(values: Sequence[str]) -> Value:
+    """A list of texts."""
+    head = struct.pack("<IIQ", _ARRAY, _STRING, len(values))
+    return Value(head + b"".join(map(_text, values)))
+
+
+def int32s(values: Iterable[int]) -> Value:
+    """A list of whole numbers of 32 bits."""
+    numbers = list(values)
+    head = struct.pack("<IIQ", _ARRAY, _INT32, len(numbers))
+    return Value(head + struct.pack(f"<{len(numbers)}i", *numbers))
+
+
+def _text(value: str) -> bytes:
+    data = value.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _little_endian(data: array[float]) -> bytes:
+    if sys.byteorder == "big":
+        data = data[:]
+        data.byteswap()
+    return data.tobytes()

@@ -1,0 +1,96 @@
+"""The command as people run it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cacheproxy.cli.demo import MOST_TURNS, demo
+from cacheproxy.demo import conversation, proxy
+from cacheproxy.demo.errors import DemoError
+from cacheproxy.demo.proxy import require_plugin
+
+PROGRAM = "from cacheproxy.cli.demo import demo; demo()"
+
+
+@pytest.fixture
+def _plugin():
+    try:
+        require_plugin()
+    except DemoError as missing:
+        pytest.skip(str(missing))
+
+
+def run(*arguments):
+    return CliRunner().invoke(demo, arguments)
+
+
+def one_line(result):
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def test_as_many_turns_as_were_recorded():
+    assert len(conversation.load().turns) == MOST_TURNS
+    assert run("--turns", str(MOST_TURNS + 1)).exit_code == 2
+
+
+def test_without_the_client_package_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(proxy, "PLUGIN", "cacheproxy-of-nobody")
+    assert "pip install cacheproxy-of-nobody" in one_line(run())
+
+
+@pytest.mark.usefixtures("_plugin")
+class TestUpstream:
+    def test_a_server_that_is_not_there(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert "start the model server there" in one_line(run("--upstream", url))
+
+    def test_what_is_no_url(self):
+        assert "http://localhost:8080" in one_line(run("--upstream", "localhost"))
+
+
+@pytest.mark.usefixtures("_plugin")
+class TestEmbedded:
+    def test_a_missing_library_is_one_line_that_says_what_to_install(self, tmp_path, monkeypatch):
+        (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: not found')")
+        here = Path(__file__).parents[2]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(here)]))
+        assert "apt install libgomp1" in one_line(run())
+
+    @pytest.mark.llama
+    def test_it_prints_one_json_object_and_the_gain_is_there(self):
+        pytest.importorskip("xllamacpp")
+        result = run("--turns", "2", "--json")
+        assert result.exit_code == 0, result.output
+        value = json.loads(result.stdout)
+        assert value["direct"]["turns"][1]["reused"] < 100
+        assert value["through"]["turns"][1]["reused"] > 20_000
+        assert value["ratio"]["evaluated"] > 1.9
+        assert result.stderr == ""
+
+    @pytest.mark.llama
+    @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for children in /proc")
+    def test_ctrl_c_leaves_no_process_behind(self):
+        pytest.importorskip("xllamacpp")
+        command = subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=subprocess.PIPE)
+        children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and not children.read_text():
+            time.sleep(0.05)
+        (child,) = map(int, children.read_text().split())
+        command.send_signal(signal.SIGINT)
+        _, errors = command.communicate(timeout=30)
+        assert command.returncode == 1
+        assert b"Traceback" not in errors
+        assert not Path(f"/proc/{child}").exists()

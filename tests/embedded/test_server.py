@@ -1,0 +1,168 @@
+"""The real server: it answers, says what it reused, and leaves with its parent."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from cacheproxy.embedded import EmbeddedUnavailable, LlamaServer, StartFailedError, write_model
+
+pytestmark = pytest.mark.llama
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    pytest.importorskip("xllamacpp")
+    return write_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
+
+
+@pytest.fixture(scope="module")
+def server(model):
+    with LlamaServer(model, n_ctx=4096) as server:
+        yield server
+
+
+def post(server, path, **body):
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(
+        server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    with opener.open(request, timeout=60) as response:
+        return json.load(response)
+
+
+def chat(server, *messages, **more):
+    return post(server, "/v1/chat/completions", messages=messages, max_tokens=8, **more)
+
+
+def prompt(server, *messages, **more):
+    return post(server, "/apply-template", messages=messages, **more)["prompt"]
+
+
+def say(role, content, **more):
+    return {"role": role, "content": content, **more}
+
+
+def test_it_answers_and_reuses_what_the_slot_holds(server):
+    words = "of or in is to for and the not if " * 20
+    first = chat(server, say("system", words), say("user", "one"))
+    second = chat(server, say("system", words), say("user", "two"))
+    assert first["model"] == "random"
+    reused = second["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert second["usage"]["prompt_tokens"] - reused < 20 < reused
+    assert "prompt eval time" in server.log()
+
+
+def test_a_prompt_of_known_words_has_about_a_token_a_word(server):
+    tokens = post(server, "/tokenize", content=" of or in is to for and the not if")["tokens"]
+    assert len(tokens) == 10
+
+
+def test_the_system_text_comes_before_the_tools(server):
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    text = prompt(server, say("system", "Be brief."), say("user", "Go."), tools=[tool])
+    assert text.startswith("<|im_start|>system\nBe brief.\n\n# Tools")
+    assert '"name": "look"' in text
+    assert text.endswith("<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_text_blocks_read_like_their_lines(server):
+    blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert "<|im_start|>user\na\nb<|im_end|>" in prompt(server, say("user", blocks))
+
+
+def test_calls_and_results_are_rendered_and_the_next_turn_extends_the_prompt(server):
+    arguments = json.dumps({"path": "x"})
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": arguments}}
+    history = [say("user", "Go."), say("assistant", "", tool_calls=[call])]
+    results = [say("tool", "left", tool_call_id="1"), say("tool", "right", tool_call_id="1")]
+    text = prompt(server, *history, *results)
+    assert '<tool_call>\n{"name": "look", "arguments": {"path": "x"}}\n</tool_call>' in text
+    assert text.count("<|im_start|>user") == 2
+    assert "left\n</tool_response>\n<tool_response>\nright" in text
+    longer = prompt(server, *history, *results, say("assistant", "ok"), say("user", "more"))
+    assert longer.startswith(text)
+
+
+def test_it_speaks_the_messages_api_too(server):
+    answer = post(
+        server,
+        "/v1/messages",
+        model="any",
+        max_tokens=1,
+        system=[{"type": "text", "text": "Be brief."}],
+        messages=[say("user", "Go.")],
+    )
+    assert answer["usage"]["output_tokens"] == 1
+
+
+def test_close_ends_the_child_in_peace_and_keeps_the_log(model):
+    server = LlamaServer(model, n_ctx=512, model_alias=["named"], cpuparams__n_threads=1)
+    assert chat(server, say("user", "Go."))["model"] == "named"
+    assert server.close() == 0
+    assert server.close() == 0
+    assert "listening" in server.log()
+
+
+def test_it_dies_with_its_parent(model):
+    program = (
+        "import sys, time; from pathlib import Path; from cacheproxy.embedded import LlamaServer;"
+        "server = LlamaServer(Path(sys.argv[1]), n_ctx=512);"
+        "print(server.pid, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program, model], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and runs(child):
+        time.sleep(0.05)
+    assert not runs(child)
+
+
+def runs(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # where nobody reaps orphans, as in many containers, a zombie stays behind
+    status = Path(f"/proc/{pid}/status")
+    return not (status.exists() and "State:\tZ" in status.read_text())
+
+
+def test_a_setting_nobody_knows_is_named_in_the_error(model):
+    with pytest.raises(StartFailedError, match="nonsense"):
+        LlamaServer(model, nonsense=1)
+
+
+def test_a_missing_model_is_an_error_with_the_end_of_the_log(tmp_path):
+    pytest.importorskip("xllamacpp")
+    with pytest.raises(StartFailedError, match="did not start"):
+        LlamaServer(tmp_path / "none.gguf")
+
+
+@pytest.mark.parametrize(
+    ("source", "advice"),
+    [
+        ("raise ModuleNotFoundError(name='xllamacpp')", r"pip install 'cacheproxy-llm\[demo\]'"),
+        ("raise ImportError('libgomp.so.1: cannot open')", "apt install libgomp1"),
+        ("raise ImportError('GLIBC_2.38\\nnot found')", "GLIBC_2.38 not found"),
+    ],
+)
+def test_a_missing_library_is_one_line_that_says_what_to_install(
+    source, advice, tmp_path, monkeypatch
+):
+    (tmp_path / "xllamacpp.py").write_text(source)
+    here = Path(__file__).parents[2]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(here)]))
+    with pytest.raises(EmbeddedUnavailable, match=advice) as caught:
+        LlamaServer(tmp_path / "any.gguf")
+    assert "\n" not in str(caught.value)
