@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cacheproxy.core.edits import REMOVE, Edit
+from cacheproxy.core.paths import match_paths, to_pointer
 from cacheproxy.core.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Rule
@@ -25,6 +26,8 @@ __all__ = [
     "Request",
     "Rule",
     "hookimpl",
+    "match_paths",
+    "to_pointer",
 ]
 
 

@@ -1,0 +1,182 @@
+"""Helpers for the tests of client packages: build, load, normalize and compare requests.
+
+Needs nothing but cacheproxy. What fails is an AssertionError, so any test runner will do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cacheproxy.core.edits import common_prefix
+from cacheproxy.core.normalize import normalize
+from cacheproxy.core.request import Request
+from cacheproxy.core.rules import Normalizer
+
+_TEXT_TYPES = ("text", "input_text", "output_text")
+_SHOWN = 60
+
+
+def request(
+    body: dict[str, Any] | str | bytes,
+    path: str = "/v1/messages",
+    headers: Mapping[str, str] | None = None,
+) -> Request:
+    """Return a POST request; a dict becomes its JSON text, text and bytes go as they are."""
+    if isinstance(body, dict):
+        body = json.dumps(body)
+    if isinstance(body, str):
+        body = body.encode()
+    return Request("POST", path, _header_pairs(headers or {}), body)
+
+
+def load_capture(path: str | Path) -> list[Request]:
+    """Return the requests of a capture: JSON lines of method, path, headers and body (text)."""
+    with Path(path).open(encoding="utf-8") as lines:
+        records = [json.loads(line) for line in lines if line.strip()]
+    return [
+        Request(
+            record["method"],
+            record["path"],
+            _header_pairs(record.get("headers") or {}),
+            (record.get("body") or "").encode(),
+        )
+        for record in records
+    ]
+
+
+def find_captures(pattern: str, near: str | Path) -> list[Path]:
+    """Return the capture files that match ``pattern``, sorted; none if there are no captures.
+
+    They are looked for in the folder that the environment variable CACHEPROXY_CAPTURES names,
+    else in ``shared/captures`` beside the folders that hold ``near`` (a test's ``__file__``).
+    """
+    named = os.environ.get("CACHEPROXY_CAPTURES")
+    beside = (parent / "shared" / "captures" for parent in Path(near).resolve().parents)
+    folders = [Path(named)] if named else beside
+    return next((sorted(folder.glob(pattern)) for folder in folders if folder.is_dir()), [])
+
+
+def rule_named(rules: Iterable[Normalizer], name: str) -> Normalizer:
+    """Return the rule called ``name``."""
+    known = {rule.name: rule for rule in rules}
+    assert name in known, f"no rule is called {name}; there are: {', '.join(sorted(known))}"
+    return known[name]
+
+
+def normalized(
+    rules: Sequence[Normalizer], request: Request, previous: Request | None = None
+) -> Request:
+    """Return ``request`` folded through ``rules``, all of them, on by default or not.
+
+    Fails, naming the rule, where the proxy would leave a failing rule out.
+    """
+    result = normalize(request, rules, previous)
+    for report in result.reports:
+        assert report.error is None, f"rule {report.rule}: {report.error}"
+    return result.request
+
+
+def assert_untouched(
+    rules: Sequence[Normalizer], request: Request, previous: Request | None = None
+) -> None:
+    """Fail unless ``rules`` leave the body as it is, byte for byte, and none of them fails."""
+    after = normalized(rules, request, previous)
+    _assert_same(_text(request), _text(after), "the body was edited")
+    assert request.body == after.body
+
+
+def assert_idempotent(
+    rules: Sequence[Normalizer], request: Request, previous: Request | None = None
+) -> None:
+    """Fail unless normalizing a second time changes nothing (law 3)."""
+    once = normalized(rules, request, previous)
+    twice = normalized(rules, once, previous)
+    _assert_same(_text(once), _text(twice), "the second pass edited the body again")
+    assert once.body == twice.body
+
+
+def assert_extends(earlier: Request, later: Request, rules: Sequence[Normalizer] = ()) -> None:
+    """Fail unless the prompt of ``later``, normalized, starts with that of ``earlier``.
+
+    Tools and system must be equal, and the first messages of ``later`` those of ``earlier``.
+    ``cache_control`` does not count, nor whether a text stands alone or as the only block of a
+    list: chat templates render these alike. The order of keys counts only where templates
+    render it: in tool definitions and in the input of a tool call.
+    """
+    earlier = normalized(rules, earlier)
+    later = normalized(rules, later, earlier)
+    assert earlier.json is not None, f"the earlier body: {earlier.not_understood}"
+    assert later.json is not None, f"the later body: {later.not_understood}"
+    for name in ("tools", "functions", "system", "instructions"):
+        is_text = name in ("system", "instructions")
+        before, after = earlier.json.get(name), later.json.get(name)
+        _assert_alike(_blocks(before) if is_text else _plain(before),
+                      _blocks(after) if is_text else _plain(after), name)
+    for name in ("messages", "input"):
+        before, after = _messages(earlier.json.get(name)), _messages(later.json.get(name))
+        assert len(before) <= len(after), f"{name}: {len(before)} became {len(after)}"
+        for index, (old, new) in enumerate(zip(before, after, strict=False)):
+            _assert_alike(old, new, f"{name}/{index}")
+
+
+def _header_pairs(headers: Mapping[str, str]) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((key.encode("latin-1"), value.encode("latin-1")) for key, value in headers.items())
+
+
+def _text(request: Request) -> str:
+    return request.body.decode(errors="replace")
+
+
+def _messages(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        value = [{"role": "user", "content": value}]
+    return [_message(item) for item in value] if isinstance(value, list) else []
+
+
+def _message(value: Any) -> Any:
+    """Return a message, or a block inside one, as a template sees it: keys in a fixed order."""
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _blocks(value[key]) if key == "content" else _plain(value[key])
+        for key in sorted(value)
+        if key != "cache_control"
+    }
+
+
+def _blocks(content: Any) -> Any:
+    if isinstance(content, str):
+        return [{"text": content, "type": "text"}]
+    if not isinstance(content, list):
+        return _plain(content)
+    blocks = [_message(block) for block in content]
+    return [
+        {**block, "type": "text"}
+        if isinstance(block, dict) and block.get("type") in _TEXT_TYPES
+        else block
+        for block in blocks
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items() if key != "cache_control"}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _assert_alike(before: Any, after: Any, name: str) -> None:
+    if before != after or json.dumps(before) != json.dumps(after):
+        _assert_same(json.dumps(before), json.dumps(after), f"{name} differs")
+
+
+def _assert_same(before: str, after: str, complaint: str) -> None:
+    if before == after:
+        return
+    shared = common_prefix(before, after)
+    start = max(0, shared - 20)
+    shown = f"{before[start:shared + _SHOWN]!r} became {after[start:shared + _SHOWN]!r}"
+    raise AssertionError(f"{complaint}, at {shared}: {shown}")

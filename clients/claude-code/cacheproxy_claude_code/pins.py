@@ -1,0 +1,53 @@
+"""Dates and the git status: what changes at midnight, or when a session is resumed.
+
+The first value seen in a session stays, so the model goes on with yesterday's date or the git
+status of then. That is the user's choice, so these rules are off by default.
+"""
+
+from __future__ import annotations
+
+from cacheproxy import SYSTEM_TEXT, Rule
+
+# The first user message: Claude Code's own API, and OpenAI-shaped ones behind a translator.
+_FIRST_USER_TEXT = tuple(
+    f"/{name}/{index}[role=user]/content{rest}"
+    for name in ("messages", "input")
+    for index in (0, 1)
+    for rest in ("", "/*[type=text|input_text]/text")
+)
+
+PIN_CURRENT_DATE = Rule(
+    name="claude-pin-current-date",
+    where=_FIRST_USER_TEXT,
+    # Only in the reminder that the client puts before the user's text (2.1.100 to 2.1.260).
+    pattern=(
+        r"\A<system-reminder>\n(?:(?!</system-reminder>)[\s\S])*?"
+        r"(?<=\n)# currentDate\nToday's date is (?P<volatile>\d{4}-\d{2}-\d{2})\.?\n"
+    ),
+    why="date of the first turn kept",
+    default=False,
+    pin=True,
+    literals=("# currentDate",),
+)
+
+PIN_GIT_STATUS = Rule(
+    name="claude-pin-git-status",
+    where=SYSTEM_TEXT,
+    # The last section of the system text; a heading or tag after it would be another's.
+    pattern=r"(?m:^)gitStatus: (?P<volatile>This is the git status[\s\S]*?)(?=\n\n[#<]|\Z)",
+    why="git status of the first turn kept",
+    default=False,
+    pin=True,
+    literals=("gitStatus: ",),
+)
+
+PIN_DATE = Rule(
+    name="claude-pin-date",
+    where=SYSTEM_TEXT,
+    # All that ``--bare`` says of its surroundings: "CWD: /path\nDate: 2026-11-21".
+    pattern=r"(?m)^CWD: [^\n]*\nDate: (?P<volatile>\d{4}-\d{2}-\d{2})$",
+    why="date of the first turn kept",
+    default=False,
+    pin=True,
+    literals=("Date: ",),
+)

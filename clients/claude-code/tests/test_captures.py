@@ -1,0 +1,130 @@
+"""Recorded Claude Code sessions: every turn of the main path extends the one before."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from cacheproxy_claude_code import RULES
+
+from cacheproxy.core.session import session_of
+from cacheproxy.testing import (
+    assert_extends,
+    assert_idempotent,
+    find_captures,
+    load_capture,
+    normalized,
+    rule_named,
+)
+
+CAPTURES = find_captures("claude*.jsonl", __file__)
+pytestmark = pytest.mark.skipif(not CAPTURES, reason="no captures")
+each_capture = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+
+DEFAULT = [rule for rule in RULES if rule.default]
+PINS = [rule for rule in RULES if rule.needs_previous]
+DROP = rule_named(RULES, "claude-drop-billing-header")
+REMINDERS = rule_named(RULES, "claude-system-reminders")
+CHOICES = {
+    "pins": [*DEFAULT, *PINS],
+    "drop": [DROP, *DEFAULT, *PINS],
+    "reminders": [*DEFAULT, *PINS, REMINDERS],
+}
+
+# What really changes: (turns of one session, counted from 0) that no rule is to make alike.
+REAL_CHANGES = {
+    "claude-compact": {4, 5},  # /compact is asked a second time; then the history is a summary
+    "claude-toolsearch": {3},  # tools are inserted
+    "claude_2.1.197-resume": {2},  # another model, named in a tool's description
+}
+
+
+def sessions(path):
+    """The turns of each session and subagent; requests without tools are side requests."""
+    found = {}
+    for one in load_capture(path):
+        if one.path == "/v1/messages" and one.json.get("tools"):
+            found.setdefault(session_of(one).id, []).append(one)
+    return found.values()
+
+
+@each_capture
+@pytest.mark.parametrize("choice", CHOICES)
+def test_every_turn_extends_the_one_before(path, choice):
+    """Only real changes part the prompt of a turn from that of the one before."""
+    changes = REAL_CHANGES.get(path.stem, ())
+    for turns in sessions(path):
+        previous = None
+        for number, one in enumerate(turns):
+            current = normalized(CHOICES[choice], one, previous)
+            if previous is not None and number not in changes:
+                assert_extends(previous, current)
+            previous = current
+
+
+@pytest.mark.parametrize(
+    ("name", "rules"),
+    [
+        ("claude_2.1.114-localmodel", DEFAULT),
+        ("claude_2.1.174-gitchange", CHOICES["pins"]),
+        ("claude-datechange_bare", CHOICES["pins"]),
+    ],
+)
+def test_without_the_rules_the_turns_part(name, rules):
+    """The header parts them, the git status or the date; with the rules nothing does."""
+    path = next(path for path in CAPTURES if path.stem == name)
+    for turns in sessions(path):
+        pairs = list(pairwise(turns))
+        parted = 0
+        for earlier, later in pairs:
+            assert_extends(earlier, later, rules)
+            try:
+                assert_extends(earlier, later)
+            except AssertionError:
+                parted += 1
+        assert parted == (1 if name == "claude-datechange_bare" else len(pairs))
+
+
+def test_two_sessions_share_tools_and_system():
+    """Sessions with other first messages have other headers, which become one constant."""
+    path = next(path for path in CAPTURES if path.stem == "claude-twosessions")
+    turns = [turn for session in sessions(path) for turn in session]
+    assert len(turns) == 3
+    assert len({json.dumps(turn.json["system"]) for turn in turns}) == 3
+    turns = [normalized(DEFAULT, turn) for turn in turns]
+    assert len({json.dumps([turn.json["tools"], turn.json["system"]]) for turn in turns}) == 1
+
+
+@each_capture
+def test_only_the_header_changes_by_default(path):
+    """Header in and constant out, every other byte of the body stays."""
+    for one in load_capture(path):
+        after = normalized(DEFAULT, one).body
+        head, literal, tail = after.partition(b"x-anthropic-billing-header: cc_version=0;")
+        assert one.body.startswith(head)
+        assert one.body.endswith(tail)
+        assert literal or after == one.body
+
+
+@each_capture
+def test_no_system_message_is_left_inline(path):
+    """With the option on, users and the assistant alternate, and results follow their calls."""
+    for one in load_capture(path):
+        messages = (normalized([REMINDERS], one).json or {}).get("messages", [])
+        roles = [message["role"] for message in messages]
+        assert roles == [("user", "assistant")[i % 2] for i in range(len(roles))]
+        for earlier, later in pairwise(messages):
+            blocks = [block for block in earlier["content"] if isinstance(block, dict)]
+            calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
+            results = [block["tool_use_id"] for block in later["content"][: len(calls)] if calls]
+            assert results == calls
+
+
+@each_capture
+def test_normalizing_twice_is_normalizing_once(path):
+    """With all rules on, and the previous request at hand."""
+    previous = None
+    for one in load_capture(path):
+        assert_idempotent(RULES, one, previous)
+        previous = normalized(RULES, one, previous) if one.json else previous

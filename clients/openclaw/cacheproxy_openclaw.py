@@ -1,0 +1,195 @@
+r"""OpenClaw for cacheproxy: message ids, timestamps, the date, and which session it is.
+
+Shapes, from OpenClaw's sources (``src/auto-reply/reply/inbound-meta.ts``,
+``src/gateway/server-methods/agent-timestamp.ts``) and its issues 20597, 20894 and 21785:
+
+- system or developer text, 2026.2.15 to 2026.2.19: under "## Inbound Context (trusted
+  metadata)" a fenced JSON block with ``"message_id": "6678"``, a UUID or a number, and where
+  it differs ``message_id_full``, other ones in each request;
+- user text starts with metadata blocks, the first of them::
+
+      Conversation info (untrusted metadata):
+      ```json
+      {
+        "message_id": "6678",
+        ...
+      }
+      ```
+
+- then, or at once, ``[Wed 2026-02-18 20:48 UTC] `` and what the user wrote.
+
+Only these shapes at these places count. The user's own text starts behind them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cacheproxy import (
+    SYSTEM_TEXT,
+    USER_TEXT,
+    CodeRule,
+    Edit,
+    Request,
+    Rule,
+    hookimpl,
+    match_paths,
+    to_pointer,
+)
+
+_FENCE_LINE = re.compile(r"(?m)^```(?P<opens>json)?[ \t]*\r?$")
+_METADATA = re.compile(
+    r"(?P<title>[A-Z][A-Za-z ]* \(untrusted(?: metadata|, for context)\)):\r?\n"
+    r"```json\r?\n(?P<json>[\s\S]*?)\r?\n```(?:\r?\n|\Z)(?:\r?\n)?"
+)
+_CONVERSATION = "Conversation info (untrusted metadata)"
+# The key of a member: a quote inside a JSON string has a backslash before it.
+_MESSAGE_ID = re.compile(
+    r'(?<=[{,\s])"message_id(?:_full)?"\s*:\s*'
+    r'(?:"(?P<text>(?:[^"\\\n]|\\.)*)"|(?P<number>-?\d+))(?=\s*[,}])'
+)
+_ANY_ID = "0"
+# Zone names as Intl gives them for en-US: UTC, EST, GMT+1, GMT+5:30, or none.
+_STAMP = re.compile(
+    r"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2} \d{2}:\d{2}(?::\d{2})?"
+    r"(?: (?:[A-Z]{2,5}|GMT[+-]\d{1,2}(?::\d{2})?))?\] "
+)
+_RUNTIME = re.compile(r"(?m)^Runtime: (?:[a-z_]+=[^|\n]* \| )+sessionId=(?P<id>[\w.:-]+)")
+
+_Found = tuple[tuple[str | int, ...], str]
+
+
+def _texts(body: Any, places: tuple[str, ...]) -> list[_Found]:
+    """Return the texts at ``places`` with their paths, in the order of the messages."""
+    found = (match for place in places for match in match_paths(body, place))
+    texts = [(path, text) for path, text in found if isinstance(text, str)]
+    return sorted(texts, key=lambda match: [str(step).zfill(9) for step in match[0]])
+
+
+def _user_texts(body: Any) -> list[_Found]:
+    """Return the first text of each user message: the only one the client writes into."""
+    first: dict[tuple[str | int, ...], _Found] = {}
+    for path, text in _texts(body, USER_TEXT):
+        first.setdefault(path[:2], (path, text))
+    return list(first.values())
+
+
+def _metadata(text: str) -> tuple[dict[str, tuple[int, int]], int]:
+    """Return where the JSON of each metadata block at the start of ``text`` is, and their end.
+
+    The client writes each block once: with a second of the same title the user's text begins.
+    """
+    blocks: dict[str, tuple[int, int]] = {}
+    end = 0
+    while (found := _METADATA.match(text, end)) and found["title"] not in blocks:
+        blocks[found["title"]] = found.span("json")
+        end = found.end()
+    return blocks, end
+
+
+def _fences(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the contents of fenced JSON blocks stand in ``text``."""
+    start: int | None = None
+    for line in _FENCE_LINE.finditer(text):
+        if start is None:
+            start = line.end() if line["opens"] else None
+        elif not line["opens"]:
+            yield start, line.start()
+            start = None
+
+
+def _stamp(text: str) -> tuple[int, int] | None:
+    """Return where the client's timestamp is, if text follows it."""
+    _, start = _metadata(text)
+    found = _STAMP.match(text, start)
+    return found.span() if found and text[found.end() :].strip() else None
+
+
+def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
+    """Take the timestamps out: then the history may show them, rewrite them or leave them out.
+
+    Where the text would then start with another one, nothing is done: OpenClaw never writes
+    two, so the user has typed one; and a second pass must not find what the first has left.
+    """
+    for path, text in _user_texts(request.json):
+        span = _stamp(text)
+        if span and _stamp(text[: span[0]] + text[span[1] :]) is None:
+            yield Edit(to_pointer(path), "", TIMESTAMP.why, span)
+
+
+def _system_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
+    for path, text in _texts(request.json, SYSTEM_TEXT):
+        # The search for a word is ten times faster than that for starts of lines.
+        for fence in _fences(text) if "message_id" in text else ():
+            yield from _ids(path, text, fence, MESSAGE_ID.why)
+
+
+def _user_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
+    for path, text in _user_texts(request.json):
+        blocks, _ = _metadata(text)
+        if _CONVERSATION in blocks:
+            yield from _ids(path, text, blocks[_CONVERSATION], USER_MESSAGE_ID.why)
+
+
+def _ids(
+    path: tuple[str | int, ...], text: str, inside: tuple[int, int], why: str
+) -> Iterator[Edit]:
+    """Yield an edit per message id: a string stays a string, a number a number."""
+    for found in _MESSAGE_ID.finditer(text, *inside):
+        group = "text" if found["text"] is not None else "number"
+        if found[group] != _ANY_ID:
+            yield Edit(to_pointer(path), _ANY_ID, why, found.span(group))
+
+
+TIMESTAMP = CodeRule(
+    name="openclaw-timestamp",
+    why="timestamp before the user's text removed",
+    find=_timestamps,
+    literals=("] ",),  # to look for seven weekdays in vain takes longer than to read the JSON
+)
+MESSAGE_ID = CodeRule(
+    name="openclaw-message-id",
+    why="message id in system text made constant",
+    find=_system_ids,
+    literals=("message_id",),
+)
+USER_MESSAGE_ID = CodeRule(
+    name="openclaw-user-message-id",
+    why="message id in the metadata of a user message made constant",
+    find=_user_ids,
+    literals=("message_id",),
+)
+PIN_CURRENT_DATE = Rule(
+    name="openclaw-pin-current-date",
+    where=SYSTEM_TEXT,
+    pattern=r"(?m)^## Temporal Context\nCurrent date: (?P<volatile>[^\n]+)$",
+    why="date of the first turn kept",
+    default=False,
+    pin=True,
+    literals=("Current date: ",),
+)
+# Timestamps first: with one before the metadata, the text starts with the metadata after it.
+RULES: tuple[Rule | CodeRule, ...] = (TIMESTAMP, MESSAGE_ID, USER_MESSAGE_ID, PIN_CURRENT_DATE)
+
+
+@hookimpl
+def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
+    """Return the rules; the README says what each is for."""
+    return RULES
+
+
+@hookimpl
+def cacheproxy_session(request: Request) -> str | None:
+    """Return ``openclaw/<id>`` from the Runtime line: of system text, or the first user text.
+
+    It is the last such line, because OpenClaw appends it; a file it quotes stands before.
+    """
+    if b"sessionId=" not in request.body:
+        return None
+    for _, text in (*_texts(request.json, SYSTEM_TEXT), *_user_texts(request.json)[:1]):
+        ids = [found["id"] for found in _RUNTIME.finditer(text)] if "sessionId=" in text else []
+        if ids:
+            return f"openclaw/{ids[-1]}"
+    return None

@@ -1,0 +1,103 @@
+"""Recorded OpenClaw sessions: only what the rules name changes, and turns extend one another."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+
+import pytest
+from cacheproxy_openclaw import RULES, cacheproxy_session
+
+from cacheproxy.testing import (
+    assert_extends,
+    assert_idempotent,
+    find_captures,
+    load_capture,
+    normalized,
+    request,
+)
+
+CAPTURES = find_captures("openclaw*.jsonl", __file__)
+pytestmark = pytest.mark.skipif(not CAPTURES, reason="no captures")
+each_capture = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+
+ON = [rule for rule in RULES if rule.default]
+STAMP = re.compile(rb'"(?:content|text)":"(\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d UTC\] )')
+
+
+def turns_of(path):
+    """The turns of each session; heartbeats and subagent results, with other tools, apart."""
+    found = {}
+    for one in load_capture(path):
+        if one.json:
+            key = (cacheproxy_session(one), json.dumps(one.json["tools"]))
+            found.setdefault(key, []).append(one)
+    return found.values()
+
+
+def is_carrier(message):
+    return re.match(
+        r'\[\{"type": "(input_)?text", "text": "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>',
+        json.dumps(message.get("content")),
+    )
+
+
+def without_carrier(one):
+    """Return ``one`` without the internal-context message that moves to the end each turn."""
+    name = "input" if "input" in one.json else "messages"
+    kept = [message for message in one.json[name] if not is_carrier(message)]
+    return request({**one.json, name: kept}, one.target)
+
+
+@each_capture
+def test_only_timestamps_change_by_default(path):
+    """Current versions have no message ids; every byte but the stamps stays."""
+    stamps = 0
+    for one in load_capture(path):
+        assert normalized(ON, one).body == STAMP.sub(
+            lambda found: found[0][: -len(found[1])], one.body
+        )
+        stamps += len(STAMP.findall(one.body))
+    assert stamps
+
+
+@each_capture
+def test_every_turn_extends_the_one_before(path):
+    """With the date pinned, and the moving internal context (a later issue) left out."""
+    pairs = 0
+    for turns in turns_of(path):
+        previous = None
+        for one in turns:
+            current = normalized(RULES, without_carrier(one), previous)
+            if previous is not None:
+                assert_extends(previous, current)
+                pairs += 1
+            previous = current
+    assert pairs
+
+
+def test_without_a_carrier_nothing_has_to_be_left_out():
+    """2026.6.11 appends and does nothing else."""
+    path = next(path for path in CAPTURES if "2026.6.11" in path.stem)
+    for turns in turns_of(path):
+        for earlier, later in pairwise(turns):
+            assert_extends(earlier, later, ON)
+
+
+@each_capture
+def test_every_request_says_its_session(path):
+    """The id is the same in every turn, and a subagent has its own."""
+    requests = [one for one in load_capture(path) if one.json]
+    sessions = {cacheproxy_session(one) for one in requests}
+    assert len(sessions) == (2 if path.stem == "openclaw-gateway" else 1)
+    assert all(re.fullmatch(r"openclaw/[0-9a-f-]{36}", session) for session in sessions)
+
+
+@each_capture
+def test_normalizing_twice_is_normalizing_once(path):
+    """With all rules on, and the previous request at hand."""
+    previous = None
+    for one in load_capture(path):
+        assert_idempotent(RULES, one, previous)
+        previous = normalized(RULES, one, previous)
