@@ -16,10 +16,11 @@ from cacheproxy import hookspecs
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.request import Request
-from cacheproxy.core.rules import CodeRule, Normalizer, RuleError
+from cacheproxy.core.rules import CodeRule, Normalizer, RuleError, check_name
 
 _log = Logger()
 _HOOK_PREFIX = "cacheproxy_"
+_RULE_FIELDS = ("name", "why", "default", "literals", "needs_previous", "edits")
 
 
 class PluginError(ValueError):
@@ -69,18 +70,29 @@ class Plugins:
     def register(self, plugin: object, name: str) -> None:
         """Register ``plugin`` (a module or object with hookimpls) under ``name``.
 
-        Raises PluginError if it implements a hook that does not exist.
+        Raises PluginError if it implements no hook, or one that does not exist or has other
+        arguments, or if the name is taken; nothing is registered then.
         """
         strange = sorted(
             attribute
             for attribute in dir(plugin)
-            if attribute.startswith(_HOOK_PREFIX)
-            and self._manager.parse_hookimpl_opts(plugin, attribute) is not None
-            and not hasattr(hookspecs, attribute)
+            if self._manager.parse_hookimpl_opts(plugin, attribute) is not None
+            and not (attribute.startswith(_HOOK_PREFIX) and hasattr(hookspecs, attribute))
         )
         if strange:
             raise PluginError(f"unknown hook {', '.join(strange)}")
-        self._manager.register(plugin, name)
+        if self._manager.get_plugin(name) is not None:
+            raise PluginError(f"the name {name!r} is taken")
+        try:
+            self._manager.register(plugin, name)
+        except pluggy.PluginValidationError as error:
+            if self._manager.is_registered(plugin):
+                self._manager.unregister(plugin)
+            reason = str(error).splitlines()[-1]
+            raise PluginError(f"a hook with other arguments: {reason}") from None
+        if not self._manager.get_hookcallers(plugin):
+            self._manager.unregister(plugin)
+            raise PluginError("it implements no hook: mark its functions with @hookimpl")
 
     def normalizers(self, own: Iterable[Normalizer] = ()) -> list[Normalizer]:
         """All rules and normalize hooks, package by package, then the user's ``own``.
@@ -148,27 +160,27 @@ class Plugins:
         if blocked:
             self._manager.set_blocked(entry.name)
             return Package(entry.name, distribution, version, blocked=True)
+        plugin = None
         try:
             plugin = entry.load()
             self.register(plugin, entry.name)
             rules = self._rules(entry.name, plugin)
         except (Exception, SystemExit) as error:  # a broken package must not stop the proxy
-            self._manager.set_blocked(entry.name)
-            if self._manager.get_plugin(entry.name) is not None:
-                self._manager.unregister(name=entry.name)
+            if plugin is not None and self._manager.get_name(plugin) == entry.name:
+                self._manager.unregister(plugin)
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
             return Package(entry.name, distribution, version, error=reason)
         return Package(entry.name, distribution, version, rules)
 
     def _rules(self, name: str, plugin: object) -> tuple[Normalizer, ...]:
-        if not hasattr(plugin, "cacheproxy_rules"):
-            return ()
         rules: list[Normalizer] = []
         for answer in self._caller("cacheproxy_rules", plugin)():
             rules.extend(answer)
         for rule in rules:
-            if not callable(getattr(rule, "edits", None)):
+            if not all(hasattr(rule, field) for field in _RULE_FIELDS):
                 raise RuleError(f"{name} returned {type(rule).__name__} instead of a Rule")
+            check_name(rule.name)
+        list(self._normalize_hook(name))  # raises where its name is no name for a rule
         return tuple(rules)
 
     def _normalize_hook(self, name: str) -> Iterator[Normalizer]:
@@ -178,9 +190,18 @@ class Plugins:
                 yield CodeRule(
                     name=name,
                     why=_summary(plugin),
-                    find=_flat(self._caller("cacheproxy_normalize", plugin)),
+                    find=self._finder(plugin),
                     needs_previous="previous" in implementation.argnames,
                 )
+
+    def _finder(self, plugin: object) -> Callable[[Request, Request | None], list[Edit]]:
+        def find(request: Request, previous: Request | None) -> list[Edit]:
+            # Made per call: a caller made once would also call plugins registered after it.
+            call = self._caller("cacheproxy_normalize", plugin)
+            answers = call(request=request, previous=previous)
+            return [edit for answer in answers for edit in answer]
+
+        return find
 
 
 def choose(
@@ -201,16 +222,6 @@ def choose(
         for rule in rules
         if rule.name in enabled or (rule.default and rule.name not in disabled)
     ]
-
-
-def _flat(call: Callable[..., Any]) -> Callable[[Request, Request | None], list[Edit]]:
-    """Turn a hook's list of answers into one list of edits."""
-
-    def find(request: Request, previous: Request | None) -> list[Edit]:
-        answers = call(request=request, previous=previous)
-        return [edit for answer in answers for edit in answer]
-
-    return find
 
 
 def _summary(plugin: object) -> str:

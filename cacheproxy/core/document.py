@@ -11,13 +11,13 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from json.decoder import scanstring
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
-from cacheproxy.core.paths import Path, PathError, to_pointer
+from cacheproxy.core.paths import Path, PathError, index_in, to_pointer
 
 _space = re.compile(r"[ \t\n\r]*").match
-_scan = json.JSONDecoder().scan_once
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)")
 
 
@@ -72,13 +72,18 @@ class Document:
 
     def siblings(self, path: Path) -> list[Entry]:
         """Return all entries of the container that ``path`` points into, in their order."""
-        parent = path[:-1]
-        if parent not in self._entries:
-            entry = self.entry(parent)
-            if not isinstance(entry.value, dict | list):
+        for length in range(1, len(path)):
+            parent = path[:length]
+            if parent in self._entries:
+                continue
+            entry = _pick(self._entries[parent[:-1]], parent[-1])
+            if entry is None or not isinstance(entry.value, dict | list):
                 raise PathError(f"nothing at {to_pointer(path)}")
-            self._read_container(parent, entry.value_start, depth=0)
-        return self._entries[parent]
+            try:
+                self._read_container(parent, entry.value_start, depth=0)
+            except RecursionError:  # it was near the limit, and we are called from deeper down
+                raise PathError("nested too deeply") from None
+        return self._entries[path[:-1]]
 
     def resolve(self, segments: Iterable[str]) -> Path:
         """Turn pointer segments into a path with real indexes; raises PathError."""
@@ -87,12 +92,13 @@ class Document:
         for segment in segments:
             step: str | int = segment
             if isinstance(value, list):
-                if not segment.isdecimal() or int(segment) >= len(value):
+                index = index_in(segment, value)
+                if index is None:
                     raise PathError(f"nothing at {to_pointer((*path, segment))}")
-                step = int(segment)
+                step = index
             elif not isinstance(value, dict) or segment not in value:
                 raise PathError(f"nothing at {to_pointer((*path, segment))}")
-            value = value[step]  # type: ignore[index]
+            value = value[step]
             path = (*path, step)
         return path
 
@@ -112,7 +118,7 @@ class Document:
             if is_object:
                 if text[position] != '"':
                     raise ValueError("a member name is missing")
-                key, position = scanstring(text, position + 1, True)  # noqa: FBT003
+                key, position = scanstring(text, position + 1, True)
                 position = _end_of_space(text, position)
                 if text[position] != ":":
                     raise ValueError("a colon is missing")
@@ -127,6 +133,8 @@ class Document:
                 )
             else:
                 value, position = _scan(text, position)
+                if depth:  # an earlier member of this name may have been a container
+                    self._entries.pop((*path, key), None)
             entries.append(Entry(key, entry_start, value_start, position, value))
             position = _end_of_space(text, position)
             if text[position] == close:
@@ -173,8 +181,8 @@ def _is_pair(first: re.Match[str], second: re.Match[str]) -> bool:
 
 
 def _pick(entries: list[Entry], key: str | int) -> Entry | None:
-    if isinstance(key, int):
-        return entries[key] if key < len(entries) else None
+    if isinstance(key, int) and 0 <= key < len(entries):
+        return entries[key] if entries[key].key == key else None
     return next((entry for entry in reversed(entries) if entry.key == key), None)
 
 

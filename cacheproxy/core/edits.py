@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from json.encoder import encode_basestring, encode_basestring_ascii
+from operator import itemgetter
 from typing import Any, Final
 
 from cacheproxy.core.document import Document, Entry, offsets_in_string
@@ -55,20 +56,28 @@ def apply(document: Document, edits: Iterable[Edit]) -> str:
 
     Raises EditError or PathError (no such place) without having changed anything.
     """
-    splices: list[_Splice] = []
-    removed: dict[Path, set[int | str]] = {}
+    whole: dict[Path, Any] = {}
     in_strings: dict[Path, list[Edit]] = {}
     for edit in edits:
         if not isinstance(edit, Edit):
             raise EditError(f"not an Edit but {type(edit).__name__}")
         path = document.resolve(parse_pointer(edit.path))
+        document.entry(path)
         if edit.span is not None:
             in_strings.setdefault(path, []).append(edit)
-        elif edit.new is REMOVE:
-            document.entry(path)
+        elif path in whole and not (whole[path] is REMOVE and edit.new is REMOVE):
+            raise EditError("two edits overlap")
+        else:
+            whole[path] = edit.new
+    if whole:
+        _refuse_overlaps(whole, in_strings)
+    splices: list[_Splice] = []
+    removed: dict[Path, set[int | str]] = {}
+    for path, new in whole.items():
+        if new is REMOVE:
             removed.setdefault(path[:-1], set()).add(path[-1])
         else:
-            splices.extend(_replace(document, document.entry(path), edit.new))
+            splices.extend(_replace(document, document.entry(path), new))
     for path, string_edits in in_strings.items():
         splices.extend(_inside(document, path, string_edits))
     for parent, keys in removed.items():
@@ -108,16 +117,34 @@ def common_prefix(one: str, other: str) -> int:
     return low
 
 
+def _refuse_overlaps(whole: dict[Path, Any], in_strings: dict[Path, list[Edit]]) -> None:
+    """Raise EditError where an edit lies in what another replaces or removes as a whole.
+
+    Asked of the paths, not of what would change: the answer must not depend on the values.
+    """
+    for path in in_strings:
+        if path in whole:
+            raise EditError("two edits overlap")
+    for path in (*whole, *in_strings):
+        if any(path[:length] in whole for length in range(1, len(path))):
+            raise EditError("two edits overlap")
+
+
 def _replace(document: Document, entry: Entry, new: Any) -> list[_Splice]:
     old = entry.value
-    if type(old) is type(new) and old == new:
-        return []
     if isinstance(old, str) and isinstance(new, str):
+        if old == new:
+            return []
         start = common_prefix(old, new)
         tail = common_prefix(old[start:][::-1], new[start:][::-1])
         middle = new[start : len(new) - tail]
         return _in_string(document, entry, [(start, len(old) - tail, middle)])
-    return [(entry.value_start, entry.end, encode(new))]
+    text = encode(new)
+    try:  # spelled alike, since for Python [1] == [True] and the order of members is nothing
+        unchanged = encode(old) == text
+    except EditError:  # NaN, which is read but never written
+        unchanged = False
+    return [] if unchanged else [(entry.value_start, entry.end, text)]
 
 
 def _inside(document: Document, path: Path, edits: list[Edit]) -> list[_Splice]:
@@ -126,11 +153,20 @@ def _inside(document: Document, path: Path, edits: list[Edit]) -> list[_Splice]:
         raise EditError(f"{to_pointer(path)} is not a string")
     changes = []
     for edit in edits:
-        start, end = edit.span or (0, 0)
-        if not isinstance(edit.new, str) or not 0 <= start <= end <= len(entry.value):
+        if not isinstance(edit.new, str):
+            raise EditError(f"a span at {to_pointer(path)} takes a string")
+        start, end = _span(edit.span)
+        if not 0 <= start <= end <= len(entry.value):
             raise EditError(f"a span at {to_pointer(path)} lies outside the string")
         changes.append((start, end, edit.new))
-    return _in_string(document, entry, sorted(changes))
+    changes.sort(key=itemgetter(0, 1))  # two insertions at one place keep their order
+    return _in_string(document, entry, changes)
+
+
+def _span(span: Any) -> tuple[int, int]:
+    if isinstance(span, tuple) and len(span) == 2 and all(type(end) is int for end in span):
+        return span
+    raise EditError("a span is a pair of whole numbers")
 
 
 def _in_string(
@@ -170,10 +206,11 @@ def _splice(text: str, splices: list[_Splice]) -> str:
         return text
     pieces: list[str] = []
     position = 0
-    for start, end, new in sorted(splices):
+    for start, end, new in sorted(splices, key=itemgetter(0, 1)):
         if start < position:
             raise EditError("two edits overlap")
         pieces += (text[position:start], new)
         position = end
     pieces.append(text[position:])
-    return "".join(pieces)
+    spliced = "".join(pieces)
+    return text if spliced == text else spliced

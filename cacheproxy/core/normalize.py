@@ -37,10 +37,14 @@ def normalize(
     """
     reports: list[Report] = []
     for normalizer in normalizers:
-        if not may_fire(normalizer, request.body) or request.document is None:
+        try:
+            if not may_fire(normalizer, request.body) or request.document is None:
+                continue
+            edits = tuple(normalizer.edits(request, previous) or ())
+        except Exception as error:  # law 4; whatever its class, its text is not ours
+            reports.append(Report(normalizer.name, error=type(error).__name__))
             continue
         try:
-            edits = tuple(normalizer.edits(request, previous) or ())
             text = apply(request.document, edits)
             changed = request if text is request.document.text else request.with_text(text)
         except Exception as error:  # law 4

@@ -19,6 +19,7 @@ from typing import Any
 Path = tuple[str | int, ...]
 
 _SEGMENT = re.compile(r"(?P<name>[^\[]*)(?:\[(?P<key>[^\[\]=]+)=(?P<values>[^\[\]]+)\])?")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _MISSING = object()
 
 
@@ -33,14 +34,21 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
     """
     if pointer == "":
         return ()
-    if not pointer.startswith("/"):
-        raise PathError(f"a path starts with '/': {pointer!r}")
+    if not isinstance(pointer, str) or not pointer.startswith("/"):
+        raise PathError("a path starts with '/'")  # unquoted: it may be text put in its place
     return tuple(_unescape(segment) for segment in pointer[1:].split("/"))
 
 
 def to_pointer(path: Sequence[str | int]) -> str:
     """Return the JSON pointer (RFC 6901) for ``path``."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def index_in(step: str, value: Sequence[Any]) -> int | None:
+    """Return ``step`` as an index of ``value`` (RFC 6901, section 4: no leading zeros), or None."""
+    if not _INDEX.fullmatch(step) or int(step) >= len(value):
+        return None
+    return int(step)
 
 
 def _unescape(segment: str) -> str:
@@ -63,9 +71,9 @@ class Segment:
         elif isinstance(value, list):
             if self.name == "*":
                 yield from (i for i, item in enumerate(value) if self.accepts(item))
-            elif self.name.isdecimal() and int(self.name) < len(value):
-                index = int(self.name)
-                if self.accepts(value[index]):
+            else:
+                index = index_in(self.name, value)
+                if index is not None and self.accepts(value[index]):
                     yield index
 
     def accepts(self, value: Any) -> bool:

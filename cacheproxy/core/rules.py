@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from cacheproxy.core.edits import Edit
-from cacheproxy.core.paths import PathError, match_paths, parse_pattern, to_pointer
+from cacheproxy.core.paths import Path, PathError, match_paths, parse_pattern, to_pointer
 from cacheproxy.core.places import NAMED
 from cacheproxy.core.request import Request
 
@@ -79,7 +79,10 @@ class Rule:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        where = (self.where,) if isinstance(self.where, str) else tuple(self.where)
+        check_literals(self.name, self.literals)
+        where = (self.where,) if isinstance(self.where, str) else self.where
+        if not where or not _are_texts(where):
+            raise RuleError(f"rule {self.name!r}: 'where' is a place or a list of places")
         places = tuple(place for name in where for place in NAMED.get(name, (name,)))
         try:
             for place in places:
@@ -89,8 +92,10 @@ class Rule:
             raise RuleError(
                 f"rule {self.name!r}: {error} (or one of: {', '.join(NAMED)})"
             ) from None
-        except (re.error, RecursionError, OverflowError) as error:
-            raise RuleError(f"rule {self.name!r}: bad pattern: {error}") from None
+        except (re.error, RecursionError, OverflowError, TypeError) as error:
+            raise RuleError(f"rule {self.name!r}: bad pattern: {_line(error)}") from None
+        if not isinstance(regex.pattern, str):
+            raise RuleError(f"rule {self.name!r}: bad pattern: not text")
         object.__setattr__(self, "_regex", regex)
         object.__setattr__(self, "_places", places)
         self._check_replacement()
@@ -102,43 +107,49 @@ class Rule:
 
     def edits(self, request: Request, previous: Request | None = None) -> Iterator[Edit]:
         """Yield one edit per match whose text would change."""
+        seen = set()  # places may overlap: "system" and "system-head"
         for place in self._places:
             for path, text in match_paths(request.json, place):
-                if not isinstance(text, str):
+                if not isinstance(text, str) or path in seen:
                     continue
+                seen.add(path)
                 pointer = to_pointer(path)
-                pinned = self._matches_at(previous, path) if self.pin else ()
+                pinned = self._matches_at(previous, path) if self.pin else []
                 for index, found in enumerate(self._regex.finditer(text)):
-                    span = self._span(found)
+                    start, end = self._span(found)
                     if not self.pin:
-                        new = found.expand(self.replacement)
-                    elif index < len(pinned):
-                        new = pinned[index]
+                        new: str | None = found.expand(self.replacement)
                     else:
-                        break
-                    if span[0] >= 0 and text[span[0] : span[1]] != new:
-                        yield Edit(pointer, new, self.why, span)
+                        new = pinned[index] if index < len(pinned) else None
+                    if new is not None and start >= 0 and text[start:end] != new:
+                        yield Edit(pointer, new, self.why, (start, end))
 
-    def _matches_at(self, previous: Request | None, path: tuple[str | int, ...]) -> list[str]:
+    def _matches_at(self, previous: Request | None, path: Path) -> list[str | None]:
+        """The matches in the string at ``path``; None where ``volatile`` took no part."""
         value: Any = previous.json if previous is not None else None
         try:
             for step in path:
+                if isinstance(step, int) != isinstance(value, list):  # a letter is no place
+                    return []
                 value = value[step]
         except (LookupError, TypeError):
             return []
         if not isinstance(value, str):
             return []
-        return [value[slice(*self._span(found))] for found in self._regex.finditer(value)]
+        spans = map(self._span, self._regex.finditer(value))
+        return [value[start:end] if start >= 0 else None for start, end in spans]
 
     def _span(self, found: re.Match[str]) -> tuple[int, int]:
         return found.span(VOLATILE if VOLATILE in self._regex.groupindex else 0)
 
     def _check_replacement(self) -> None:
         """Refuse references to groups the pattern does not have, before any request comes."""
+        if not isinstance(self.replacement, str):
+            raise RuleError(f"rule {self.name!r}: bad replacement: not text")
         try:
             self._regex.sub(self.replacement, "")  # the template is read before any match
         except (re.error, IndexError) as error:
-            raise RuleError(f"rule {self.name!r}: bad replacement: {error}") from None
+            raise RuleError(f"rule {self.name!r}: bad replacement: {_line(error)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +169,7 @@ class CodeRule:
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        check_literals(self.name, self.literals)
 
     def edits(self, request: Request, previous: Request | None = None) -> Iterable[Edit]:
         """Return what ``find`` says."""
@@ -168,3 +180,22 @@ def check_name(name: str) -> None:
     """Raise RuleError unless ``name`` is lower-case words joined by hyphens."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise RuleError(f"rule {name!r}: a name is lower-case words joined by '-'")
+
+
+def check_literals(name: str, literals: Any) -> None:
+    """Raise RuleError unless ``literals`` are ASCII texts: JSON may spell others with escapes."""
+    if not _are_texts(literals) or not all(map(_is_plain, literals)):
+        raise RuleError(f"rule {name!r}: 'literals' is a list of plain ASCII texts")
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, tuple | list) and all(isinstance(text, str) for text in values)
+
+
+def _is_plain(text: str) -> bool:
+    return text != "" and text.isascii()
+
+
+def _line(error: Exception) -> str:
+    """What ``error`` says on one line: a pattern it quotes may have several."""
+    return " ".join(str(error).split())

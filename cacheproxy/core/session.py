@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cacheproxy.core.paths import match_paths
@@ -37,8 +38,17 @@ _CLIENTS = (
     ("litellm/", "litellm"),
 )
 _PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
-# Clocks, counters and hex nonces in the text must not make a new session of every turn.
-_VOLATILE = re.compile(r"\b[0-9a-f-]{8,}\b|\d+|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|[ap]m)\b", re.I)
+# Clocks, counters, dates and nonces in the text must not make a new session of every turn.
+_VOLATILE = re.compile(
+    r"(?<![\w.-])[\w.-]*\d[\w.-]*"
+    r"|\b(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|[ap]m"
+    r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b",
+    re.IGNORECASE,
+)
+_LOOKED_AT = 4000
+"""Characters: of a long text its ends tell enough. Of the system text the head: who speaks to
+whom stands first, what changes (git status, files) last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +118,27 @@ def _from_body(request: Request) -> str | None:
 
 
 def _from_prompt(request: Request) -> str:
+    system = "".join(_first_texts(request, SYSTEM_TEXT)[:1])[:_LOOKED_AT]
+    texts = _first_texts(request, USER_TEXT)
+    # Clients wrap <blocks> around what the user typed; they come and go (dates, folder trees).
+    typed = [text for text in texts if not text.lstrip().startswith("<")]
     digest = hashlib.sha256(client_of(request).encode())
-    for places, most in ((SYSTEM_TEXT, 1), (USER_TEXT, 1)):
-        texts = (
-            text
-            for place in places
-            for _, text in match_paths(request.json, place)
-            if isinstance(text, str)
-        )
-        for _, text in zip(range(most), texts, strict=False):
-            digest.update(b"\0" + _VOLATILE.sub("", text).encode("utf-8", "surrogatepass"))
+    for text in (system, *(_ends(text) for text in typed or texts)):
+        digest.update(b"\0" + _VOLATILE.sub("", text).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:16]
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= 2 * _LOOKED_AT else text[:_LOOKED_AT] + text[-_LOOKED_AT:]
+
+
+def _first_texts(request: Request, places: Iterable[str]) -> list[str]:
+    """All texts of the first message at ``places``: a string, or its blocks."""
+    messages: dict[int, list[str]] = {}
+    for place in places:
+        for path, text in match_paths(request.json, place):
+            if isinstance(text, str):
+                # /system and /instructions stand before all messages
+                number = path[1] if path[1:] and path[0] in ("messages", "input") else -1
+                messages.setdefault(int(number), []).append(text)
+    return messages[min(messages)] if messages else []

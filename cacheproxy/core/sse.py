@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _LONGEST_LINE = 16 << 20
-"""Bytes after which an unended line is dropped, so that a bad server costs bounded memory."""
+"""Bytes in a line or event, above which it is dropped: a bad server costs bounded memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,36 +21,68 @@ class Event:
 
 
 class EventReader:
-    """Splits a stream into events, whatever the chunks: ``feed(bytes)`` yields what is whole."""
+    """Splits a stream into events, whatever the chunks: ``feed(bytes)`` gives what is whole."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        self._length = 0
         self._type = b""
-        self._data: list[bytes] = []
+        self._data: bytearray | None = None
         self._size = 0
+        self._first = True
+        self._after_cr = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """Yield the events that ``data`` completes. Consume all of them before the next call."""
-        buffer = self._rest + data
-        # A CR at the very end may be half of a CRLF: it waits for the next chunk.
-        held = b"\r" if buffer.endswith(b"\r") else b""
-        *lines, rest = _LINE_END.split(buffer[: len(buffer) - len(held)])
-        self._rest = b"" if len(rest) > _LONGEST_LINE else rest + held
-        for line in lines:
-            event = self._line(line)
+        """Return the events that ``data`` completes."""
+        if self._after_cr and data:  # the CR has ended its line; an LF now belongs to it
+            data = data.removeprefix(b"\n")
+            self._after_cr = False
+        if not data:
+            return iter(())
+        self._after_cr = data.endswith(b"\r")
+        first, *others = _LINE_END.split(data)
+        self._keep(first)
+        events = []
+        for start_of_next in others:
+            event = self._line(self._take())
             if event is not None:
-                yield event
+                events.append(event)
+            self._keep(start_of_next)
+        return iter(events)
 
-    def _line(self, line: bytes) -> Event | None:
+    def _keep(self, piece: bytes) -> None:
+        self._length += len(piece)
+        if self._length <= _LONGEST_LINE:
+            self._rest += piece
+        else:
+            self._rest.clear()
+
+    def _take(self) -> bytes | None:
+        """Return the line that has ended, None if it was too long."""
+        line = bytes(self._rest) if self._length <= _LONGEST_LINE else None
+        self._rest.clear()
+        self._length = 0
+        return line
+
+    def _line(self, line: bytes | None) -> Event | None:
+        if line is None:
+            self._size = _LONGEST_LINE + 1  # the event it belongs to is not whole
+            return None
+        if self._first:
+            line, self._first = line.removeprefix(codecs.BOM_UTF8), False
         if not line:
-            event = Event(self._type, b"\n".join(self._data)) if self._data else None
-            self._type, self._data, self._size = b"", [], 0
+            whole = self._data is not None and self._size <= _LONGEST_LINE
+            event = Event(self._type, bytes(self._data or b"")) if whole else None
+            self._type, self._data, self._size = b"", None, 0
             return event
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        if name == b"data" and self._size + len(value) <= _LONGEST_LINE:
-            self._data.append(value)
-            self._size += len(value)
+        if name == b"data":
+            self._size += len(value) + 1
+            if self._data is None:
+                self._data = bytearray(value)
+            elif self._size <= _LONGEST_LINE:
+                self._data += b"\n" + value
         elif name == b"event":
             self._type = value
         return None

@@ -15,7 +15,9 @@ from typing import Any
 from cacheproxy.core.sse import EventReader
 
 _LONGEST_KEPT = 4 << 20
-"""Bytes of an unstreamed answer that are kept to read its usage; a longer one has none."""
+"""Bytes of an unstreamed answer, or of a line, kept to read its usage; a longer has none."""
+_TOO_MUCH = 1 << 53
+"""Numbers from here on are nonsense, and too large for the sums to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +37,16 @@ class Usage:
     @property
     def evaluated(self) -> int | None:
         """Prompt tokens that were computed: all of them less the reused."""
-        if self.prompt is None or self.reused is None:
+        if self.prompt is None or self.reused is None or self.reused > self.prompt:
             return None
         return self.prompt - self.reused
 
     def merged(self, later: Usage) -> Usage:
         """Return these figures, overridden by those that ``later`` knows."""
         known = {name: getattr(later, name) for name in _FIELDS}
+        if later.reused is None and self.reused is not None and self.prompt is not None:
+            # A prompt without its cached part, after one with it, may be the fresh part alone.
+            known["prompt"] = max(self.prompt, later.prompt or 0)
         return replace(self, **{name: value for name, value in known.items() if value is not None})
 
 
@@ -113,23 +118,27 @@ def _ollama(message: dict[str, Any]) -> Usage:
 
 
 def _completion(message: dict[str, Any]) -> Usage:
-    """llama-server's native ``/completion``: tokens_evaluated is the whole prompt."""
+    """llama-server's native ``/completion``.
+
+    ``tokens_evaluated`` is the whole prompt, ``tokens_cached`` what the slot holds afterwards,
+    prompt and answer (server-context.cpp: ``n_tokens_cached = slot.prompt.n_tokens()``): what
+    was reused stands in ``timings`` alone.
+    """
     if "tokens_evaluated" not in message:
         return Usage()
     return Usage(
         prompt=_count(message["tokens_evaluated"]),
-        reused=_count(message.get("tokens_cached")) if "timings" not in message else None,
         output=_count(message.get("tokens_predicted")),
     )
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and 0 <= value < _TOO_MUCH else None
 
 
 def _seconds(value: Any, per_second: float) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value / per_second if is_number and value >= 0 else None
+    is_number = type(value) is int or type(value) is float
+    return value / per_second if is_number and 0 <= value < _TOO_MUCH else None
 
 
 class UsageReader:
@@ -140,14 +149,13 @@ class UsageReader:
     """
 
     def __init__(self, content_type: str, *, encoded: bool = False) -> None:
+        content_type = content_type.lower()
         self._usage = Usage()
-        self._events: EventReader | None = None
-        self._lines = "ndjson" in content_type
-        self._kept: list[bytes] = []
+        self._events = EventReader() if "event-stream" in content_type else None
+        self._lines = "ndjson" in content_type or "jsonl" in content_type
+        self._kept = bytearray()
         self._size = 0
-        self._off = encoded or not ("json" in content_type or "event-stream" in content_type)
-        if "event-stream" in content_type:
-            self._events = EventReader()
+        self._off = encoded or not ("json" in content_type or self._events is not None)
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body."""
@@ -157,22 +165,30 @@ class UsageReader:
             for event in self._events.feed(data):
                 self._read(event.data)
             return
-        self._kept.append(data)
-        self._size += len(data)
-        if self._lines and b"\n" in data:
-            *lines, rest = b"".join(self._kept).split(b"\n")
-            self._kept, self._size = [rest], len(rest)
-            for line in lines:
-                self._read(line)
-        elif self._size > _LONGEST_KEPT:
-            self._kept, self._off = [], True
+        *lines, rest = data.split(b"\n") if self._lines else (data,)
+        for line in lines:
+            self._keep(line)
+            self._read(self._take())
+        self._keep(rest)
 
     def close(self) -> Usage:
         """Return what was found once the body has ended, wholly or not."""
-        if self._kept and not self._off:
-            self._read(b"".join(self._kept))
-            self._kept = []
+        self._read(self._take())
         return self._usage
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size <= _LONGEST_KEPT:
+            self._kept += piece
+        else:
+            self._kept.clear()
+
+    def _take(self) -> bytes:
+        """Return the line or body that has ended; nothing if it was too long."""
+        kept = bytes(self._kept)
+        self._kept.clear()
+        self._size = 0
+        return kept
 
     def _read(self, text: bytes) -> None:
         # Most events are deltas without usage: a search is ten times cheaper than a parse.

@@ -1,0 +1,260 @@
+"""Document against json.loads, and against an independent reader of places."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cacheproxy.core.document import Document, NotUnderstoodError, offsets_in_string
+from cacheproxy.core.paths import PathError
+from cacheproxy.core.request import Request
+
+from . import spelling
+
+
+def not_understood(body: bytes) -> str:
+    request = Request("POST", "/v1/messages", body=body)
+    assert request.document is None
+    assert request.json is None
+    assert request.not_understood is not None
+    return request.not_understood
+
+
+@given(spelling.document)
+@settings(max_examples=150)
+def test_value_is_what_json_loads_says(text):
+    """A document means what the standard library says it means, duplicates and NaN included."""
+    assert spelling.meaning(Document(text).value) == spelling.meant_by(text)
+
+
+@given(spelling.document)
+@settings(max_examples=150)
+def test_every_entry_stands_where_it_says(text):
+    """At every depth, the text between an entry's offsets is the entry's value and no more."""
+    document = Document(text)
+    for path, (start, end) in spelling.places(text).items():
+        if not path:
+            continue
+        entry = document.entry(path)
+        assert (entry.value_start, entry.end) == (start, end)
+        assert spelling.meant_by(text[start:end]) == spelling.meaning(entry.value)
+        assert text[entry.start] not in " \t\r\n,"
+        assert entry.key == path[-1]
+        assert spelling.meaning(document.get(path)) == spelling.meaning(entry.value)
+
+
+@given(spelling.document, st.randoms())
+def test_places_do_not_depend_on_what_was_asked_before(text, random):
+    """Entries are the same whatever was looked at first."""
+    paths = [path for path in spelling.places(text) if path]
+    shuffled = random.sample(paths, len(paths))
+    document = Document(text)
+    assert {path: document.entry(path).end for path in shuffled} == {
+        path: Document(text).entry(path).end for path in paths
+    }
+
+
+@given(spelling.document)
+@settings(max_examples=50)
+def test_cut_anywhere_is_not_understood(text):
+    """A body cut at any character is refused with a reason, never with another exception."""
+    whole = text.rstrip()
+    for end in range(len(whole)):
+        with pytest.raises(NotUnderstoodError):
+            Document(whole[:end])
+        assert not_understood(whole[:end].encode())
+
+
+def test_cut_at_every_byte_is_not_understood():
+    """A cut inside a UTF-8 sequence or an escape is refused like any other."""
+    body = '{"a": ["é😀", {"b\\ud83d\\ude00": -1.5e+10}], "c": [true, null, []]}'.encode()
+    for end in range(len(body)):
+        not_understood(body[:end])
+    assert Request("POST", "/", body=body).document is not None
+
+
+@given(st.text(alphabet='{}[]",:\\u0aeE+-. \nnulltrue\x00é😀', max_size=40))
+@settings(max_examples=300)
+def test_either_agrees_with_json_loads_or_is_not_understood(text):
+    """Any text at all is read as json.loads reads it, or is not understood."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if isinstance(value, dict):
+        assert spelling.meaning(Document(text).value) == spelling.meaning(value)
+    else:
+        with pytest.raises(NotUnderstoodError):
+            Document(text)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "not a JSON object"),
+        (b"   ", "not a JSON object"),
+        (b"[]", "not a JSON object"),
+        (b'"SECRET"', "not a JSON object"),
+        (b"null", "not a JSON object"),
+        (b'\xef\xbb\xbf{"a": 1}', "not a JSON object"),
+        (b'{"SECRET": 1} SECRET', "text after the JSON object"),
+        (b'{"SECRET": 1}}', "text after the JSON object"),
+        (b'{"SECRET": 1}{"SECRET": 1}', "text after the JSON object"),
+        (b'{"SECRET" 1}', "a colon is missing"),
+        (b'{"SECRET": 1 "b": 2}', "a comma is missing"),
+        (b"{SECRET: 1}", "a member name is missing"),
+        (b"{'SECRET': 1}", "a member name is missing"),
+        (b'{"SECRET": 1,}', "a member name is missing"),
+        (b'{"SECRET": [1,]}', "cut short or not JSON"),
+        (b'{"SECRET": SECRET}', "cut short or not JSON"),
+        (b'{"SECRET": 01}', "a comma is missing"),
+        (b'{"SECRET": "a\nSECRET"}', "Invalid control character at"),
+        (b'{"SECRET": "a\x00SECRET"}', "Invalid control character at"),
+        (b'{"SECRET": {"x": {"y": "\\q SECRET"}}}', "Invalid \\escape"),
+        (b'{"SECRET": "\\u12G4 SECRET"}', "Invalid \\uXXXX escape"),
+        (b'{"SECRET": "unended', "Unterminated string starting at"),
+        (b'{"SECRET": [[[1 2]]]}', "Expecting ',' delimiter"),
+        (b'{"SECRET": "\xff"}', "not UTF-8"),
+        (b'{"SECRET": "\xed\xa0\xbd"}', "not UTF-8"),
+        (b'{\xc2\xa0"SECRET": 1}', "a member name is missing"),
+    ],
+)
+def test_reason_names_the_fault_and_quotes_nothing(body, why):
+    """What is said of a body that cannot be read holds no word of it."""
+    reason = not_understood(body)
+    assert reason == why
+    assert "SECRET" not in reason
+    assert "\n" not in reason
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+@pytest.mark.parametrize("closed", [True, False])
+def test_deep_nesting_is_not_understood(opening, closing, closed):
+    """200,000 levels end with a reason, not with a crash."""
+    depth = 200_000
+    tail = "1" + closing * depth if closed else ""
+    assert not_understood(f'{{"x": {opening * depth}{tail}}}'.encode()) == "nested too deeply"
+
+
+def test_number_too_long_for_python_is_not_understood():
+    """An integer of 5,000 digits ends with a reason without the digits."""
+    reason = not_understood(b'{"a": [' + b"7" * 5000 + b"]}")
+    assert reason.startswith("Exceeds the limit")
+    assert "777" not in reason
+
+
+def test_long_numbers_within_the_limit_are_read():
+    """An integer of 4,000 digits is read whole."""
+    assert Document('{"a": ' + "7" * 4000 + "}").value["a"] == int("7" * 4000)
+
+
+def test_earlier_duplicate_leaves_no_places_behind():
+    """Of duplicate keys the last counts, also where the first was a container."""
+    document = Document('{"a": [1, {"b": 2}], "a": 5, "c": {"d": [1], "d": "x"}}')
+    assert document.get(("a",)) == 5
+    for path in (("a", 0), ("a", 1, "b"), ("c", "d", 0)):
+        with pytest.raises(PathError):
+            document.entry(path)
+
+
+def test_missing_places_raise_path_error():
+    """A path into nothing, into a scalar, or of the wrong kind of step is a PathError."""
+    document = Document('{"a": [1, {"b": 2}], "s": "text"}')
+    for path in (
+        (),
+        ("x",),
+        (0,),
+        ("a", 2),
+        ("a", -1),
+        ("a", "0"),
+        ("a", 0, "x"),
+        ("a", 1, 0),
+        ("a", 1, "b", "c"),
+        ("s", 0),
+        ("x", "y", "z"),
+    ):
+        with pytest.raises(PathError):
+            document.entry(path)
+
+
+@pytest.mark.parametrize(
+    ("segments", "path"),
+    [
+        ([], ()),
+        (["a"], ("a",)),
+        (["a", "0"], ("a", 0)),
+        (["a", "1", "0"], ("a", 1, "0")),
+    ],
+)
+def test_resolve_turns_segments_into_steps(segments, path):
+    """Digits are an index in an array and a name in an object."""
+    assert Document('{"a": [1, {"0": 2}]}').resolve(segments) == path
+
+
+@pytest.mark.parametrize(
+    "step", ["2", "-1", "01", "1.0", "", "x", "\u0660", "²", "+1", " 1", "1_0", "9" * 5000]
+)
+def test_resolve_refuses_what_is_no_index(step):
+    """An index is plain digits without leading zeros (RFC 6901, section 4), and in range."""
+    with pytest.raises(PathError):
+        Document('{"a": [1, 2]}').resolve(["a", step])
+
+
+def test_places_deep_down_are_found_without_deep_recursion():
+    """As deep as the body could be read, its places can be found from a deeper stack too."""
+    depth = 900
+    text = '{"a": ' + "[" * depth + '"x"' + "]" * depth + "}"
+    document = Document(text)
+    path = ("a", *[0] * depth)
+    assert document.entry(path).value == "x"
+
+    def deeper(frames: int):
+        if frames:
+            return deeper(frames - 1)
+        try:
+            return Document(text).entry(path).value
+        except (PathError, NotUnderstoodError):
+            return "x"
+
+    assert deeper(400) == "x"
+
+
+@given(spelling.inside_string)
+@settings(max_examples=150)
+def test_offsets_in_a_string_are_those_of_its_spelling(literal):
+    """Each character of a decoded string is found at the start of its own spelling."""
+    spelt = spelling.characters(literal)
+    assert len(json.loads(f'"{literal}"')) == len(spelt)
+    starts = [len("".join(spelt[:count])) for count in range(len(spelt) + 1)]
+    assert offsets_in_string(literal, list(range(len(spelt) + 1))) == starts
+    doubled = [position for position in range(len(spelt) + 1) for _ in range(2)]
+    assert offsets_in_string(literal, doubled) == [starts[position] for position in doubled]
+
+
+@pytest.mark.parametrize(
+    ("literal", "offsets"),
+    [
+        (r"\ud83d\ude00x", [0, 12, 13]),
+        (r"\ud83d\ud83d\ude00x", [0, 6, 18, 19]),
+        (r"\ude00\ud83dx", [0, 6, 12, 13]),
+        (r"\ud83dude00", [0, 6, 7, 8, 9, 10, 11]),
+        ("😀\\n😀", [0, 1, 3, 4]),
+        (r"\\ud83d", [0, 2, 3, 4, 5, 6, 7]),
+        ("", [0]),
+    ],
+)
+def test_offsets_around_surrogates(literal, offsets):
+    """A pair of surrogate escapes is one character, a lone one is one too."""
+    assert offsets_in_string(literal, list(range(len(offsets)))) == offsets
+
+
+def test_every_captured_body_is_understood(captured):
+    """Real clients' bodies are read, and mean what json.loads says."""
+    for name, requests in captured.items():
+        for request in requests:
+            if request.body:
+                assert request.document is not None, name
+                assert request.json == json.loads(request.body), name
