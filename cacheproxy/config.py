@@ -78,7 +78,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = False
     max_body: Annotated[int, Meta(ge=1, le=4096, description="largest request body, in MiB")] = 64
     connect_timeout: Annotated[
-        float, Meta(gt=0, description="seconds to wait for a connection to the upstream")
+        float, Meta(gt=0, le=3600, description="seconds to wait for a connection to the upstream")
     ] = 2.0
     verbose: Annotated[bool, Meta(description="log body sizes and each edit")] = False
     rule: tuple[RuleTable, ...] = ()
@@ -131,7 +131,7 @@ def load(
     """
     merged: dict[str, Any] = {}
     named = file or environ.get(ENV_PREFIX + "CONFIG")
-    path = Path(named).expanduser() if named else default_file()
+    path = _expanded(named) if named else default_file()
     if named or path.exists():
         merged |= _checked(_read(path), str(path), strict=True)
     names = {ENV_PREFIX + option.field.upper(): option.field for option in options()}
@@ -141,9 +141,16 @@ def load(
     return msgspec.convert(merged, Config)
 
 
+def _expanded(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"cannot read the config file {name}: no such user") from None
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import time
@@ -129,8 +130,9 @@ class ProxyService(Service):
         self._site = self._make_site()
         try:
             self._endpoint = serverFromString(reactor, self._listen())
-        except (ValueError, TypeError, LookupError) as error:
-            raise ConfigError(f"listen {config.listen!r} is no endpoint: {error}") from None
+        except Exception as error:  # whatever an endpoint's parser raises: a missing key file ...
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise ConfigError(f"listen {config.listen!r} is no endpoint: {reason}") from None
 
     def setServiceParent(self, parent: Any) -> None:
         """Under ``twistd -n`` without a log file, log in our own plain lines."""
@@ -244,7 +246,8 @@ def _url(host: Any) -> str:
         return f"http://{host.host}:{host.port}"
     if isinstance(host, IPv6Address):
         return f"http://[{host.host}]:{host.port}"
-    return str(getattr(host, "name", host))
+    name = getattr(host, "name", None)  # of a socket in the file system
+    return os.fsdecode(name) if name else str(host)
 
 
 def _is_same(host: Any, upstream: UpstreamURL) -> bool:
@@ -259,7 +262,9 @@ def _is_same(host: Any, upstream: UpstreamURL) -> bool:
 def _cannot_listen(error: BaseException | None, where: str) -> str:
     if isinstance(error, CannotListenError):
         reason = getattr(error.socketError, "strerror", None) or str(error.socketError)
-        return f"cannot listen on {where}: {reason}: choose another with --port"
+        taken = getattr(error.socketError, "errno", None) in (errno.EADDRINUSE, errno.EACCES)
+        mend = "choose another with --port" if taken else "check --interface"
+        return f"cannot listen on {where}: {reason}: {mend}"
     return f"cannot listen on {where}: {error}"
 
 

@@ -22,7 +22,8 @@ _LONGEST_CHUNK_LINE = 4096
 # left out by some servers.
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00\r\n]*))?")
 # RFC 9110, section 5.1 and 5.5.
-_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([^\x00\r\n]*?)[ \t]*")
+_FIELD_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_NOT_IN_VALUE = re.compile(rb"[\x00\r\n]")
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _LINE_END = re.compile(rb"\r?\n")
 _OBS_FOLD = re.compile(rb"\r?\n[ \t]+")
@@ -65,6 +66,8 @@ class ResponseReader:
         self.head: ResponseHead | None = None
         self._method = method
         self._state = _State.HEAD
+        self._head = bytearray()
+        self._searched = 0
         self._buffer = b""
         self._left = 0
         self._interim = 0
@@ -80,15 +83,16 @@ class ResponseReader:
             return data
         if self._state is _State.LENGTH:
             return self._take(data)
-        self._buffer = self._buffer + data if self._buffer else data
+        if self._state is _State.DONE:
+            return b""
         if self._state is _State.HEAD:
+            self._head += data
             while self._state is _State.HEAD:
                 if not self._read_head():
                     return b""
-            if self._state in (_State.UNTIL_CLOSE, _State.LENGTH):
-                rest, self._buffer = self._buffer, b""
-                return self.feed(rest)
-        return self._read_chunks()
+            rest, self._head = bytes(self._head), bytearray()
+            return self.feed(rest)
+        return self._read_chunks(self._buffer + data if self._buffer else data)
 
     def close(self) -> None:
         """Take the end of the connection; raises ResponseError if it came too early."""
@@ -107,13 +111,18 @@ class ResponseReader:
 
     def _read_head(self) -> bool:
         """Read one head, interim or final; return whether there was a whole one."""
-        found = _HEAD_END.search(self._buffer)
-        if found is None or found.start() > LONGEST_HEAD:
-            if len(self._buffer) > LONGEST_HEAD:
-                raise ResponseError("the upstream's response head is too large")
+        found = _HEAD_END.search(self._head, self._searched)
+        at = len(self._head) - 3 if found is None else found.start()
+        if at > LONGEST_HEAD:
+            raise ResponseError("the upstream's response head is too large")
+        if found is None:
+            self._searched = max(0, at)
             return False
-        head, self._buffer = self._buffer[: found.start()], self._buffer[found.end() :]
-        line, *fields = _LINE_END.split(_OBS_FOLD.sub(b" ", head))
+        head = bytes(self._head[:at])
+        del self._head[: found.end()]
+        self._searched = 0
+        line, *rest = _LINE_END.split(head, maxsplit=1)
+        fields = _LINE_END.split(_OBS_FOLD.sub(b" ", rest[0])) if rest else []
         status_line = _STATUS_LINE.fullmatch(line)
         if status_line is None:
             raise ResponseError("the upstream's answer is not HTTP/1.1")
@@ -125,7 +134,8 @@ class ResponseReader:
             return True
         headers = tuple(_field(field) for field in fields)
         length = self._begin_body(status, headers)
-        self.head = ResponseHead(status, status_line[3] or b"", headers, length)
+        reason = status_line[3] or b""
+        self.head = ResponseHead(status, reason, _with_one_length(headers), length)
         return True
 
     def _begin_body(self, status: int, headers: Headers) -> int | None:
@@ -150,9 +160,9 @@ class ResponseReader:
         self._state = _State.LENGTH if length else _State.DONE
         return length
 
-    def _read_chunks(self) -> bytes:
+    def _read_chunks(self, buffer: bytes) -> bytes:
         """Read all chunks in the buffer at once, so that a read makes one write (section 7.1)."""
-        buffer, position, pieces = self._buffer, 0, []
+        position, pieces = 0, []
         while position < len(buffer) and self._state is not _State.DONE:
             if self._state is _State.CHUNK_DATA:
                 piece = buffer[position : position + self._left]
@@ -163,9 +173,9 @@ class ResponseReader:
                     self._state = _State.CHUNK_END
                 continue
             end = buffer.find(b"\n", position)
+            if (len(buffer) if end < 0 else end) - position > _LONGEST_CHUNK_LINE:
+                raise ResponseError("the upstream's chunk framing is broken")
             if end < 0:
-                if len(buffer) - position > _LONGEST_CHUNK_LINE:
-                    raise ResponseError("the upstream's chunk framing is broken")
                 break
             line = buffer[position:end].removesuffix(b"\r")
             position = end + 1
@@ -177,7 +187,7 @@ class ResponseReader:
                 self._state = _State.CHUNK_SIZE
             else:
                 self._trailer(line)
-        self._buffer = buffer[position:]
+        self._buffer = b"" if self._state is _State.DONE else buffer[position:]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _chunk_size(self, line: bytes) -> None:
@@ -199,10 +209,19 @@ class ResponseReader:
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:
-    found = _FIELD.fullmatch(line)
-    if found is None:
+    name, colon, value = line.partition(b":")
+    if not colon or not _FIELD_NAME.fullmatch(name) or _NOT_IN_VALUE.search(value):
         raise ResponseError("the upstream sent a header line that is none")
-    return found[1], found[2]
+    return name, value.strip(b" \t")
+
+
+def _with_one_length(headers: Headers) -> Headers:
+    """Leave one of several Content-Lengths that agree (RFC 9110, section 8.6)."""
+    lengths = _values(headers, b"content-length")
+    if len(lengths) < 2:
+        return headers
+    others = tuple(field for field in headers if field[0].lower() != b"content-length")
+    return (*others, (b"Content-Length", lengths[0]))
 
 
 def _values(headers: Headers, name: bytes) -> list[bytes]:

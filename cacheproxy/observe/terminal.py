@@ -29,8 +29,20 @@ class TerminalObserver:
         failure = event.get("log_failure")
         if failure is not None:
             text += f"\n{failure.getTraceback(elideFrameworkCode=True, detail='brief')}"
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        text = _plain(text).encode(encoding, "backslashreplace").decode(encoding)
         try:
             self._stream.write(text + "\n")
             self._stream.flush()
         except (OSError, ValueError):
             pass
+
+
+def _plain(text: str) -> str:
+    """Spell out control characters: a path or name may hold them, and moves the cursor then."""
+    if text.isprintable():
+        return text
+    return "\n".join(
+        line if line.isprintable() else line.encode("unicode_escape").decode()
+        for line in text.split("\n")
+    )

@@ -153,6 +153,19 @@ class ProxyChannel(HTTPChannel):
             return
         super().allHeadersReceived()
 
+    def checkPersistence(self, request: Request, version: bytes) -> bool:  # noqa: N802 - Twisted's
+        """Whether the connection may serve another request (RFC 9112, section 9.3).
+
+        Twisted finds ``close`` between spaces, in the first Connection header.
+        """
+        if version != b"HTTP/1.1":
+            return False
+        values = request.requestHeaders.getRawHeaders(b"connection", [])
+        if b"close" not in {token.strip().lower() for v in values for token in v.split(b",")}:
+            return True
+        request.responseHeaders.setRawHeaders(b"Connection", [b"close"])
+        return False
+
     def allContentReceived(self) -> None:
         """Do not process what has been refused."""
         if not self._refused:

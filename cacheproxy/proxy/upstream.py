@@ -50,6 +50,8 @@ class UpstreamURL:
     def parse(cls, text: str) -> UpstreamURL:
         """Read ``http[s]://host[:port][/base]``; raises UpstreamURLError."""
         hint = "write it like http://localhost:8080"
+        if any(mark in text for mark in "@?#"):  # not shown: they may hold keys
+            raise UpstreamURLError(f"upstream: a URL with a user, query or fragment: {hint}")
         try:
             parts = urlsplit(text)
             port = parts.port
@@ -57,13 +59,10 @@ class UpstreamURL:
             raise UpstreamURLError(f"upstream {text!r}: {error}: {hint}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise UpstreamURLError(f"upstream {text!r} is not a http or https URL: {hint}")
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise UpstreamURLError(
-                f"upstream {parts.scheme}://{parts.hostname}: a user, query or fragment in the "
-                f"URL is not used: {hint}"
-            )
-        if not text.isascii() or any(c <= " " or c == "\x7f" for c in text) or port == 0:
+        if not text.isascii() or any(c <= " " or c == "\x7f" for c in text):
             raise UpstreamURLError(f"upstream {text!r}: only plain ASCII: {hint}")
+        if port == 0:
+            raise UpstreamURLError(f"upstream {text!r}: port 0 is nobody's: {hint}")
         secure = parts.scheme == "https"
         return cls(
             text.rstrip("/"),
@@ -115,13 +114,9 @@ class Upstream:
         return treq_response.addCallback(lambda _: agent.response())
 
     def _head(self, request: Request, via: bytes) -> bytes:
+        base = "" if request.target == "*" else self.url.base  # OPTIONS * is about no path
         lines = [
-            b"%s %s%s HTTP/1.1"
-            % (
-                request.method.encode("latin-1"),
-                self.url.base.encode(),
-                request.target.encode("latin-1"),
-            ),
+            f"{request.method} {base}{request.target} HTTP/1.1".encode("latin-1"),
             b"Host: " + self.url.authority.encode(),
         ]
         lines += [

@@ -8,6 +8,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET, Request
 
 _log = Logger()
@@ -29,14 +30,27 @@ class OwnPages:
         if request.method not in (b"GET", b"HEAD"):
             request.setHeader(b"Allow", b"GET, HEAD")
             return _json(request, 405, {"error": "this page is only read"})
-        done = Deferred.fromCoroutine(self._answer(request, page))
-        request.notifyFinish().addErrback(lambda _: done.cancel())
-        done.addErrback(lambda failure: _log.debug("a page failed", log_failure=failure))
-        return NOT_DONE_YET
+        left: list[Failure] = []
 
-    async def _answer(self, request: Request, page: Page) -> None:
-        request.write(_json(request, 200, await page()))
-        request.finish()
+        async def answer() -> None:
+            try:
+                body = _json(request, 200, await page())
+            except Exception:
+                if not left:
+                    _log.failure("a page failed")
+                body = _json(request, 500, {"error": "an internal error; the log says more"})
+            if not left:
+                request.write(body)
+                request.finish()
+
+        def leave(failure: Failure) -> None:
+            left.append(failure)
+            done.cancel()
+
+        finished = request.notifyFinish()
+        done = Deferred.fromCoroutine(answer())
+        finished.addErrback(leave)
+        return NOT_DONE_YET
 
 
 def _json(request: Request, status: int, value: Mapping[str, Any]) -> bytes:

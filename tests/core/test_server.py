@@ -77,8 +77,10 @@ def test_a_number_that_is_none_is_left_out(number):
 
 
 words = st.sampled_from(
-    ["data", "id", "owned_by", "version", "build_info", "total_slots", "max_model_len", "vllm"]
-    + ["default_generation_settings", "n_ctx"]
+    [
+        *("data", "id", "owned_by", "max_model_len", "vllm", "version", "build_info"),
+        *("default_generation_settings", "n_ctx", "total_slots"),
+    ]
 )
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | words,

@@ -1,0 +1,251 @@
+"""``cacheproxy plugins``: which packages and rules there are, and which are on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from click.testing import CliRunner
+
+from cacheproxy import config
+from cacheproxy.cli.main import main
+from tests.proxy.harness import environment
+
+GOOD = '''
+"""The first line is the summary.
+
+The rest is not.
+"""
+from cacheproxy import CodeRule, Rule, hookimpl
+
+
+@hookimpl
+def cacheproxy_rules():
+    return [
+        Rule("good-stamp", "system", "stamp", why="a stamp changes"),
+        Rule("good-off", "system", "x", why="rarely needed", default=False),
+    ]
+
+
+@hookimpl
+def cacheproxy_normalize(request):
+    return None
+'''
+OWN = "[[rule]]\nname = 'my-own'\nwhere = 'user'\npattern = 'x'\nwhy = 'my reason'\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    """Plugins are looked for here too; the user's own settings are not."""
+    monkeypatch.setattr(config, "default_file", lambda: tmp_path / "none.toml")
+    for name in os.environ:
+        if name.startswith("CACHEPROXY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in ("good_plugin", "broken_plugin"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def install(folder):
+    """Put a plugin on the path, as an installer would."""
+
+    def install(name, source=GOOD):
+        (folder / f"{name}_plugin.py").write_text(source)
+        info = folder / f"{name}_plugin-1.2.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}-plugin\nVersion: 1.2\n"
+        )
+        (info / "entry_points.txt").write_text(f"[cacheproxy]\n{name} = {name}_plugin\n")
+
+    return install
+
+
+@pytest.fixture
+def own(folder):
+    """A config file; the arguments that name it."""
+
+    def write(text):
+        (folder / "own.toml").write_text(text)
+        return ("--config", str(folder / "own.toml"))
+
+    return write
+
+
+def run(*arguments, **environ):
+    return CliRunner().invoke(main, ["plugins", *arguments], env=environ)
+
+
+def printed(*arguments, **environ):
+    result = run(*arguments, **environ)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def found(*arguments, **environ):
+    """What ``--json`` says, without the packages this machine has installed otherwise."""
+    data = json.loads(printed("--json", *arguments, **environ))
+    return {
+        "packages": {
+            package["name"]: package
+            for package in data["packages"]
+            if package["distribution"] in ("good-plugin", "broken-plugin")
+        },
+        "config": data["config"],
+    }
+
+
+def refused(*arguments, **environ):
+    """The one line of a command that cannot be done."""
+    result = run(*arguments, **environ)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("cacheproxy: ")
+    return line
+
+
+def test_a_package_and_its_rules(install):
+    """By name, with version, reason, and whether each is on."""
+    install("good")
+    lines = printed().splitlines()
+    at = lines.index("good-plugin 1.2")
+    assert lines[at + 1 : at + 4] == [
+        "  on   good-stamp  a stamp changes",
+        "  off  good-off    rarely needed",
+        "  on   good        The first line is the summary.",
+    ]
+    assert lines[-1] == "Switch a rule on or off with --enable NAME, --disable NAME."
+
+
+def test_the_same_as_json(install, own):
+    """For scripts."""
+    install("good")
+    data = found(*own(OWN))
+    assert data["packages"]["good"] == {
+        "name": "good",
+        "distribution": "good-plugin",
+        "version": "1.2",
+        "blocked": False,
+        "error": None,
+        "rules": [
+            {"name": "good-stamp", "on": True, "why": "a stamp changes"},
+            {"name": "good-off", "on": False, "why": "rarely needed"},
+            {"name": "good", "on": True, "why": "The first line is the summary."},
+        ],
+    }
+    assert data["config"] == [{"name": "my-own", "on": True, "why": "my reason"}]
+
+
+def test_settings_switch_rules(install, own):
+    """As they would for the proxy: file and environment."""
+    install("good")
+
+    def on(**environ):
+        package = found(*own('enable = ["good-off"]\n' + OWN), **environ)["packages"]["good"]
+        return [rule["name"] for rule in package["rules"] if rule["on"]]
+
+    assert on() == ["good-stamp", "good-off", "good"]
+    assert on(CACHEPROXY_DISABLE="good-stamp,good") == ["good-off"]
+
+
+def test_the_rules_of_the_config_file(own):
+    """They come last."""
+    lines = printed(*own(OWN)).splitlines()
+    at = lines.index("the config file")
+    assert lines[at + 1] == "  on   my-own  my reason"
+
+
+def test_a_blocked_package(install):
+    """Named as such, and not even imported."""
+    install("broken", "raise SystemExit('imported')")
+    text = printed(CACHEPROXY_BLOCK="broken")
+    assert "broken-plugin 1.2   blocked" in text
+    assert "broken_plugin" not in sys.modules
+    assert found(CACHEPROXY_BLOCK="broken")["packages"]["broken"]["blocked"] is True
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("import nosuch_module_at_all", "ModuleNotFoundError: No module named 'nosuch_module"),
+        ("raise SystemExit('gone')", "SystemExit: gone"),
+        ("x = ", "SyntaxError"),
+        (
+            "from cacheproxy import hookimpl\n@hookimpl\ndef cacheproxy_rules():\n return [7]",
+            "RuleError: broken returned int instead of a Rule",
+        ),
+        (
+            "from cacheproxy import hookimpl\n@hookimpl\ndef cacheproxy_rulez():\n return []",
+            "PluginError: unknown hook cacheproxy_rulez",
+        ),
+    ],
+)
+def test_a_package_that_cannot_be_loaded(install, source, error):
+    """The others are listed all the same."""
+    install("broken", source)
+    install("good")
+    text = printed()
+    (line,) = [line for line in text.splitlines() if line.startswith("broken-plugin")]
+    assert line.startswith(f"broken-plugin 1.2   could not be loaded: {error}")
+    assert "good-stamp" in text
+
+
+@pytest.mark.parametrize(
+    ("environ", "text", "words"),
+    [
+        ({"CACHEPROXY_ENABLE": "nosuch"}, "", "no rule is called nosuch"),
+        ({"CACHEPROXY_BLOCK": "nosuch"}, "", "block names no installed plugin: nosuch"),
+        ({"CACHEPROXY_PORT": "x"}, "", "the environment: port: "),
+        ({}, "port = ", "is not TOML"),
+        ({}, OWN + OWN, "rule 'my-own' comes from both"),
+        ({}, OWN.replace("user", "nowhere"), "in the config file: rule 'my-own'"),
+    ],
+)
+def test_a_mistake_is_one_line(own, environ, text, words):
+    """With exit code 2, as the proxy itself would say it."""
+    assert words in refused(*own(text), **environ)
+
+
+def test_two_packages_with_a_rule_of_the_same_name(install):
+    """Both are named."""
+    install("good")
+    other = "from cacheproxy import Rule, hookimpl\n@hookimpl\ndef cacheproxy_rules():\n"
+    install("broken", other + " return [Rule('good-stamp', 'user', 'x')]")
+    line = refused()
+    assert "rule 'good-stamp' comes from both broken and good" in line
+
+
+def test_without_any_package_it_says_what_to_install(folder):
+    """In a fresh interpreter that sees none."""
+    program = (
+        "import sys, cacheproxy.plugins as p; p.entry_points = lambda group: [];"
+        "from cacheproxy.cli.main import main; main(['plugins'])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(folder, CACHEPROXY_BLOCK=""),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert "No client package is installed" in result.stdout
+    assert "pip install cacheproxy-claude-code" in result.stdout
+
+
+def test_the_command_tells_its_version_and_commands():
+    """And how the proxy itself is run."""
+    result = CliRunner().invoke(main, ["--version"])
+    assert result.stdout.split()[-1] == version("cacheproxy-llm")
+    for flag in ("-h", "--help"):
+        text = CliRunner().invoke(main, [flag]).stdout
+        assert "plugins" in text
+        assert "demo" in text
+        assert "twistd -n cacheproxy" in text

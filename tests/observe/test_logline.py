@@ -1,0 +1,209 @@
+"""One line per exchange: figures and a verdict, and nothing of what was said."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.logger import globalLogPublisher
+
+from cacheproxy.core.edits import Edit
+from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.normalize import Report
+from cacheproxy.core.request import Request
+from cacheproxy.core.session import Session
+from cacheproxy.core.usage import Usage
+from cacheproxy.observe.logline import LogLine, lines, verdict
+
+SECRET = "kanarienvogel"
+BODY = json.dumps(
+    {
+        "model": SECRET,
+        "system": SECRET,
+        "messages": [{"role": "user", "content": SECRET}, {"role": "assistant", "content": "x"}],
+    }
+).encode()
+RECEIVED = Request(
+    "POST",
+    f"/v1/messages?key={SECRET}",
+    ((b"Authorization", SECRET.encode()),),
+    BODY,
+)
+
+
+def exchange(**changes):
+    """A turn that went well, but for ``changes``."""
+    fields = {
+        "received": RECEIVED,
+        "sent": RECEIVED,
+        "reports": (),
+        "session": Session("claude", "3f9a-1111"),
+        "turn": 14,
+        "previous_prompt": 18_000,
+        "upstream": "http://localhost:8080",
+        "status": 200,
+        "outcome": Outcome.COMPLETE,
+        "usage": Usage(18_211, 17_928, 412, 0.5, 12.5),
+        "wall": 1_700_000_000.0,
+        "first_byte": 0.94,
+        "seconds": 13.4,
+        "bytes_down": 4000,
+    }
+    return Exchange(**fields | changes)
+
+
+def line(**changes):
+    """Its one line, without the time of day."""
+    (found,) = lines(exchange(**changes))
+    clock, rest = found.split(" ", 1)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", clock)
+    assert SECRET not in rest
+    return rest
+
+
+def test_a_turn():
+    """Who, which turn, prompt, reused and new together, first token, output, verdict."""
+    assert line() == (
+        "claude/3f9a  #14    18,211 tok   98% reused      +283 new    0.9s first   412 out 33/s  ok"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"usage": Usage()}, "tokens not reported"),
+        ({"usage": Usage(prompt=100)}, "    100 tok  reuse not reported"),
+        ({"usage": Usage(0, 0)}, "      0 tok    0% reused        +0 new"),
+        ({"usage": Usage(10, 5, 7)}, "   7 out  "),
+        ({"usage": Usage(10, 5, 7, None, 0.0)}, "   7 out  "),
+        ({"session": None}, "-            #14"),
+    ],
+)
+def test_what_the_server_does_not_say_is_not_made_up(changes, words):
+    """An unknown figure is left out, or said to be unknown."""
+    assert words in line(**changes)
+
+
+def test_without_a_first_byte_there_is_no_time_to_it():
+    """An empty answer, or none."""
+    assert "first" not in line(first_byte=None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "ok"),
+        ({"turn": 1, "previous_prompt": None}, "cold"),
+        ({"usage": Usage(19_000, 2611)}, "BREAK"),
+        ({"usage": Usage(19_000, 16_199)}, "BREAK"),
+        ({"usage": Usage(19_000, 16_200)}, "ok"),
+        ({"usage": Usage(9_000, 8_500)}, "ok"),  # shorter than the turn before: compacted
+        ({"usage": Usage(9_000, 8_000)}, "BREAK"),
+        ({"usage": Usage(19_000)}, "-"),
+        ({"usage": Usage()}, "-"),
+        ({"previous_prompt": None}, "-"),
+        ({"status": 400}, "HTTP 400"),
+        ({"status": 503, "turn": 1}, "HTTP 503"),
+        ({"outcome": Outcome.CLIENT_LEFT}, "CLIENT LEFT"),
+        ({"outcome": Outcome.CLIENT_LEFT, "status": None}, "CLIENT LEFT"),
+        (
+            {"outcome": Outcome.UPSTREAM_FAILED, "error": "cannot connect", "status": 502},
+            "UPSTREAM FAILED: cannot connect",
+        ),
+        ({"outcome": Outcome.REFUSED, "error": "too large"}, "REFUSED: too large"),
+    ],
+)
+def test_the_verdict(changes, expected):
+    """It ends the line."""
+    assert verdict(exchange(**changes)) == expected
+    assert line(**changes).endswith("  " + expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "POST /v1/messages  200  13400 ms"),
+        ({"status": 404}, "POST /v1/messages  404  13400 ms"),
+        (
+            {"status": None, "outcome": Outcome.CLIENT_LEFT, "seconds": 0.0123},
+            "POST /v1/messages  -  12 ms  CLIENT LEFT",
+        ),
+        (
+            {"status": 502, "outcome": Outcome.UPSTREAM_FAILED, "error": "it is down"},
+            "POST /v1/messages  502  13400 ms  UPSTREAM FAILED: it is down",
+        ),
+    ],
+)
+def test_a_request_that_is_no_turn(changes, expected):
+    """Method, path without its query, status, time."""
+    assert line(turn=0, **changes) == expected
+
+
+EDITS = (Edit("/system/0/text", "x", "a nonce"), Edit("/messages/0/content", "y", "a date"))
+
+
+def test_edits_are_counted_by_rule():
+    """Among how many messages; a rule that did nothing is not named."""
+    reports = (
+        Report("billing", EDITS),
+        Report("failed", error="KeyError"),
+        Report("date", EDITS[:1]),
+    )
+    assert line(reports=reports).endswith("  ok  (edited: billing 2, date 1 in 2 items)")
+    responses = Request("POST", "/v1/responses", (), b'{"input":[1,2,3]}')
+    assert line(received=responses, reports=reports).endswith("date 1 in 3 items)")
+    for body in (b'{"prompt":"x"}', b'{"messages":"x"}', b"", b"not json"):
+        odd = Request("POST", "/completion", (), body)
+        assert line(received=odd, reports=reports).endswith("(edited: billing 2, date 1)")
+
+
+def test_verbose_adds_sizes_and_each_edit():
+    """Still no text of the body: a path, and the rule's own reason."""
+    found = list(lines(exchange(reports=(Report("billing", EDITS),)), verbose=True))
+    assert found[1] == f"         body {len(BODY)} bytes, sent {len(BODY)}, answer 4,000"
+    assert found[2:] == [
+        "         billing: /system/0/text: a nonce",
+        "         billing: /messages/0/content: a date",
+    ]
+    assert len(list(lines(exchange(received=Request("GET", "/"), sent=None), verbose=True))) == 1
+    assert "sent 0, answer" in list(lines(exchange(sent=None), verbose=True))[1]
+
+
+counts = st.none() | st.integers(0, 10**9)
+seconds = st.none() | st.floats(0, 1e6)
+
+
+@given(
+    st.builds(Usage, counts, counts, counts, seconds, seconds),
+    st.fixed_dictionaries(
+        {
+            "outcome": st.sampled_from(Outcome),
+            "status": st.none() | st.integers(100, 999),
+            "turn": st.integers(0, 1000),
+            "previous_prompt": counts,
+            "first_byte": seconds,
+        }
+    ),
+)
+def test_every_exchange_has_a_line(usage, fields):
+    """Of printable text, whatever the figures are."""
+    (found,) = lines(exchange(usage=usage, **fields))
+    assert found.isprintable()
+    assert SECRET not in found
+
+
+def test_the_observer_logs_each_line():
+    """As text of its own, in which braces mean nothing."""
+    events = []
+    globalLogPublisher.addObserver(events.append)
+    try:
+        odd = Request("GET", "/{braces}/{0}")
+        LogLine(verbose=False).cacheproxy_exchange_finished(exchange(received=odd, turn=0))
+    finally:
+        globalLogPublisher.removeObserver(events.append)
+    (event,) = events
+    assert event["text"].endswith("GET /{braces}/{0}  200  13400 ms")
+    assert event["log_format"] == "{text}"

@@ -1,0 +1,98 @@
+"""One proxy for all tests of this folder, and an upstream that each test scripts anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from .harness import Client, Proxy, Script, Upstream, free_port
+
+RULES = r"""
+[[rule]]
+name = "stamp"
+where = "system"
+pattern = 'stamp=\d+'
+replacement = "stamp=0"
+why = "a stamp changes with every request"
+
+[[rule]]
+name = "first-id"
+where = "system"
+pattern = 'id=(?P<volatile>\w+)'
+pin = true
+why = "an id changes with every request"
+"""
+MOST_MIB = 8
+
+
+@pytest.fixture(scope="session")
+def _upstream() -> Iterator[Upstream]:
+    upstream = Upstream()
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture(scope="session")
+def _proxy(_upstream, tmp_path_factory) -> Iterator[Proxy]:
+    folder = tmp_path_factory.mktemp("proxy")
+    (folder / "config.toml").write_text(RULES)
+    arguments = ("--config", "config.toml", "--max-body", str(MOST_MIB))
+    with Proxy(folder, *arguments, "--upstream", _upstream.url) as proxy:
+        yield proxy
+        assert "critical: " not in proxy.output
+        assert "Traceback" not in proxy.output
+
+
+@pytest.fixture
+def proxy(_proxy, upstream) -> Proxy:
+    """The shared proxy, in front of ``upstream``."""
+    return _proxy
+
+
+@pytest.fixture
+def upstream(_upstream) -> Iterator[Upstream]:
+    """The shared upstream, which answers 200 until ``serve`` says otherwise."""
+    _upstream.reset()
+    yield _upstream
+    for peer in _upstream.peers:
+        peer.close()
+    assert not _upstream.errors
+
+
+@pytest.fixture
+def serve(upstream) -> Callable[[Script], None]:
+    """Set how the upstream answers."""
+    return upstream.reset
+
+
+@pytest.fixture
+def respond(serve) -> Callable[[bytes], None]:
+    """Set the bytes that the upstream answers with, before it closes."""
+
+    def set_bytes(data: bytes) -> None:
+        serve(lambda peer, _: peer.send(data))
+
+    return set_bytes
+
+
+@pytest.fixture
+def connect(proxy) -> Iterator[Callable[..., Client]]:
+    """Open a connection to the proxy."""
+    clients: list[Client] = []
+
+    def connect(buffer: int | None = None) -> Client:
+        clients.append(Client(proxy.address, buffer))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture(scope="session")
+def orphan(tmp_path_factory) -> Iterator[Proxy]:
+    """A proxy whose upstream is down."""
+    upstream = f"http://127.0.0.1:{free_port()}"
+    with Proxy(tmp_path_factory.mktemp("orphan"), "--upstream", upstream) as proxy:
+        yield proxy

@@ -1,0 +1,236 @@
+"""The upstream fails: the client is told, and never takes a part for the whole."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from .harness import CHUNKED, Client, head, whole
+
+EVENT = b"data: {}\n\n"
+
+# Before the response head is whole: the client gets 502 with a body that says why.
+BEFORE_HEAD = {
+    "nothing": b"",
+    "half a status line": b"HTTP/1.1 20",
+    "a status line": b"HTTP/1.1 200 OK\r\n",
+    "half a header": b"HTTP/1.1 200 OK\r\nContent-Type: text/ev",
+    "a head without its end": b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n",
+    "half of its end": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r",
+    "an interim response": head(status=b"100 Continue"),
+}
+# After the head: the connection breaks off.
+WITHIN_BODY = {
+    "a length and nothing": head(b"Content-Length: 1000"),
+    "a length and less": head(b"Content-Length: 1000") + b"x" * 999,
+    "chunked and nothing": CHUNKED,
+    "half a chunk size": CHUNKED + b"a\r\n0123456789\r\n1",
+    "a chunk size": CHUNKED + b"a\r\n0123456789\r\n10\r\n",
+    "half a chunk": CHUNKED + b"10\r\n01234567",
+    "a chunk without its line end": CHUNKED + b"a\r\n0123456789",
+    "a chunk": CHUNKED + b"a\r\n0123456789\r\n",
+    "half of the last chunk": CHUNKED + b"a\r\n0123456789\r\n0\r\n",
+    "half a trailer": CHUNKED + b"a\r\n0123456789\r\n0\r\nX-Sum: 1\r\n",
+}
+BROKEN = {
+    "another protocol": b"SSH-2.0-OpenSSH_9\r\n\r\n",
+    "a length of letters": head(b"Content-Length: five"),
+    "lengths that differ": head(b"Content-Length: 5", b"Content-Length: 6") + b"hello!",
+    "an unknown coding": head(b"Transfer-Encoding: gzip") + b"hello",
+    "an unasked upgrade": head(b"Upgrade: x", status=b"101 Switching Protocols"),
+    "a head without end": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 60_000,
+}
+
+
+@pytest.fixture
+def break_off(serve):
+    """Answer with some bytes, then leave with ``fin`` or ``rst``."""
+
+    def answer(data, how):
+        def script(peer, _):
+            peer.send(data)
+            if how == "rst":
+                time.sleep(0.05)  # else the reset would overtake the data
+            peer.leave(how)
+
+        serve(script)
+
+    return answer
+
+
+def error_of(answer):
+    """The message in an answer of Anthropic's shape."""
+    assert answer.values(b"content-type") == [b"application/json"]
+    body = json.loads(answer.body)
+    assert set(body) == {"type", "error"}
+    assert body["type"] == "error"
+    assert set(body["error"]) == {"type", "message"}
+    return body["error"]["message"]
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+@pytest.mark.parametrize("name", BEFORE_HEAD)
+def test_before_the_head_the_client_gets_502(connect, break_off, upstream, name, how):
+    """With one sentence that names the upstream; a request is never sent twice."""
+    break_off(BEFORE_HEAD[name], how)
+    for method in (b"POST", b"GET"):
+        client = connect().ask(method=method)
+        answer = client.answer()
+        assert (answer.status, answer.end) == (502, "whole")
+        assert upstream.url in error_of(answer)
+        assert upstream.received()
+        assert upstream.requests.empty()
+        assert client.ask(method=method).answer().status == 502  # the connection lives on
+        assert upstream.received()
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+@pytest.mark.parametrize("name", WITHIN_BODY)
+def test_within_the_body_the_answer_breaks_off(connect, break_off, proxy, name, how):
+    """All that came goes down, then the connection closes without a proper end."""
+    break_off(WITHIN_BODY[name], how)
+    mark = proxy.mark()
+    answer = connect().ask("/v1/messages", b'{"model":"m"}').answer()
+    assert answer.status == 200
+    assert answer.end in ("fin", "rst")
+    assert answer.framed
+    body = WITHIN_BODY[name].partition(b"\r\n\r\n")[2]
+    if how == "fin":
+        sent = b"0123456789" if b"0123456789" in body else body.removeprefix(b"10\r\n")
+        assert answer.body == (sent if body else b"")
+    proxy.wait_for("UPSTREAM FAILED", mark)
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+@pytest.mark.parametrize("name", WITHIN_BODY)
+def test_an_http_1_0_client_sees_a_reset(connect, break_off, name, how):
+    """It has no chunks: only a reset, or a missing byte of an announced length, tells."""
+    break_off(WITHIN_BODY[name], how)
+    answer = connect().ask(version=b"HTTP/1.0").answer()
+    assert answer.status in (200, 0)
+    assert answer.end == "rst" or (answer.framed and answer.end == "fin"), answer
+
+
+def test_a_reset_is_no_end_of_a_body_without_length(connect, break_off):
+    """FIN ends such a body, RST does not."""
+    break_off(head() + b"x" * 100, "fin")
+    answer = connect().ask().answer()
+    assert (answer.body, answer.end) == (b"x" * 100, "whole")
+    break_off(head() + b"x" * 100, "rst")
+    answer = connect().ask().answer()
+    assert answer.end in ("fin", "rst")
+    answer = connect().ask(version=b"HTTP/1.0").answer()
+    assert answer.end == "rst"
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_response_that_is_none_becomes_502(connect, respond, name):
+    """None of its text is passed on."""
+    respond(BROKEN[name])
+    answer = connect().ask().answer()
+    assert (answer.status, answer.end) == (502, "whole")
+    assert "upstream" in error_of(answer)
+
+
+def test_broken_chunks_break_off_the_answer(connect, serve):
+    """Even where the upstream keeps its connection open."""
+
+    def script(peer, _):
+        peer.send(CHUNKED)
+        peer.chunk(EVENT)
+        time.sleep(0.05)
+        peer.send(b"xyz\r\n")
+        assert peer.wait_closed(5)
+
+    serve(script)
+    answer = connect().ask().answer()
+    assert (answer.status, answer.body) == (200, EVENT)
+    assert answer.end in ("fin", "rst")
+
+
+def test_a_slow_client_still_gets_what_had_come(connect, break_off):
+    """It has ten seconds to read it, then the connection closes, unended."""
+    body = bytes(range(256)) * 4096
+    break_off(CHUNKED + b"%x\r\n" % len(body) + body + b"\r\n", "fin")
+    client = connect(buffer=1 << 14).ask()
+    time.sleep(0.3)
+    answer = client.answer()
+    assert answer.body == body
+    assert answer.end in ("fin", "rst")
+
+
+def test_a_failed_stream_harms_no_other(connect, serve):
+    """One breaks off, the other goes on."""
+
+    def script(peer, received):
+        peer.send(CHUNKED)
+        for _ in range(10):
+            peer.chunk(EVENT)
+            time.sleep(0.02)
+            if b"/fails" in received.line:
+                peer.reset()
+                return
+        peer.send(b"0\r\n\r\n")
+
+    serve(script)
+    good, bad = connect().ask("/works"), connect().ask("/fails")
+    assert bad.answer().end in ("fin", "rst")
+    answer = good.answer()
+    assert (answer.body, answer.end) == (EVENT * 10, "whole")
+
+
+ANTHROPIC = {"type": "error", "error": {"type": "api_error", "message": None}}
+OPENAI = {"error": {"message": None, "type": "server_error", "param": None, "code": 502}}
+SHAPES = {
+    "/v1/messages": ANTHROPIC,
+    "/v1/messages/count_tokens": ANTHROPIC,
+    "/v1/messages?beta=true": ANTHROPIC,
+    "/v1/chat/completions": OPENAI,
+    "/v1/responses": OPENAI,
+    "/v1/models": OPENAI,
+    "/": OPENAI,
+    "/api/chat": {"error": None},
+    "/api/generate": {"error": None},
+}
+
+
+def blanked(value):
+    """The value without its sentences."""
+    if isinstance(value, dict):
+        return {key: blanked(item) for key, item in value.items()}
+    return None if isinstance(value, str) and value.startswith("cacheproxy: ") else value
+
+
+@pytest.mark.parametrize("path", SHAPES)
+def test_an_upstream_that_is_down_is_502_in_the_clients_dialect(orphan, path):
+    """Within a second; the sentence says what to look at."""
+    started = time.monotonic()
+    with Client(orphan.address) as client:
+        answer = client.ask(path, b"{}").answer()
+        assert time.monotonic() - started < 1
+        assert (answer.status, answer.end) == (502, "whole")
+        assert blanked(json.loads(answer.body)) == SHAPES[path]
+        assert b"is the model server running there?" in answer.body
+        assert client.ask(path, method=b"HEAD").answer(method=b"HEAD").status == 502
+
+
+def test_a_failed_turn_is_one_line(orphan):
+    """It says how it failed."""
+    mark = orphan.mark()
+    with Client(orphan.address) as client:
+        client.ask("/v1/messages", b'{"messages":[]}').answer()
+    assert "UPSTREAM FAILED: cannot connect to" in orphan.wait_for("UPSTREAM FAILED", mark)
+    with Client(orphan.address) as client:
+        client.ask("/v1/models", method=b"GET").answer()
+    assert "GET /v1/models  502" in orphan.wait_for("/v1/models", mark)
+
+
+def test_the_upstreams_own_errors_are_not_ours(connect, respond):
+    """A 500 or 429 goes down as it is."""
+    for status in (b"400 Bad", b"429 Slow", b"500 Oops", b"503 Loading"):
+        respond(whole(b'{"error":{"code":503,"message":"Loading model"}}', status=status))
+        answer = connect().ask().answer()
+        assert answer.status == int(status[:3])
+        assert answer.body == b'{"error":{"code":503,"message":"Loading model"}}'

@@ -1,0 +1,240 @@
+"""The client leaves: the upstream connection closes at once, in every phase."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from .harness import CHUNKED, Client, eventually, head, whole
+
+EVENT = b"data: {}\n\n"
+BODY = b'{"model":"m","messages":[]}'
+AT_ONCE = 0.5
+
+
+def silent(peer):
+    """Take the request and say nothing."""
+
+
+def half_a_head(peer):
+    peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/ev")
+
+
+def an_interim_response(peer):
+    peer.send(head(status=b"100 Continue"))
+
+
+def a_head(peer):
+    peer.send(CHUNKED)
+
+
+def some_events(peer):
+    peer.send(CHUNKED)
+    for _ in range(5):
+        peer.chunk(EVENT)
+
+
+def half_a_chunk(peer):
+    peer.send(CHUNKED + b"100\r\nhalf")
+
+
+def a_long_answer(peer):
+    peer.send(head(b"Content-Length: 1000") + b"x" * 400)
+
+
+def until_close(peer):
+    peer.send(head() + b"x" * 400)
+
+
+PHASES = [
+    silent,
+    half_a_head,
+    an_interim_response,
+    a_head,
+    some_events,
+    half_a_chunk,
+    a_long_answer,
+    until_close,
+]
+
+
+@pytest.fixture
+def closed_after(serve):
+    """Answer with ``phase``; return when the upstream's connection closed (monotonic)."""
+    closed: list[float] = []
+    begun = threading.Event()
+
+    def start(phase):
+        def script(peer, _):
+            phase(peer)
+            begun.set()
+            if peer.wait_closed():
+                closed.append(time.monotonic())
+
+        serve(script)
+        return begun, closed
+
+    return start
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+@pytest.mark.parametrize("phase", PHASES)
+def test_the_upstream_closes_at_once(connect, closed_after, proxy, phase, how):
+    """In every phase, however the client leaves; the log says so."""
+    begun, closed = closed_after(phase)
+    mark = proxy.mark()
+    client = connect().ask("/v1/messages", BODY)
+    assert begun.wait(5)
+    time.sleep(0.02)
+    left = time.monotonic()
+    client.leave(how)
+    eventually(lambda: closed, 5)
+    assert closed[0] - left < AT_ONCE
+    proxy.wait_for("CLIENT LEFT", mark)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_half_closed_client_has_left(connect, closed_after, phase):
+    """FIN alone counts: agents do not half-close, and nobody else would read the answer."""
+    begun, closed = closed_after(phase)
+    client = connect().ask("/v1/messages", BODY)
+    assert begun.wait(5)
+    left = time.monotonic()
+    client.finish()
+    eventually(lambda: closed, 5)
+    assert closed[0] - left < AT_ONCE
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+@pytest.mark.parametrize("size", [100, 20_000, 500_000])
+def test_pipelined_bytes_do_not_hide_that_the_client_left(connect, closed_after, size, how):
+    """A second request may wait behind the first; it does not go upstream either."""
+    begun, closed = closed_after(silent)
+    client = connect().ask("/v1/messages", BODY)
+    client.ask("/v1/second", b"x" * size)
+    assert begun.wait(5)
+    time.sleep(0.05)
+    left = time.monotonic()
+    client.leave(how)
+    eventually(lambda: closed, 5)
+    assert closed[0] - left < AT_ONCE
+    assert len(closed) == 1
+
+
+def test_a_stream_that_flows_stops(connect, serve):
+    """An upstream that sends all the time is stopped as well."""
+    stopped = threading.Event()
+
+    def script(peer, _):
+        peer.send(CHUNKED)
+        try:
+            while True:
+                peer.chunk(EVENT * 100)
+        except OSError:
+            stopped.set()
+
+    serve(script)
+    client = connect().ask("/v1/messages", BODY)
+    pieces = client.pieces(client.begin())
+    for _ in range(100):
+        next(pieces)
+    client.reset()
+    assert stopped.wait(AT_ONCE)
+
+
+def test_a_client_that_does_not_read_may_leave_too(connect, serve):
+    """Its upstream is stalled, and closes all the same."""
+    stopped, sent = threading.Event(), [0]
+
+    def script(peer, _):
+        peer.send(CHUNKED)
+        try:
+            while True:
+                peer.chunk(b"x" * 100_000)
+                sent[0] += 1
+        except OSError:
+            stopped.set()
+
+    serve(script)
+    client = connect(buffer=1 << 14).ask("/v1/messages", BODY)
+
+    def stalled():
+        seen = sent[0]
+        time.sleep(0.2)
+        return seen == sent[0] > 0
+
+    eventually(stalled)
+    client.reset()
+    assert stopped.wait(AT_ONCE)
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+def test_a_request_that_breaks_off_goes_nowhere(connect, upstream, how):
+    """Neither a cut body nor a cut head reaches the upstream."""
+    for start in (
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Le",
+        b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345",
+        b"POST /v1/messages HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
+    ):
+        client = connect()
+        client.send(start)
+        client.leave(how)
+    assert connect().ask("/after").answer().status == 200
+    assert upstream.received().line.startswith(b"POST /after")
+    assert upstream.requests.empty()
+
+
+def test_leaving_while_a_large_body_is_on_its_way_up(connect, upstream):
+    """The upstream does not even read: its connection is reset."""
+    started, ended = threading.Event(), threading.Event()
+
+    def hold(peer):
+        peer.read_until(b"\r\n\r\n")
+        started.set()
+        time.sleep(0.3)
+        assert peer.wait_closed(5)
+        ended.set()
+
+    upstream.reset(on_connection=hold)
+    client = connect().ask("/v1/messages", b"x" * 7_000_000)
+    assert started.wait(5)
+    client.reset()
+    assert ended.wait(2)
+
+
+def test_leaving_while_a_thread_looks_at_the_body(connect, upstream, proxy):
+    """What the thread finds then is for nobody: no request goes on, or its connection closes."""
+    closed = threading.Semaphore(0)
+
+    def script(peer, _):
+        assert peer.wait_closed(5)
+        closed.release()
+
+    upstream.reset(script)
+    text = b'{"role":"user","content":"lorem ipsum"},' * 100_000
+    body = b'{"system":"stamp=1","messages":[%s0]}' % text
+    mark = proxy.mark()
+    for _ in range(3):
+        client = connect().ask("/v1/messages", body)
+        client.close()  # the body is on its way still, and comes whole
+    time.sleep(0.1)
+    for _ in range(upstream.requests.qsize()):
+        assert closed.acquire(timeout=5)
+    proxy.wait_for("CLIENT LEFT", mark)
+
+
+def test_nothing_is_left_behind(proxy, serve):
+    """After a hundred clients have come and gone, no descriptor of theirs is open."""
+    serve(lambda peer, _: (peer.send(CHUNKED), peer.wait_closed()))
+    before = len(proxy.open_files())
+    clients = [Client(proxy.address).ask("/v1/messages", BODY) for _ in range(100)]
+    for number, client in enumerate(clients):
+        if number % 2:
+            client.begin()
+        client.leave("rst" if number % 3 else "fin")
+    eventually(lambda: len(proxy.open_files()) <= before)
+    serve(lambda peer, _: peer.send(whole(b"ok")))
+    with Client(proxy.address) as client:
+        assert client.ask().answer().body == b"ok"

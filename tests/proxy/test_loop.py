@@ -1,0 +1,38 @@
+"""An upstream that leads back to the proxy ends in 508, not in all the descriptors there are."""
+
+from __future__ import annotations
+
+import json
+
+from .harness import Client, Proxy, free_port
+
+
+def test_two_proxies_in_a_circle(tmp_path):
+    """The request goes round once; the client is told why in its dialect."""
+    port = free_port()
+    first_arguments = ("--upstream", f"http://127.0.0.1:{port}")
+    with (
+        Proxy(tmp_path, *first_arguments) as first,
+        Proxy(tmp_path, "--upstream", first.url, port=port) as second,
+    ):
+        before = len(first.open_files())
+        for proxy in (first, second):
+            with Client(proxy.address) as client:
+                answer = client.ask("/v1/messages", b"{}").answer()
+            assert (answer.status, answer.end) == (508, "whole")
+            body = json.loads(answer.body)
+            assert body["type"] == "error"
+            assert "loop" in body["error"]["message"]
+        assert len(first.open_files()) <= before + 2
+
+
+def test_a_chain_of_proxies_is_no_loop(proxy, upstream, tmp_path):
+    """Each leaves its own mark in Via."""
+    with (
+        Proxy(tmp_path, "--upstream", proxy.url) as before,
+        Client(before.address) as client,
+    ):
+        upstream.reset()
+        assert client.ask("/x", b"{}").answer().status == 200
+    first, second = upstream.received().values(b"via")
+    assert first != second

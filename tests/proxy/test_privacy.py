@@ -1,0 +1,106 @@
+"""What passes through the proxy does not show in what it prints."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from .harness import CHUNKED, Client, Proxy, Upstream, eventually, whole
+
+SECRET = "kanarienvogel"
+
+
+def test_no_secret_is_printed(tmp_path):
+    """No header's value, no query, no text of a body, however the exchange ends."""
+    upstream = Upstream()
+    (tmp_path / "config.toml").write_text(
+        "verbose = true\n"
+        '[[rule]]\nname = "stamp"\nwhere = "system"\npattern = "stamp-\\\\w+"\nwhy = "a stamp"\n'
+        '[[rule]]\nname = "pinned"\nwhere = "system"\npattern = "id-\\\\w+"\npin = true\n'
+    )
+    body = json.dumps(
+        {
+            "model": f"{SECRET}-model",
+            "system": f"stamp-{SECRET} id-{SECRET} {SECRET}",
+            "metadata": {"user_id": f"{SECRET}_session_{SECRET}"},
+            "messages": [{"role": "user", "content": SECRET}],
+        }
+    ).encode()
+    fields = (
+        f"Authorization: Bearer {SECRET}".encode(),
+        f"X-Api-Key: {SECRET}".encode(),
+        f"Cookie: sid={SECRET}".encode(),
+        f"Proxy-Authorization: Basic {SECRET}".encode(),
+        f"Referer: http://x/{SECRET}".encode(),
+    )
+
+    def fail(peer, _):
+        peer.send(CHUNKED)
+        peer.chunk(b'data: {"error": "%s"}\n\n' % SECRET.encode())
+
+    def succeed(peer, _):
+        peer.send(whole(body, b"Set-Cookie: s=%s" % SECRET.encode(), b"Content-Type: text/json"))
+
+    def bad_head(peer, _):
+        peer.send(f"HTTP/1.1 {SECRET}\r\n\r\n".encode())
+
+    def bad_header(peer, _):
+        peer.send(f"HTTP/1.1 200 OK\r\n{SECRET}\r\n\r\n".encode())
+
+    def bad_length(peer, _):
+        peer.send(f"HTTP/1.1 200 OK\r\nContent-Length: {SECRET}\r\n\r\n".encode())
+
+    def hang(peer, _):
+        peer.send(CHUNKED)
+        peer.wait_closed()
+
+    with Proxy(tmp_path, "--config", "config.toml", "--upstream", upstream.url) as proxy:
+        for script in (succeed, fail, bad_head, bad_header, bad_length):
+            upstream.reset(script)
+            for path in ("/v1/messages", "/v1/chat/completions", "/other"):
+                for each in (body, body[:-5], b"\xff" + body, SECRET.encode()):
+                    with Client(proxy.address) as client:
+                        client.ask(f"{path}?key={SECRET}", each, *fields).answer()
+        upstream.reset(hang)
+        with Client(proxy.address) as client:
+            client.ask(f"/v1/messages?key={SECRET}", body, *fields).begin()
+        for request in (
+            f"GET /v1/models?key={SECRET} HTTP/1.1\r\nBad Header: {SECRET}\r\n\r\n",
+            f"GET http://u:{SECRET}@x/{SECRET} HTTP/1.1\r\nHost: x\r\n\r\n",
+            f"GET /v1/models?key={SECRET} HTTP/9.9\r\n\r\n",
+            f"POST /x?key={SECRET} HTTP/1.1\r\nContent-Length: {SECRET}\r\n\r\n",
+            f"GET /_cacheproxy/nothing?key={SECRET} HTTP/1.1\r\nX: {SECRET}\r\n\r\n",
+            f"GET /{'x' * 40000}?key={SECRET} HTTP/1.1\r\n\r\n",
+        ):
+            with Client(proxy.address) as client:
+                client.send(request.encode())
+                answer = client.answer()
+                assert SECRET.encode() not in answer.body
+        eventually(lambda: "CLIENT LEFT" in proxy.output)
+        time.sleep(0.1)
+        output = proxy.output
+    upstream.close()
+    assert output.count("UPSTREAM FAILED") > 20
+    assert "stamp: /system: a stamp" in output
+    assert "goes on as it came" in output
+    assert SECRET not in output
+
+
+def test_control_characters_do_not_reach_the_terminal(connect, proxy, upstream):
+    """A path may hold escape sequences; one exchange is one line, and the terminal survives."""
+    mark = proxy.mark()
+    assert connect().ask(b"/a\x7f\x9b31m\x85b", method=b"GET").answer().status == 200
+    line = proxy.wait_for("GET /a", mark)
+    assert "m" in line
+    assert "b  200" in line
+    assert all(character.isprintable() for character in line)
+
+
+def test_error_bodies_do_not_echo_the_request(orphan):
+    """The client's own secrets are not sent back, nor shown."""
+    with Client(orphan.address) as client:
+        fields = (f"Authorization: Bearer {SECRET}".encode(),)
+        answer = client.ask(f"/v1/messages?key={SECRET}", SECRET.encode(), *fields).answer()
+    assert answer.status == 502
+    assert SECRET.encode() not in answer.body
+    assert SECRET not in orphan.output

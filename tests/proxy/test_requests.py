@@ -1,0 +1,302 @@
+"""What the client sends reaches the upstream as it was sent."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from .harness import Client, Proxy, Upstream, eventually, whole
+
+JSON = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
+
+
+def sent(connect, upstream, *arguments, **keywords):
+    """Ask through the proxy; return what the upstream received."""
+    answer = connect().ask(*arguments, **keywords).answer(method=keywords.get("method", b"POST"))
+    assert answer.status == 200, answer
+    return upstream.received()
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        b"/",
+        b"/v1/messages?beta=true",
+        b"/v1/messages?",
+        b"/v1/messages??a=b&&c",
+        b"/x?key=a%20b+c&key=d&%zz",
+        b"//double//slash",
+        b"/a/../b/./c",
+        b"/%2e%2e/%00/%0d%0aX-Injected:%201",
+        b"/{braces}[brackets]|pipe^`'\"<>\\",
+        b"/with;params:and@signs!$&'()*+,=",
+        b"/" + b"\x7f\x9b31m",
+        b"/#fragment",
+        b"/_cacheproxy2/x",
+        b"/" + b"x" * 8000 + b"?" + b"y" * 8000,
+    ],
+)
+def test_the_request_target_is_left_as_it_is(connect, upstream, target):
+    """Not one byte of path or query is decoded, normalised or encoded."""
+    assert sent(connect, upstream, target, JSON).line == b"POST " + target + b" HTTP/1.1"
+
+
+@pytest.mark.parametrize(
+    "method",
+    [b"GET", b"HEAD", b"OPTIONS", b"DELETE", b"PUT", b"PATCH", b"POST", b"PROPFIND", b"get", b"X!"],
+)
+@pytest.mark.parametrize("body", [None, b"", b'{"a": 1}'])
+def test_every_method_is_relayed_with_and_without_a_body(connect, upstream, serve, method, body):
+    """The method keeps its case; a Content-Length goes on if the client sent one, else not."""
+    serve(lambda peer, _: peer.send(whole(b"" if method == b"HEAD" else b"seen")))
+    received = sent(connect, upstream, "/x", body, method=method)
+    assert received.line == method + b" /x HTTP/1.1"
+    assert received.body == (body or b"")
+    assert received.values(b"content-length") == ([] if body is None else [b"%d" % len(body)])
+
+
+def test_end_to_end_headers_are_kept(connect, upstream, proxy):
+    """Values byte for byte, in their order within a name, duplicates and Latin-1 included."""
+    fields = (
+        b"X-Twice: one",
+        b"Authorization: Bearer sk-secret",
+        b"X-Latin: caf\xe9 \xff\x80",
+        b"X-TWICE: two, three",
+        b"X-Empty:",
+        b'X-Odd: a  b\t"c"; d="\\"" ,',
+        b"x-twice: one",
+        b"Cookie: a=b; c=d",
+        b"Accept: */*",
+        b"Range: bytes=0-1",
+        b'If-None-Match: "x"',
+        b"Referer: http://proxy/",
+    )
+    received = sent(connect, upstream, "/x", JSON, *fields)
+    assert received.values(b"x-twice") == [b"one", b"two, three", b"one"]
+    assert received.values(b"x-latin") == [b"caf\xe9 \xff\x80"]
+    assert received.values(b"x-empty") == [b""]
+    assert received.values(b"x-odd") == [b'a  b\t"c"; d="\\"" ,']
+    for line in fields:
+        name, _, value = line.partition(b":")
+        assert value.strip() in received.values(name)
+    names = {name.lower() for name, _ in received.headers}
+    ours = {b"host", b"via", b"connection", b"content-length"}
+    assert names == {line.partition(b":")[0].lower() for line in fields} | ours
+    assert received.values(b"host") == [proxy_upstream(upstream)]
+    (via,) = received.values(b"via")
+    assert via.startswith(b"1.1 cacheproxy-")
+
+
+def proxy_upstream(upstream):
+    return b"127.0.0.1:%d" % upstream.port
+
+
+def test_hop_by_hop_headers_are_removed(connect, upstream):
+    """Those of RFC 9110, section 7.6.1, and those that Connection names."""
+    received = sent(
+        connect,
+        upstream,
+        "/x",
+        JSON,
+        b"Connection: keep-alive, X-Private",
+        b"connection: x-other",
+        b"X-Private: 1",
+        b"X-Other: 2",
+        b"X-Kept: 3",
+        b"Keep-Alive: timeout=5",
+        b"TE: trailers",
+        b"Trailer: X-Sum",
+        b"Upgrade: websocket",
+        b"Proxy-Authorization: Basic c2VjcmV0",
+        b"Proxy-Connection: keep-alive",
+        b"Expect: 100-continue",
+    )
+    names = {name.lower() for name, _ in received.headers}
+    assert names == {b"host", b"via", b"content-length", b"connection", b"x-kept"}
+    assert received.values(b"connection") == [b"close"]
+
+
+def test_no_accept_encoding_is_added(connect, upstream):
+    """And the client's own is left alone."""
+    assert sent(connect, upstream, "/x", JSON).values(b"accept-encoding") == []
+    received = sent(connect, upstream, "/x", JSON, b"Accept-Encoding: br;q=1, gzip")
+    assert received.values(b"accept-encoding") == [b"br;q=1, gzip"]
+
+
+def test_an_earlier_proxys_via_is_kept(connect, upstream):
+    """Ours comes after it."""
+    first, second = sent(connect, upstream, "/x", JSON, b"Via: 1.1 other").values(b"via")
+    assert first == b"1.1 other"
+    assert second.startswith(b"1.1 cacheproxy-")
+
+
+NESTED = b'{"system":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+BODIES = {
+    "odd spacing": b' {\n\t"system" : "s" ,\r\n "messages":[ ] , "n" : 1.0e+02 }\n\n',
+    "escapes": rb'{"system":"\u00e9\ud83d\/\u0041\n","system2":"\ud83d\ude00"}',
+    "duplicate keys": b'{"system":"a","system":"b","x":1,"x":2}',
+    "raw UTF-8": '{"system":"é😀\u2028"}'.encode(),
+    "truncated": JSON[:-9],
+    "two objects": JSON + JSON,
+    "an array": b"[1, 2, 3]",
+    "a number": b"17",
+    "NaN": b'{"a": NaN, "b": -Infinity, "c": 1e999}',
+    "a number of 10,000 digits": b'{"a": ' + b"7" * 10_000 + b"}",
+    "not JSON": b"hello, world",
+    "UTF-8 with a byte-order mark": b"\xef\xbb\xbf" + JSON,
+    "UTF-16": JSON.decode().encode("utf-16"),
+    "Latin-1": b'{"system":"caf\xe9"}',
+    "a lone surrogate in UTF-8": b'{"system":"\xed\xa0\xbd"}',
+    "binary": bytes(range(256)) * 40,
+    "gzip": gzip.compress(JSON),
+    "empty": b"",
+    "spaces": b"   \r\n",
+    "line ends": b"\r\n0\r\n\r\n",
+    "200,000 levels deep": NESTED,
+    "200,000 levels deep, cut": NESTED[:250_000],
+    "200,000 objects deep": b'{"a":' * 200_000 + b"1" + b"}" * 200_000,
+    "a form": b"a=1&b=%zz&c",
+    "large and binary": bytes(range(256)) * 4096,
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions", "/elsewhere"])
+def test_a_body_no_rule_names_passes_byte_for_byte(connect, upstream, name, path):
+    """Whatever it is, whether a length is announced or not."""
+    body = BODIES[name]
+    assert sent(connect, upstream, path, body).body == body
+    client = connect().ask(path, None, b"Transfer-Encoding: chunked")
+    for start in range(0, len(body), max(1, len(body) // 3)):
+        client.chunk(body[start : start + max(1, len(body) // 3)])
+    client.send(b"0\r\nX-Trailer: 1\r\n\r\n")
+    assert client.answer().status == 200
+    received = upstream.received()
+    assert received.body == body
+    assert received.values(b"content-length") in ([b"%d" % len(body)], [] if not body else None)
+    assert not received.values(b"x-trailer")
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        b"application/x-www-form-urlencoded",
+        b"multipart/form-data; boundary=x",
+        b"multipart/form-data",
+        b"application/json; charset=\x1e\xff",
+        b";",
+    ],
+)
+def test_a_content_type_is_not_interpreted(connect, upstream, content_type):
+    """Form parsing would look into bodies, and fail on odd ones."""
+    field = b"Content-Type: " + content_type
+    received = sent(connect, upstream, "/v1/messages", b"a=1&b=2", field)
+    assert received.body == b"a=1&b=2"
+    assert received.values(b"content-type") == [content_type]
+
+
+def test_a_client_may_ask_again_on_the_same_connection(connect, upstream):
+    """One after the other, and several at once (pipelined): each gets its own answer."""
+    upstream.reset(lambda peer, received: peer.send(whole(received.body[::-1])))
+    client = connect()
+    for body in (b"abc", b"", b"defg"):
+        assert client.ask("/x", body).answer().body == body[::-1]
+    for body in (b"one", b"two", b"three"):
+        client.ask("/x", body)
+    assert [client.answer().body for _ in range(3)] == [b"eno", b"owt", b"eerht"]
+
+
+@pytest.mark.parametrize("value", [b"close", b"Close", b"close, TE", b"TE,close", b"x ,\tclose"])
+def test_a_client_that_asks_to_close_is_closed(connect, proxy, value):
+    """However the Connection header spells it (RFC 9112, section 9.6)."""
+    client = connect().ask("/x", JSON, b"Connection: " + value)
+    assert client.answer().end == "whole"
+    assert client.wait_closed(1)
+
+
+def test_an_empty_line_before_a_request_is_skipped(connect, upstream):
+    """Some clients end a body with one too many (RFC 9112, section 2.2)."""
+    client = connect()
+    for _ in range(2):
+        client.send(b"\r\n")
+        assert client.ask("/x", JSON).answer().status == 200
+        assert upstream.received().body == JSON
+
+
+def test_two_connection_headers_count_as_one(connect, proxy):
+    """The second may be the one that asks to close."""
+    client = connect().ask("/x", JSON, b"Connection: te", b"Connection: close")
+    assert client.answer().end == "whole"
+    assert client.wait_closed(1)
+
+
+def test_100_continue_is_said_before_the_body_is_sent(connect, upstream):
+    """By us: the upstream gets request and body together."""
+    client = connect().ask("/x", None, b"Content-Length: 3", b"Expect: 100-continue")
+    assert client.read_until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert upstream.requests.empty()
+    client.send(b"abc")
+    assert client.answer().status == 200
+    assert upstream.received().body == b"abc"
+
+
+@pytest.mark.parametrize("target", [b"http://127.0.0.1:1/x", b"x", b"@host/x", b"127.0.0.1:1"])
+def test_targets_that_are_no_paths_are_refused(connect, upstream, target):
+    """Glued to the upstream's URL they could lead elsewhere."""
+    answer = connect().ask(target, JSON).answer()
+    assert answer.status == 400
+    assert json.loads(answer.body)["error"]["message"].startswith("cacheproxy: ")
+    assert upstream.requests.empty()
+
+
+SMUGGLED = {
+    "a length beside chunked": b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "chunked beside a length": b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+    "lengths that differ": b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "a list of lengths": b"Content-Length: 2, 2\r\n\r\nab",
+    "a length with a sign": b"Content-Length: +2\r\n\r\nab",
+    "a length of 5000 digits": b"Content-Length: " + b"9" * 5000 + b"\r\n\r\nab",
+    "an unknown coding": b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+    "a space before the colon": b"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+    "a bare line feed": b"X: 1\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\nab",
+    "a bare CR": b"X: 1\rY: 2\r\nContent-Length: 2\r\n\r\nab",
+    "NUL": b"X: 1\0\r\nContent-Length: 2\r\n\r\nab",
+    "a chunk size with 0x": b"Transfer-Encoding: chunked\r\n\r\n0x2\r\nab\r\n0\r\n\r\n",
+    "a chunk that is too long": b"Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n",
+    "no colon": b"nonsense\r\nContent-Length: 2\r\n\r\nab",
+}
+
+
+@pytest.mark.parametrize("name", SMUGGLED)
+def test_ambiguous_framing_is_refused(connect, upstream, name):
+    """400 in the client's dialect, and the connection closes; nothing goes upstream."""
+    client = connect()
+    client.send(b"POST /v1/messages HTTP/1.1\r\nHost: x\r\n" + SMUGGLED[name])
+    client.send(b"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = client.answer()
+    assert (answer.status, answer.end) == (400, "whole")
+    assert json.loads(answer.body)["type"] == "error"
+    assert client.wait_closed(3)
+    assert upstream.requests.empty()
+
+
+def test_an_upstream_with_a_path_of_its_own(tmp_path):
+    """The base goes before every target, without a slash too many; ``*`` has no path."""
+    upstream = Upstream()
+    url = upstream.url + "/gateway/v2/"
+    with Proxy(tmp_path, "--upstream", url) as proxy:
+        upstream.reset()
+        for target, expected in (
+            (b"/v1/messages?x=1", b"POST /gateway/v2/v1/messages?x=1 HTTP/1.1"),
+            (b"/", b"POST /gateway/v2/ HTTP/1.1"),
+        ):
+            with Client(proxy.address) as client:
+                assert client.ask(target, JSON).answer().status == 200
+            assert upstream.received().line == expected
+        with Client(proxy.address) as client:
+            assert client.ask("*", method=b"OPTIONS").answer().status == 200
+        assert upstream.received().line == b"OPTIONS * HTTP/1.1"
+        eventually(lambda: "OPTIONS *  200" in proxy.output)
+    upstream.close()

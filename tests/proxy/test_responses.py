@@ -1,0 +1,334 @@
+"""What the upstream answers reaches the client as it was sent, as soon as it was sent."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import threading
+import time
+
+import pytest
+
+from .harness import CHUNKED, Answer, Client, eventually, head, whole
+
+EVENT = b"event: message\ndata: {}\n\n"
+
+
+def test_status_reason_and_headers_are_kept(connect, respond):
+    """Values byte for byte, in their order within a name, duplicates and Latin-1 included."""
+    fields = [
+        b"Set-Cookie: a=1; Path=/",
+        b"X-Latin: caf\xe9 \xff\x80",
+        b"Set-Cookie: b=2",
+        b'x-odd:  a  b\t"c" ',
+        b"X-Empty:",
+        b"Server: llama.cpp",
+        b"Date: Thu, 01 Jan 1970 00:00:00 GMT",
+        b'ETag: W/"x"',
+        b"Via: 1.1 other",
+    ]
+    respond(whole(b"body", *fields, status=b"418 I'm a te\xe4pot"))
+    answer = connect().ask().answer()
+    assert (answer.status, answer.reason) == (418, b"I'm a te\xe4pot")
+    assert answer.values(b"set-cookie") == [b"a=1; Path=/", b"b=2"]
+    assert answer.values(b"x-odd") == [b'a  b\t"c"']
+    for line in fields:
+        name, _, value = line.partition(b":")
+        assert value.strip() in answer.values(name)
+    names = {line.partition(b":")[0].lower() for line in fields}
+    assert {name.lower() for name, _ in answer.headers} == names | {b"content-length"}
+
+
+def test_nothing_is_added(connect, respond):
+    """No Server, Date or Content-Type of our own."""
+    respond(whole(b"body"))
+    assert connect().ask().answer().headers == [(b"Content-Length", b"4")]
+
+
+def test_hop_by_hop_headers_are_removed(connect, respond):
+    """Those of RFC 9110, section 7.6.1, and those that Connection names."""
+    respond(
+        whole(
+            b"body",
+            b"Connection: keep-alive, X-Private",
+            b"X-Private: 1",
+            b"X-Kept: 2",
+            b"Keep-Alive: timeout=5",
+            b"Proxy-Authenticate: Basic",
+            b"Trailer: X",
+            b"Upgrade: h2c",
+        )
+    )
+    answer = connect().ask().answer()
+    assert {name.lower() for name, _ in answer.headers} == {b"content-length", b"x-kept"}
+
+
+@pytest.mark.parametrize("status", [b"301 Moved", b"302 Found", b"307 Again", b"308 Moved"])
+def test_redirects_are_not_followed(connect, respond, upstream, status):
+    """The client gets the redirect; one request went upstream."""
+    target = b"Location: %s/elsewhere" % upstream.url.encode()
+    respond(whole(b"", target, status=status))
+    answer = connect().ask(method=b"GET").answer()
+    assert answer.values(b"location") == [target.partition(b": ")[2]]
+    assert upstream.received()
+    assert upstream.requests.empty()
+
+
+def test_cookies_are_never_mixed(connect, serve, upstream):
+    """What one client is given is not sent with another's request, nor with its own."""
+    serve(lambda peer, _: peer.send(whole(b"", b"Set-Cookie: sid=secret; Path=/")))
+    client = connect()
+    assert client.ask().answer().values(b"set-cookie") == [b"sid=secret; Path=/"]
+    client.ask(b"/v1/messages", b"{}", b"Cookie: own=1").answer()
+    connect().ask().answer()
+    assert upstream.received().values(b"cookie") == []
+    assert upstream.received().values(b"cookie") == [b"own=1"]
+    assert upstream.received().values(b"cookie") == []
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"br", b"identity", b"x-odd"])
+def test_content_codings_are_left_alone(connect, respond, coding):
+    """Even where the client has not asked for one, or the body is not what it says."""
+    for body in (gzip.compress(b"hello" * 100), b"not at all"):
+        respond(whole(body, b"Content-Encoding: " + coding, b"Content-Type: application/json"))
+        answer = connect().ask(b"/v1/messages", b"{}").answer()
+        assert answer.body == body
+        assert answer.values(b"content-encoding") == [coding]
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 3_000_000])
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+def test_bodies_pass_byte_for_byte(connect, serve, size, framing):
+    """Whatever their size and framing."""
+    body = bytes(range(251)) * (size // 251 + 1)
+    body = body[:size]
+
+    def script(peer, _):
+        if framing == "length":
+            peer.send(whole(body))
+        elif framing == "close":
+            peer.send(head() + body)
+        else:
+            peer.send(CHUNKED)
+            for start in range(0, size, 10_007):
+                peer.chunk(body[start : start + 10_007])
+            peer.send(b"0\r\n\r\n")
+
+    serve(script)
+    answer = connect().ask().answer()
+    assert (answer.status, answer.end) == (200, "whole")
+    assert answer.body == body
+    assert answer.values(b"transfer-encoding") == ([] if framing == "length" else [b"chunked"])
+
+
+def test_each_event_arrives_before_the_next_is_sent(connect, serve):
+    """Nothing is held back: the upstream waits until the client has seen what it sent."""
+    seen = threading.Semaphore(0)
+
+    def script(peer, _):
+        peer.send(CHUNKED)
+        assert seen.acquire(timeout=5)  # the head has arrived, before any of the body
+        for number in range(50):
+            peer.chunk(b"data: %d\n\n" % number)
+            assert seen.acquire(timeout=5)
+        peer.send(b"0\r\n\r\n")
+
+    serve(script)
+    client = connect().ask()
+    answer = client.begin()
+    seen.release()
+    expected = iter(range(50))
+    for piece in client.pieces(answer):
+        assert piece == b"data: %d\n\n" % next(expected)
+        seen.release()
+    assert next(expected, None) is None
+
+
+def test_half_an_event_is_passed_on_too(connect, serve):
+    """The proxy does not wait for an event's end, nor for a chunk's."""
+    go_on = threading.Event()
+
+    def script(peer, _):
+        peer.send(CHUNKED + b"10\r\ndata: ")
+        assert go_on.wait(5)
+        peer.send(b"0123456789\r\n0\r\n\r\n")
+
+    serve(script)
+    client = connect().ask()
+    pieces = client.pieces(client.begin())
+    assert next(pieces) == b"data: "
+    go_on.set()
+    assert b"".join(pieces) == b"0123456789"
+
+
+@pytest.mark.parametrize(
+    ("response", "method", "expected"),
+    [
+        (head(b"Content-Length: 7"), b"HEAD", (200, [b"7"])),
+        (CHUNKED, b"HEAD", (200, [])),
+        (head(), b"HEAD", (200, [])),
+        (head(status=b"204 No Content"), b"GET", (204, [])),
+        (head(b"Content-Length: 7", status=b"304 Not Modified"), b"GET", (304, [b"7"])),
+        (head(b"Content-Length: 0", status=b"404 Not Found"), b"GET", (404, [b"0"])),
+    ],
+)
+def test_responses_without_a_body(connect, respond, response, method, expected):
+    """The announced length goes down; the connection can serve another request."""
+    status, length = expected
+    respond(response)
+    client = connect().ask(b"/x", method=method)
+    answer = client.answer(method=method)
+    assert (answer.status, answer.body, answer.end) == (status, b"", "whole")
+    assert answer.values(b"content-length") == length
+    if method != b"HEAD":
+        assert not answer.values(b"transfer-encoding")
+    respond(whole(b"next"))
+    assert client.ask(b"/x", method=b"GET").answer().body == b"next"
+
+
+@pytest.mark.parametrize(
+    ("response", "body"),
+    [
+        (head(b"Content-Length: 5, 5") + b"hello", b"hello"),
+        (head(b"Content-Length: 5", b"Content-Length: 5") + b"hello", b"hello"),
+        (
+            head(b"Content-Length: 9", b"Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n",
+            b"hello",
+        ),
+        (b"HTTP/1.0 200 OK\r\n\r\nhello", b"hello"),
+        (head(status=b"100 Continue") + head(status=b"103 Hints") + whole(b"hello"), b"hello"),
+        (whole(b"hello") + whole(b"second response"), b"hello"),
+        (CHUNKED + b"5;x=y\r\nhello\r\n0\r\nX-Trailer: 1\r\n\r\n", b"hello"),
+    ],
+)
+def test_odd_framing_becomes_plain(connect, respond, response, body):
+    """The client's side has one length or chunks, no interim responses, no trailers."""
+    respond(response)
+    answer = connect().ask().answer()
+    assert (answer.status, answer.body, answer.end) == (200, body, "whole")
+    assert not answer.interim
+    framing = answer.values(b"content-length") + answer.values(b"transfer-encoding")
+    assert framing in ([b"5"], [b"chunked"])
+    assert not answer.values(b"x-trailer")
+
+
+def test_an_http_1_0_client_gets_no_chunks(connect, respond):
+    """Its body ends with the connection, or after the announced length."""
+    respond(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n")
+    answer = connect().ask(version=b"HTTP/1.0").answer()
+    assert (answer.body, answer.end) == (b"hello", "fin")
+    assert not answer.values(b"transfer-encoding")
+    respond(whole(b"hello"))
+    client = connect().ask(version=b"HTTP/1.0")
+    assert client.answer().body == b"hello"
+    assert client.wait_closed(1)
+
+
+def test_an_answer_before_the_request_is_read(connect, upstream):
+    """The upstream refuses a large request without reading it: the client gets the refusal."""
+
+    def refuse(peer):
+        peer.read_until(b"\r\n\r\n")
+        peer.send(whole(b"too much", status=b"413 Too Much"))
+        time.sleep(0.2)
+
+    upstream.reset(on_connection=refuse)
+    answer = connect().ask(b"/x", b"x" * 6_000_000).answer()
+    assert (answer.status, answer.body, answer.end) == (413, b"too much", "whole")
+
+
+def test_two_hundred_streams_at_once(proxy, serve):
+    """Each client gets every byte of its own stream, and no other's."""
+    chunks = 12
+
+    def expected(number):
+        return [b"data: %06d-%04d %s\n\n" % (number, i, b"x" * (i * 7)) for i in range(chunks)]
+
+    def script(peer, received):
+        number = int(received.body)
+        peer.send(CHUNKED)
+        for chunk in expected(number):
+            peer.chunk(chunk)
+            time.sleep(0.005)
+        peer.send(b"0\r\n\r\n")
+
+    serve(script)
+    clients = [Client(proxy.address) for _ in range(200)]
+    for number, client in enumerate(clients):
+        client.ask("/v1/messages", b"%d" % number)
+    answers: list[Answer] = [client.answer(seconds=20) for client in clients]
+    for number, (client, answer) in enumerate(zip(clients, answers, strict=True)):
+        client.close()
+        assert answer.end == "whole", number
+        assert answer.body == b"".join(expected(number))
+
+
+def test_a_client_that_does_not_read_stalls_its_upstream(connect, serve, proxy):
+    """What the proxy holds for it is bounded, and when it reads it gets every byte."""
+    total, piece = 48 << 20, b"z" * (1 << 18)
+    progress = [0]
+
+    def script(peer, received):
+        if b"/v1/models" in received.line:
+            peer.send(whole(b"models"))
+            return
+        peer.send(head(b"Content-Length: %d" % total))
+        peer.sock.settimeout(30)
+        while progress[0] < total:
+            peer.send(piece)
+            progress[0] += len(piece)
+
+    serve(script)
+    before = proxy.memory()
+    client = connect(buffer=1 << 16).ask()
+
+    def stalled():
+        seen = progress[0]
+        time.sleep(0.4)
+        return seen == progress[0] > 0
+
+    eventually(stalled)
+    assert progress[0] < total / 2
+    assert proxy.memory() - before < 8 << 20
+    other = connect().ask("/v1/models", method=b"GET")
+    assert other.answer().body == b"models"  # nobody else is stalled
+    digest, size = hashlib.sha256(), 0
+    for part in client.pieces(client.begin()):
+        digest.update(part)
+        size += len(part)
+    assert size == total
+    assert digest.digest() == hashlib.sha256(b"z" * total).digest()
+    assert proxy.memory() - before < 16 << 20
+
+
+def test_forty_clients_that_do_not_read_cost_little(proxy, serve):
+    """Back-pressure holds for each of them."""
+    sent = []
+
+    def script(peer, _):
+        peer.send(CHUNKED)
+        sent.append(0)
+        index = len(sent) - 1
+        peer.sock.settimeout(5)
+        try:
+            for _ in range(400):
+                peer.chunk(EVENT * 1000)
+                sent[index] += 1
+        except TimeoutError:
+            pass
+
+    serve(script)
+    before = proxy.memory()
+    clients = [Client(proxy.address, buffer=1 << 14).ask() for _ in range(40)]
+    eventually(lambda: len(sent) == 40)
+
+    def stalled():
+        seen = sum(sent)
+        time.sleep(0.3)
+        return seen == sum(sent)
+
+    eventually(stalled)
+    grown = proxy.memory() - before
+    for client in clients:
+        client.close()
+    assert grown < 40 << 20

@@ -1,0 +1,227 @@
+"""The settings: one table, three sources, and every mistake named with its place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from cacheproxy import config
+from cacheproxy.config import Config, ConfigError, load, options
+
+
+@pytest.fixture(autouse=True)
+def _no_file_of_the_user(monkeypatch, tmp_path):
+    monkeypatch.setattr(config, "default_file", lambda: tmp_path / "own" / "config.toml")
+
+
+@pytest.fixture
+def toml(tmp_path):
+    """Write a config file; return its path as text."""
+
+    def write(text):
+        file = tmp_path / "given.toml"
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(file)
+
+    return write
+
+
+def wrong(command_line=(), environ=(), file=None):
+    """The one line that names the mistake."""
+    with pytest.raises(ConfigError) as caught:
+        load(dict(command_line), dict(environ), file)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_without_any_source_there_are_defaults():
+    """Loopback, and no editing of a vendor's API."""
+    found = load({}, {})
+    assert found == Config()
+    assert found.interface == "127.0.0.1"
+    assert found.edit_remote is False
+    assert found.rule == ()
+
+
+def test_the_table_has_every_field_but_the_rules():
+    """Each with a sentence, a flag and a default."""
+    table = {option.field: option for option in options()}
+    assert set(table) == set(Config.__struct_fields__) - {"rule"}
+    assert all(option.help for option in table.values())
+    assert table["edit_remote"].flag == "edit-remote"
+    assert table["edit_remote"].kind is bool
+    assert table["enable"].kind is tuple
+    assert table["port"].default == Config().port
+
+
+@pytest.mark.parametrize("option", list(options()), ids=lambda option: option.field)
+def test_every_option_may_stand_in_all_three_sources(option, toml):
+    """Text on the command line and in the environment; TOML's own types in the file."""
+    texts = {str: "http://x", int: "7", float: "1.5", bool: "true", tuple: "a, b,,c "}
+    values = {str: "http://x", int: 7, float: 1.5, bool: True, tuple: ("a", "b", "c")}
+    inside = {str: '"http://x"', int: "7", float: "1.5", bool: "true", tuple: '["a", "b", "c"]'}
+    expected = values[option.kind]
+    given = True if option.kind is bool else texts[option.kind]
+    environ = {"CACHEPROXY_" + option.field.upper(): texts[option.kind]}
+    file = toml(f"{option.field} = {inside[option.kind]}")
+    for found in (load({option.field: given}, {}), load({}, environ), load({}, {}, file)):
+        assert getattr(found, option.field) == expected
+        assert msgspec.structs.replace(found, **{option.field: option.default}) == Config()
+
+
+def test_the_command_line_wins_over_the_environment_over_the_file(toml):
+    """Setting by setting."""
+    file = toml('port = 1\nmax_body = 2\nupstream = "http://file"')
+    environ = {"CACHEPROXY_PORT": "10", "CACHEPROXY_MAX_BODY": "20"}
+    found = load({"port": "100"}, environ, file)
+    assert (found.port, found.max_body, found.upstream) == (100, 20, "http://file")
+    assert load({}, environ | {"CACHEPROXY_CONFIG": file}).port == 10
+    assert load({}, {"CACHEPROXY_CONFIG": file}).port == 1
+
+
+def test_a_named_file_wins_over_the_environments_over_the_users_own(toml, tmp_path, monkeypatch):
+    """One file is read, not several."""
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "config.toml").write_text("port = 1")
+    (tmp_path / "environ.toml").write_text("port = 2")
+    environ = {"CACHEPROXY_CONFIG": str(tmp_path / "environ.toml")}
+    assert load({}, {}).port == 1
+    assert load({}, environ).port == 2
+    assert load({}, environ, toml("port = 3")).port == 3
+    assert load({}, environ, toml("max_body = 3")).port == Config().port
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert load({}, {}, "~/environ.toml").port == 2
+
+
+def test_an_empty_variable_is_none():
+    """As if it were not set."""
+    assert load({}, {"CACHEPROXY_PORT": "", "CACHEPROXY_CONFIG": ""}) == Config()
+    assert load({}, {"CACHEPROXY_ENABLE": " , "}).enable == ()
+
+
+def test_variables_of_others_are_not_ours():
+    """Nor is one that names no option."""
+    assert load({}, {"PORT": "1", "CACHEPROXY_RULE": "x", "CACHEPROXY_NOTHING": "x"}) == Config()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("port", "abc"),
+        ("port", "-1"),
+        ("port", "65536"),
+        ("port", "80.5"),
+        ("max_body", "0"),
+        ("max_body", "5000"),
+        ("connect_timeout", "0"),
+        ("connect_timeout", "-1"),
+        ("connect_timeout", "nan"),
+        ("connect_timeout", "inf"),
+        ("connect_timeout", "1e300"),
+        ("connect_timeout", "soon"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_source_and_place(field, value, toml):
+    """In whichever source it stands."""
+    assert wrong({field: value}).startswith(f"the command line: {field}: ")
+    environ = {"CACHEPROXY_" + field.upper(): value}
+    assert wrong((), environ).startswith(f"the environment: {field}: ")
+    file = toml(f'{field} = "{value}"')
+    assert wrong((), (), file).startswith(f"{file}: {field}: ")
+
+
+def test_a_bad_flag_in_the_environment():
+    """``true`` and ``1`` are yes, ``false`` and ``0`` are no."""
+    for text, value in (("1", True), ("true", True), ("0", False), ("false", False)):
+        assert load({}, {"CACHEPROXY_VERBOSE": text}).verbose is value
+    assert wrong((), {"CACHEPROXY_VERBOSE": "maybe"}).startswith("the environment: verbose: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("port = ", "is not TOML"),
+        ("[[rule]\n", "is not TOML"),
+        (b"upstream = '\xff'", "is not TOML"),
+        ("ports = 1", "ports"),
+        ('upstream = ["x"]', "upstream: Expected `str`"),
+        ("verbose = 1", "verbose: Expected `bool`"),
+        ("port = true", "port: Expected `int`"),
+        ("rule = 1", "rule: Expected `array`"),
+        ("[[rule]]", "rule[0]: Object missing required field `name`"),
+        ('[[rule]]\nname = "x"\nwhere = "user"', "rule[0]: Object missing required field"),
+        (
+            '[[rule]]\nname = "x"\nwhere = "user"\npattern = "x"\nwhich = 1',
+            "rule[0]: Object contains unknown field `which`",
+        ),
+        (
+            '[[rule]]\nname = "x"\nwhere = 7\npattern = "x"',
+            "rule[0].where: Expected `str | array`",
+        ),
+    ],
+)
+def test_a_bad_file_is_named_with_its_place(text, names, toml):
+    """Which file, which key, what is wrong with it."""
+    file = toml(text)
+    message = wrong((), (), file)
+    assert file in message
+    assert names in message
+
+
+def test_a_file_that_cannot_be_read(tmp_path):
+    """A named one must be there."""
+    assert "No such file" in wrong((), (), str(tmp_path / "none.toml"))
+    assert "No such file" in wrong((), {"CACHEPROXY_CONFIG": str(tmp_path / "none.toml")})
+    assert "Is a directory" in wrong((), (), str(tmp_path))
+    assert "~nobody-of-this-name" in wrong((), (), "~nobody-of-this-name/x.toml")
+
+
+RULE = "[[rule]]\nname = \"{name}\"\nwhere = {where}\npattern = '{pattern}'\n{more}\n"
+
+
+def rules(toml, **fields):
+    text = RULE.format(**{"name": "x", "where": '"user"', "pattern": "x", "more": ""} | fields)
+    return load({}, {}, toml(text)).rules()
+
+
+def test_a_rule_of_the_file(toml):
+    """All fields of Rule, in TOML's types."""
+    more = 'replacement = "y"\nwhy = "z"\ndefault = false\npin = true\nliterals = ["x"]'
+    (rule,) = rules(toml, where='["/system", "user"]', more=more)
+    assert (rule.name, rule.where, rule.pattern) == ("x", ("/system", "user"), "x")
+    assert (rule.replacement, rule.why, rule.default, rule.pin) == ("y", "z", False, True)
+    assert rule.literals == ("x",)
+
+
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"name": "Not A Name"}, "'Not A Name'"),
+        ({"name": ""}, "''"),
+        ({"pattern": "(unclosed"}, "bad pattern"),
+        ({"where": '"nowhere"'}, "nowhere"),
+        ({"where": "[]"}, "'where'"),
+        ({"more": r"replacement = '\9'"}, "bad replacement"),
+    ],
+)
+def test_a_rule_that_cannot_work(toml, fields, names):
+    """The message names the rule, and what is wrong with it."""
+    with pytest.raises(ConfigError) as caught:
+        rules(toml, **fields)
+    assert str(caught.value).startswith("in the config file: rule ")
+    assert names in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_utf_8_whatever_the_locale(toml):
+    """TOML says so."""
+    file = toml('[[rule]]\nname = "x"\nwhere = "user"\npattern = "é→"\nwhy = "ü"')
+    program = (
+        "from cacheproxy.config import load; import sys;"
+        "assert load({}, {}, sys.argv[1]).rules()[0].pattern == '\\xe9\\u2192'"
+    )
+    environ = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    subprocess.run([sys.executable, "-c", program, file], env=environ, check=True, timeout=30)

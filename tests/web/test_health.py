@@ -1,0 +1,235 @@
+"""GET /_cacheproxy/health: our version, the upstream, and the rules that are on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from importlib.metadata import version
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.web.test.requesthelper import DummyRequest
+
+from cacheproxy.core.server import Server
+from cacheproxy.web.health import PATH, Health
+from cacheproxy.web.pages import OwnPages
+from tests.proxy.harness import Client, Proxy, Upstream, answer_ok, free_port, whole
+
+HEALTH = PATH.decode()
+RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'x'\n"
+PAGES = {
+    b"/props": {
+        "default_generation_settings": {"n_ctx": 4096},
+        "total_slots": 2,
+        "build_info": "b9724-x",
+    },
+    b"/v1/models": {"data": [{"id": "qwen"}]},
+}
+
+
+def llama_server(peer, received):
+    page = PAGES.get(received.line.split(b" ")[1])
+    body = json.dumps(page).encode()
+    peer.send(whole(body) if page else whole(b"no", status=b"404 Not Found"))
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    upstream = Upstream()
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture(scope="module")
+def proxy(upstream, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("health")
+    (folder / "config.toml").write_text(RULE)
+    upstream.reset(llama_server)
+    with Proxy(folder, "--config", "config.toml", "--upstream", upstream.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def ask(proxy):
+    def ask(target=HEALTH, method=b"GET", body=None):
+        with Client(proxy.address) as client:
+            answer = client.ask(target, body, method=method).answer(method=method)
+        assert answer.end == "whole"
+        assert answer.values(b"content-type") == [b"application/json"]
+        assert answer.values(b"cache-control") == [b"no-store"]
+        return answer
+
+    return ask
+
+
+def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
+    """Asked anew each time."""
+    upstream.reset(llama_server)
+    answer = ask()
+    assert answer.status == 200
+    assert json.loads(answer.body) == {
+        "version": version("cacheproxy-llm"),
+        "rules": ["stamp"],
+        "upstream": {
+            "url": upstream.url,
+            "state": "up",
+            "server": {
+                "kind": "llama-server",
+                "version": "b9724",
+                "model": "qwen",
+                "context": 4096,
+                "slots": 2,
+            },
+        },
+    }
+    assert "llama-server b9724 · qwen · 4,096 context · 2 slots" in proxy.output
+    upstream.reset()
+    found = json.loads(ask(HEALTH + "?x=1").body)
+    assert found["upstream"]["server"]["kind"] == "model server"
+
+
+def test_an_upstream_that_misbehaves_does_not_break_the_page(ask, upstream):
+    """Endless, broken or strange pages count as pages that are not there."""
+
+    def endless(peer, _):
+        peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        for _ in range(200):
+            peer.send(b"x" * 100_000)
+
+    scripts = [
+        lambda peer, _: peer.send(whole(b"[" * 100_000)),
+        lambda peer, _: peer.send(whole(b"\xff\xfe")),
+        lambda peer, _: peer.send(whole(b'{"default_generation_settings": 7}')),
+        lambda peer, _: peer.send(whole(b"{}", status=b"503 Loading")),
+        lambda peer, _: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nx"),
+        endless,
+    ]
+    for script in scripts:
+        upstream.reset(script)
+        assert json.loads(ask().body)["upstream"]["state"] == "up"
+
+
+@pytest.mark.parametrize("method", [b"HEAD", b"POST", b"DELETE", b"OPTIONS"])
+def test_it_is_only_read(ask, upstream, method):
+    """HEAD is like GET; others get 405 and reach nobody."""
+    upstream.reset(llama_server)
+    answer = ask(method=method, body=b"{}" if method == b"POST" else None)
+    if method == b"HEAD":
+        assert (answer.status, answer.body) == (200, b"")
+        assert int(answer.values(b"content-length")[0]) > 100
+    else:
+        assert answer.status == 405
+        assert answer.values(b"allow") == [b"GET, HEAD"]
+        assert upstream.requests.empty()
+
+
+@pytest.mark.parametrize(
+    "target", ["/_cacheproxy", "/_cacheproxy/", "/_cacheproxy/x", "/_cacheproxy/health/"]
+)
+@pytest.mark.parametrize("method", [b"GET", b"POST", b"HEAD"])
+def test_other_pages_of_ours_are_not_there(ask, upstream, target, method):
+    """404, and nothing of ours reaches the upstream."""
+    upstream.reset()
+    answer = ask(target, method)
+    assert answer.status == 404
+    if method != b"HEAD":
+        assert "error" in json.loads(answer.body)
+    assert upstream.requests.empty()
+
+
+@pytest.mark.parametrize("target", ["/", "/metrics", "/health", "/_cacheproxyx", "/dashboard"])
+def test_the_rest_belongs_to_the_upstream(proxy, upstream, target):
+    """The root as well."""
+    upstream.reset(answer_ok)
+    with Client(proxy.address) as client:
+        assert client.ask(target, method=b"GET").answer().body == b'{"ok":true}'
+    assert upstream.received().line == f"GET {target} HTTP/1.1".encode()
+
+
+def test_an_upstream_that_is_down(tmp_path):
+    """The page answers all the same, and the banner has said so."""
+    with Proxy(tmp_path, "--upstream", f"http://127.0.0.1:{free_port()}") as proxy:
+        with Client(proxy.address) as client:
+            found = json.loads(client.ask(HEALTH, method=b"GET").answer().body)
+        assert "does not answer yet" in proxy.output
+    assert found["upstream"]["state"] == "down"
+    assert "server" not in found["upstream"]
+    assert found["rules"] == []
+
+
+def test_for_a_remote_upstream_no_rule_is_on(tmp_path):
+    """Its requests are not edited, so the page names none, and the banner says why."""
+    (tmp_path / "config.toml").write_text(RULE)
+    upstream = "http://nosuch.invalid:1"
+    arguments = ("--config", "config.toml", "--upstream", upstream, "--connect-timeout", "0.5")
+    with Proxy(tmp_path, *arguments) as proxy:
+        with Client(proxy.address) as client:
+            found = json.loads(client.ask(HEALTH, method=b"GET").answer().body)
+            failed = client.ask("/v1/messages", b"{}").answer()
+        assert "none: the upstream is not local" in proxy.output
+    assert found["rules"] == []
+    assert failed.status in (502, 504)
+    assert b"nosuch.invalid" in failed.body
+
+
+def test_the_page_is_a_plain_object():
+    """Without a reactor."""
+    server = Server("Ollama", "0.12", "qwen", None, None)
+
+    async def probe():
+        return server
+
+    found = asyncio.run(Health("1.0", "http://u", ["a"], probe)())
+    assert found["upstream"]["server"]["kind"] == "Ollama"
+    assert found["rules"] == ["a"]
+    json.dumps(found)
+
+
+def render(page):
+    """A page asked for in memory; its request."""
+    request = DummyRequest([b"x"])
+    request.path, request.method = b"/x", b"GET"
+    OwnPages({b"/x": page})(request)
+    return request
+
+
+def test_a_page_that_fails_is_a_500():
+    """Its client does not wait for ever."""
+
+    async def page():
+        raise RuntimeError("secret")
+
+    request = render(page)
+    assert request.finished == 1
+    assert request.responseCode == 500
+    assert "secret" not in b"".join(request.written).decode()
+
+
+def test_a_client_that_leaves_stops_its_page():
+    """What it waited for is cancelled, and nothing is written any more."""
+    cancelled: list[object] = []
+    waiting: Deferred[None] = Deferred(cancelled.append)
+
+    async def page():
+        await waiting
+        return {}
+
+    request = render(page)
+    assert not cancelled
+    request.processingFailed(ConnectionError())
+    assert cancelled == [waiting]
+    assert not request.written
+    assert not request.finished
+
+
+def test_leaving_while_the_upstream_is_asked(proxy, upstream):
+    """It is asked no further, and the log has nothing to say."""
+    upstream.reset(lambda peer, _: peer.wait_closed(5))
+    mark = proxy.mark()
+    with Client(proxy.address) as client:
+        client.ask(HEALTH, method=b"GET")
+        upstream.received()
+    upstream.reset(llama_server)
+    with Client(proxy.address) as client:
+        assert client.ask(HEALTH, method=b"GET").answer().status == 200
+    assert not [line for line in proxy.lines[mark:] if not line[:1].isdigit()]
