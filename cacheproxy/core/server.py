@@ -42,7 +42,9 @@ def identify(pages: Mapping[str, Any]) -> Server:
     if isinstance(props, dict) and "default_generation_settings" in props:
         settings = props["default_generation_settings"]
         context = settings.get("n_ctx") if isinstance(settings, dict) else None
-        build = (_text(props.get("build_info")) or "").partition("-")[0] or None
+        build: str | None = (_text(props.get("build_info")) or "").partition("-")[0]
+        if build in ("", "b0"):  # b0: built without its history, so it does not know
+            build = None
         slots = _number(props.get("total_slots"))
         return Server("llama-server", build, name, _number(context), slots)
     if isinstance(version, dict) and _text(version.get("version")):

@@ -1,0 +1,43 @@
+"""One real llama.cpp server for all tests here, and the real proxy before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.testing import find_captures
+
+from .replay import Proxy, Session, load_sessions, start_server, write_model_for
+
+REPLAYED = (
+    "claude_2.1.114-localmodel",
+    "claude_2.1.174-gitchange",
+    "claude-stream",
+    "openclaw-completions",
+    "openclaw_2026.6.11-completions",
+    "codex-resume",
+)
+"""Captures the tests send; those of benchmarks/reuse.py are all there are."""
+
+
+@pytest.fixture(scope="session")
+def recorded() -> dict[str, Session]:
+    """The main session of each capture that is replayed, by name; empty without captures."""
+    files = [file for name in REPLAYED for file in find_captures(f"{name}.jsonl", __file__)]
+    return {file.stem: load_sessions(file)[0] for file in files}
+
+
+@pytest.fixture(scope="session")
+def llama(recorded, tmp_path_factory):
+    """The embedded server on a tiny model whose words are those of the captures."""
+    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    folder = tmp_path_factory.mktemp("llama")
+    model = write_model_for(folder / "tiny.gguf", recorded.values())
+    with start_server(model, folder, sampling__ignore_eos=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def proxy(llama):
+    """The proxy as it comes, in front of the server."""
+    with Proxy(llama.url) as proxy:
+        yield proxy

@@ -1,0 +1,267 @@
+"""Recorded sessions sent to a real server, turn by turn, and what each turn reused.
+
+Shared by the tests here and by ``benchmarks/reuse.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from cacheproxy.core.dialect import ANTHROPIC, CHAT, RESPONSES
+from cacheproxy.core.request import Request
+from cacheproxy.core.session import session_of
+from cacheproxy.demo.chat import to_chat
+from cacheproxy.demo.client import Client
+from cacheproxy.embedded import LlamaServer, write_model
+from cacheproxy.embedded.model import PLAIN_WORDS
+from cacheproxy.plugins import Plugins
+from cacheproxy.testing import load_capture
+
+Json = dict[str, Any]
+
+TOLERANCE = 8
+"""Tokens at the end of a prompt that the next one may spell otherwise.
+
+A prompt ends with the head of the answer to come (``<|im_start|>assistant`` and a newline), which
+the next prompt repeats before the recorded answer: as a rule all of it is reused. The newline may
+melt into the first token of the answer, and a server evaluates at least one token again.
+"""
+
+PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
+APIS = {ANTHROPIC: ("messages", "chat"), CHAT: ("chat",), RESPONSES: ("responses",)}
+"""The APIs a recorded request is sent to: gateways turn Anthropic bodies into chat ones."""
+
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "stream_options")
+_OF_THE_CONNECTION = {
+    "accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding",
+}  # fmt: skip
+_BANNER = re.compile(r"^cacheproxy\b.*?(http://127\.0\.0\.1:\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request of a session; ``number`` counts the capture's POST requests from 1."""
+
+    number: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Two turns or more of one conversation, without the side requests between them."""
+
+    capture: str
+    turns: tuple[Turn, ...]
+
+    @property
+    def apis(self) -> tuple[str, ...]:
+        """The APIs it can be sent to; none for a dialect the server does not speak."""
+        return APIS.get(self.turns[0].request.dialect or "", ())
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the server said of one turn: prompt tokens, those reused, and seconds it took."""
+
+    number: int
+    prompt: int
+    reused: int
+    seconds: float
+
+    @property
+    def share(self) -> float:
+        """The reused part of the prompt."""
+        return self.reused / self.prompt
+
+
+def sessions(capture: str, requests: Iterable[Request]) -> list[Session]:
+    """Return the sessions of two turns or more, told apart as the proxy tells them.
+
+    Requests with tools and requests without do not extend each other.
+    """
+    plugins = Plugins()
+    plugins.load_packages()
+    found: dict[tuple[str, str, bool], list[Turn]] = {}
+    posts = [request for request in requests if request.method == "POST"]
+    for number, request in enumerate(posts, start=1):
+        session = session_of(request, plugins.session(request))
+        key = (session.client, session.id, bool((request.json or {}).get("tools")))
+        found.setdefault(key, []).append(Turn(number, request))
+    return [Session(capture, tuple(turns)) for turns in found.values() if len(turns) > 1]
+
+
+def load_sessions(file: Path) -> list[Session]:
+    """Return the sessions of a capture file."""
+    return sessions(file.stem, load_capture(file))
+
+
+def body_for(api: str, request: Request) -> Json:
+    """Return the request's body for ``api``, asking for one token and no stream."""
+    body = dict(request.json or {})
+    if api == "chat" and request.dialect == ANTHROPIC:
+        tools = [{"description": "", **tool} for tool in body.get("tools", [])]
+        body = to_chat({"system": "", "max_tokens": 1, "stream": False, **body, "tools": tools})
+    for name in _LIMITS:
+        body.pop(name, None)
+    body |= {"stream": False, "max_output_tokens" if api == "responses" else "max_tokens": 1}
+    if api == "chat":
+        body["messages"] = [_with_json_arguments(message) for message in body["messages"]]
+    return body
+
+
+def headers_of(request: Request) -> dict[str, str]:
+    """Return the headers that say who is speaking; nothing about the connection."""
+    pairs = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+    return {name: text for name, text in pairs.items() if name.lower() not in _OF_THE_CONNECTION}
+
+
+def text_of(turns: Iterable[Turn]) -> str:
+    """Return about what a model will read of ``turns``, to learn its vocabulary from."""
+    lines: list[str] = []
+    for turn in turns:
+        body = turn.request.json or {}
+        lines += (json.dumps(tool, ensure_ascii=False) for tool in body.get("tools") or [])
+        lines += (text for key, value in body.items() if key != "tools" for text in _texts(value))
+    return "\n".join(lines)
+
+
+def write_model_for(path: Path, found: Iterable[Session], **options: Any) -> Path:
+    """Write a tiny model whose vocabulary is learnt from ``found``; see ``write_model``."""
+    text = text_of(session.turns[-1] for session in found)
+    return write_model(path, text=text or PLAIN_WORDS, **options)
+
+
+def start_server(model: Path, slots: Path, **settings: Any) -> LlamaServer:
+    """Start the embedded server so that its slot can be emptied between passes."""
+    return LlamaServer(model, slot_save_path=f"{slots}{os.sep}", **settings)
+
+
+def erase(server: str) -> None:
+    """Empty the server's slot, so that what follows starts cold."""
+    Client(server).post("/slots/0?action=erase", {"model": ""})
+
+
+def replay(url: str, api: str, turns: Sequence[Turn]) -> list[Measured]:
+    """Send ``turns`` to ``url`` one after another and return what each reused."""
+    measured = []
+    for turn in turns:
+        request = turn.request
+        target = PATHS[api]
+        if request.path.endswith(target):
+            target = request.target  # with its query
+        cost = Client(url, headers_of(request)).post(target, body_for(api, request))
+        prompt, reused = cost.usage.prompt, cost.usage.reused
+        assert prompt is not None, "the server did not count the prompt"
+        assert reused is not None, "the server did not say what it reused"
+        measured.append(Measured(turn.number, prompt, reused, cost.wall))
+    return measured
+
+
+def breaks(measured: Sequence[Measured]) -> Iterator[Measured]:
+    """Yield the turns after the first that do not reuse the whole prompt before them."""
+    for before, now in itertools.pairwise(measured):
+        if now.reused < before.prompt - TOLERANCE:
+            yield now
+
+
+class Proxy:
+    """A real ``twistd -n cacheproxy`` in front of ``upstream``, in a process that dies with ours.
+
+    The constructor returns when the first line of the banner has named the address: ``url``.
+    """
+
+    def __init__(self, upstream: str, *options: str) -> None:
+        kept = {name: text for name, text in os.environ.items() if "CACHEPROXY_" not in name}
+        self._output = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed in close)
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "cacheproxy.demo.child"),
+                *("-n", "--pidfile=", "cacheproxy", "--config", os.devnull),
+                *("--port", "0", "--upstream", upstream, *options),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            env={**kept, "PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            self.url = self._address()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def log(self) -> str:
+        """Return all it has said so far."""
+        self._output.seek(0)
+        return self._output.read().decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Stop the service."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._output.close()
+
+    def _address(self) -> str:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            ended = self._process.poll() is not None
+            first, newline, _ = self.log().partition("\n")
+            if newline and (found := _BANNER.match(first)):
+                return found[1]
+            if ended:
+                break
+            time.sleep(0.02)
+        raise RuntimeError(f"the proxy did not start: {self.log()}")
+
+
+def pin_rules() -> list[str]:
+    """Return the names of the installed rules that keep the first value of a session."""
+    plugins = Plugins()
+    plugins.load_packages()
+    return [rule.name for rule in plugins.normalizers() if rule.needs_previous]
+
+
+def _with_json_arguments(message: Json) -> Json:
+    """Quote the arguments of tool calls that are no JSON since their words were scrambled."""
+    if not message.get("tool_calls"):
+        return message
+    calls = []
+    for call in message["tool_calls"]:
+        arguments = call["function"]["arguments"]
+        try:
+            json.loads(arguments)
+        except ValueError:
+            arguments = json.dumps({"text": arguments})
+        calls.append({**call, "function": {**call["function"], "arguments": arguments}})
+    return {**message, "tool_calls": calls}
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else ():
+        yield from _texts(inner)
+    for inner in value if isinstance(value, list) else ():
+        yield from _texts(inner)

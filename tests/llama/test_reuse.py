@@ -1,0 +1,139 @@
+"""What a real server reuses of recorded sessions when they come through the proxy.
+
+A turn after the first has to reuse the whole prompt of the turn before it, less TOLERANCE tokens,
+unless ``exceptions.py`` says why it cannot. All captures: ``benchmarks/reuse.py``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.demo.client import Client
+from cacheproxy.testing import find_captures, load_capture
+
+from . import openclaw_2026_02
+from .exceptions import EXCEPTIONS, reasons
+from .replay import (
+    PATHS,
+    TOLERANCE,
+    Proxy,
+    Turn,
+    body_for,
+    breaks,
+    erase,
+    headers_of,
+    pin_rules,
+    replay,
+)
+
+pytestmark = pytest.mark.llama
+
+MOST_TURNS = 4
+"""Of each session: the whole of them would take minutes."""
+
+CASES = [
+    ("claude_2.1.114-localmodel", "messages"),
+    ("claude_2.1.114-localmodel", "chat"),
+    ("claude-stream", "messages"),
+    ("claude-stream", "chat"),
+    ("openclaw_2026.6.11-completions", "chat"),
+    ("openclaw-completions", "chat"),
+    ("codex-resume", "responses"),
+]
+
+
+def broken(measured):
+    return {turn.number for turn in breaks(measured)}
+
+
+def expected(name, measured, *, pins=False):
+    return set(reasons(name, pins=pins)) & {turn.number for turn in measured}
+
+
+def main_session(recorded, name):
+    if name not in recorded:
+        pytest.skip("no captures at hand")
+    return recorded[name].turns[:MOST_TURNS]
+
+
+@pytest.mark.parametrize(("name", "api"), CASES)
+def test_each_turn_reuses_the_prompt_before_it(name, api, recorded, llama, proxy):
+    """With the rules that are on by default, only the listed turns break."""
+    turns = main_session(recorded, name)
+    erase(llama.url)
+    measured = replay(proxy.url, api, turns)
+    assert broken(measured) == expected(name, measured), measured
+    assert measured[0].reused == 0
+    assert len(measured) == MOST_TURNS
+
+
+def test_a_changed_git_status_costs_nothing_with_the_pin_rules(recorded, llama):
+    """The status of the first turn stays, so all turns agree; without the rules they do not."""
+    name = "claude_2.1.174-gitchange"
+    turns = main_session(recorded, name)
+    assert expected(name, turns)
+    with Proxy(llama.url, "--enable", ",".join(pin_rules())) as proxy:
+        erase(llama.url)
+        measured = replay(proxy.url, "messages", turns)
+    assert broken(measured) == set()
+
+
+@pytest.fixture(scope="module")
+def new_sessions():
+    """The first requests of several sessions of Claude Code in one folder."""
+    files = find_captures("claude-twosessions.jsonl", __file__)
+    if not files:
+        pytest.skip("no captures at hand")
+    return [Turn(number, one) for number, one in enumerate(load_capture(files[0]), start=1)]
+
+
+@pytest.mark.parametrize("api", ["messages", "chat"])
+def test_a_new_session_shares_the_system_prompt(api, new_sessions, llama, proxy):
+    """Everything before the first user message is reused, whatever is asked there."""
+    erase(llama.url)
+    measured = replay(proxy.url, api, new_sessions)
+    for turn, new in list(zip(new_sessions, measured, strict=True))[1:]:
+        assert new.reused >= tokens_before_the_user(proxy, turn.request) - TOLERANCE
+
+
+def test_a_new_session_without_the_proxy_finds_nothing(new_sessions, llama):
+    """The measure is sharp: another value in the header at the start costs the whole prompt."""
+    erase(llama.url)
+    [_, second] = replay(llama.url, "messages", new_sessions[:2])
+    assert second.reused < 100 < second.prompt
+
+
+def tokens_before_the_user(proxy, request):
+    """Count what the template makes of system text, tools and an empty question."""
+    body = body_for("chat", request)
+    body["messages"] = [body["messages"][0], {"role": "user", "content": ""}]
+    cost = Client(proxy.url, headers_of(request)).post(PATHS["chat"], body)
+    assert cost.usage.prompt is not None
+    return cost.usage.prompt
+
+
+@pytest.mark.parametrize("api", ["messages", "chat", "responses"])
+def test_openclaw_of_february_2026_reuses_the_prompt_before_it(api, recorded, llama, proxy):
+    """Message ids and timestamps that change in every request cost nothing any more."""
+    request = main_session(recorded, "openclaw_2026.6.11-completions")[0].request
+    system, tools = request.json["messages"][0]["content"][:6_000], request.json["tools"][:3]
+    session = openclaw_2026_02.session(api, system, tools)
+    erase(llama.url)
+    through = replay(proxy.url, api, session.turns)
+    erase(llama.url)
+    direct = replay(llama.url, api, session.turns)
+    assert broken(through) == set(), through
+    assert broken(direct) == {2, 3, 4, 5}
+    assert max(turn.share for turn in direct) < 0.3
+
+
+def test_every_exception_names_a_turn_of_a_capture():
+    """The table of exceptions has no entry that nothing can ever look up."""
+    files = find_captures("*.jsonl", __file__)
+    if not files:
+        pytest.skip("no captures at hand")
+    posts = {
+        file.stem: sum(request.method == "POST" for request in load_capture(file)) for file in files
+    }
+    for name, turns in EXCEPTIONS.items():
+        assert set(turns) <= set(range(2, posts[name] + 1))
