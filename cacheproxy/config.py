@@ -80,6 +80,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     connect_timeout: Annotated[
         float, Meta(gt=0, le=3600, description="seconds to wait for a connection to the upstream")
     ] = 2.0
+    capture: Annotated[
+        str, Meta(description="folder to write raw exchanges to, prompts included")
+    ] = ""
     verbose: Annotated[bool, Meta(description="log body sizes and each edit")] = False
     rule: tuple[RuleTable, ...] = ()
 

@@ -28,7 +28,7 @@ SPECS = [
 
 
 def blocks(text: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 @pytest.mark.parametrize(("name", "function"), SPECS)
@@ -42,7 +42,7 @@ def test_the_manual_has_each_hook_as_the_code_has_it(name, function):
 
 def test_the_manual_has_no_hook_that_is_gone():
     """Every hook that docs/hooks.md describes exists."""
-    described = set(re.findall(r"^## `(\w+)\(", HOOKS, re.M))
+    described = set(re.findall(r"^## `(\w+)\(", HOOKS, re.MULTILINE))
     assert described == {name for name, _ in SPECS}
 
 
@@ -71,7 +71,7 @@ def test_the_rule_page_names_every_key_and_place():
 
 def test_the_readme_lists_every_option_with_its_default():
     """The option table of the README is the code's."""
-    rows = dict(re.findall(r"^\| `--([a-z-]+)` \| (.*?) \|", README, re.M))
+    rows = dict(re.findall(r"^\| `--([a-z-]+)` \| (.*?) \|", README, re.MULTILINE))
     shown = {
         option.flag: ",".join(option.default)
         if isinstance(option.default, tuple)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.error import CannotListenError
 from twisted.python import usage
 
-from cacheproxy import config, tap
+from cacheproxy import config, listening, service, tap
 from cacheproxy.config import Config, options
 from cacheproxy.proxy.upstream import UpstreamURL
 from cacheproxy.tap import Options
@@ -314,25 +315,25 @@ def test_localhost_is_found_on_either_protocol(tmp_path, host):
 )
 def test_an_upstream_that_is_the_proxy_itself(host, upstream, same):
     """By address and port, loopback under any of its names."""
-    assert tap._is_same(host, UpstreamURL.parse(upstream)) is same
+    assert listening.is_same(host, UpstreamURL.parse(upstream)) is same
 
 
 def test_a_failure_to_listen_without_a_number():
     """Some endpoints fail with texts of their own."""
-    assert tap._cannot_listen(CannotListenError("i", 1, "odd"), "tcp:1") == (
+    assert listening.cannot_listen(CannotListenError("i", 1, "odd"), "tcp:1") == (
         "cannot listen on tcp:1: odd: check --interface"
     )
-    assert tap._cannot_listen(ValueError("odd"), "x") == "cannot listen on x: odd"
+    assert listening.cannot_listen(ValueError("odd"), "x") == "cannot listen on x: odd"
 
 
 def test_it_runs_without_being_installed(monkeypatch):
     """From a checkout, the version says so."""
-    monkeypatch.setattr(tap, "distribution_version", _not_found)
+    monkeypatch.setattr(service, "distribution_version", _not_found)
     assert tap.version() == "0 (not installed)"
 
 
 def _not_found(name):
-    raise tap.PackageNotFoundError(name)
+    raise PackageNotFoundError(name)
 
 
 def test_the_harness_runs_this_checkout():

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 from urllib.parse import urlsplit
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.core.locality import is_local
 from cacheproxy.demo import conversation
 from cacheproxy.demo.client import Client, checked_url
@@ -19,13 +17,9 @@ from cacheproxy.demo.errors import DemoError
 from cacheproxy.demo.figures import figures
 from cacheproxy.demo.proxy import require_plugin
 from cacheproxy.demo.report import Report
-from cacheproxy.demo.run import Api, OnStep, Plan, on_embedded, on_upstream
+from cacheproxy.demo.run import Api, Plan, on_embedded, on_upstream
 from cacheproxy.embedded import EmbeddedUnavailable, StartFailedError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-WIDTH = 96
 MOST_TURNS = 7
 """As many as were recorded."""
 
@@ -79,11 +73,11 @@ def demo(
     if as_json:
         click.echo(json.dumps(report.json(), ensure_ascii=False, indent=2))
     else:
-        click.echo(report.text(_console(stderr=False)))
+        click.echo(report.text(console(stderr=False)))
 
 
 def _on_embedded(plan: Plan) -> Report:
-    with _progress(plan) as on_step:
+    with progress_bar(2 * plan.turns) as on_step:
         measured = figures(on_embedded(plan, on_step))
     server = f"llama.cpp (xllamacpp {version('xllamacpp')}), embedded, random model, one slot"
     return Report(plan, server, measured, embedded=True)
@@ -94,29 +88,10 @@ def _on_upstream(plan: Plan, url: str) -> Report:
     edit_remote = not is_local(urlsplit(url).hostname or "")
     if plan.model is None and (models := Client(url, plan.headers()).models()):
         plan = plan.asking_for(models[0])
-    with _progress(plan) as on_step:
+    with progress_bar(2 * plan.turns) as on_step:
         measured = figures(on_upstream(plan, url, on_step, edit_remote=edit_remote))
     server = f"{url}, model {plan.model or 'unnamed'}"
     return Report(plan, server, measured, embedded=False, edit_remote=edit_remote)
-
-
-@contextmanager
-def _progress(plan: Plan) -> Iterator[OnStep]:
-    """Show a progress bar on standard error, if that is a terminal."""
-    console = _console(stderr=True)
-    columns = (TextColumn("{task.description:<36}"), BarColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as progress:
-        task = progress.add_task("", total=2 * plan.turns)
-        yield lambda doing, done: progress.update(task, description=doing, advance=done)
-
-
-def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False)
-    # wide enough for the table even where nobody looks, never wider than easily read
-    console.width = min(WIDTH, console.width) if console.is_terminal else WIDTH
-    return console
 
 
 def _fail(message: str) -> NoReturn:

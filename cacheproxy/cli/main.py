@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import click
 
+from cacheproxy.cli.capture import capture
 from cacheproxy.cli.demo import demo
+from cacheproxy.cli.diagnose import diagnose
+from cacheproxy.cli.doctor import doctor
+from cacheproxy.cli.inspect import inspect
 from cacheproxy.cli.plugins import plugins
+from cacheproxy.cli.replay import replay
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -17,5 +22,5 @@ def main() -> None:
     """
 
 
-main.add_command(demo)
-main.add_command(plugins)
+for command in (capture, demo, diagnose, doctor, inspect, plugins, replay):
+    main.add_command(command)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cacheproxy.core.normalize import Report
-from cacheproxy.core.request import Request
+from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Verdict
 
 
 class Outcome(StrEnum):
@@ -26,11 +27,16 @@ class Exchange:
 
     ``received``: the request as it came; ``sent``: as it went upstream (None if it never did).
     ``reports``: what each normalizer did. ``turn``: counts from 1 in its session, 0 for requests
-    without a prompt. ``previous_prompt``: prompt tokens of the turn before, if known.
+    without a prompt.
     ``status``: as sent to the client, None if nothing was. ``wall``: when the request had been
     read, seconds since the epoch. ``first_byte``, ``seconds``: from then to the first body byte
     and to the end, monotonic. ``bytes_down``: of the response's body.
     ``error``: for people, one line, without any text of the bodies.
+    ``number``: counts from 1 since the proxy started. ``side``: a request of the session that does
+    not extend its conversation (a title, a subagent). ``sent_after``, ``head_after``: seconds from
+    ``wall`` until it was sent and until the response's head came. ``response_headers``: as sent to
+    the client. ``response_body``: only if an observer asked for bodies (a capture).
+    ``verdict``: of a turn, None for other requests.
     """
 
     received: Request
@@ -38,7 +44,6 @@ class Exchange:
     reports: tuple[Report, ...]
     session: Session | None
     turn: int
-    previous_prompt: int | None
     upstream: str
     status: int | None
     outcome: Outcome
@@ -48,3 +53,10 @@ class Exchange:
     seconds: float
     bytes_down: int
     error: str | None = None
+    number: int = 0
+    side: bool = False
+    sent_after: float | None = None
+    head_after: float | None = None
+    response_headers: Headers = ()
+    response_body: bytes | None = None
+    verdict: Verdict | None = None

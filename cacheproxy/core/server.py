@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+LLAMA_SERVER = "llama-server"
 PAGES = ("/props", "/v1/models", "/api/version")
 """What to ask for: llama-server's properties, any server's models, Ollama's version."""
 
@@ -46,7 +47,7 @@ def identify(pages: Mapping[str, Any]) -> Server:
         if build in ("", "b0"):  # b0: built without its history, so it does not know
             build = None
         slots = _number(props.get("total_slots"))
-        return Server("llama-server", build, name, _number(context), slots)
+        return Server(LLAMA_SERVER, build, name, _number(context), slots)
     if isinstance(version, dict) and _text(version.get("version")):
         return Server("Ollama", _text(version.get("version")), name)
     owner = (_text(model.get("owned_by")) or "").lower()

@@ -1,5 +1,5 @@
 """What can go wrong for a user of the demo."""
 
+from cacheproxy.replay.errors import ReplayError as DemoError
 
-class DemoError(Exception):
-    """The demo cannot go on; the message is one line that says what is wrong and what mends it."""
+__all__ = ["DemoError"]

@@ -1,27 +1,16 @@
-"""The proxy as its users run it: a twistd service in a process of its own, on a free port."""
+"""The proxy the demo runs, with the client package it needs."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-import tempfile
-import time
 from importlib.metadata import PackageNotFoundError, distribution
-from typing import Self
 
-from cacheproxy.config import ENV_PREFIX
 from cacheproxy.demo.errors import DemoError
+from cacheproxy.replay.proxy import ProxyService
+
+__all__ = ["PLUGIN", "ProxyService", "require_plugin"]
 
 PLUGIN = "cacheproxy-claude-code"
 """The distribution that knows Claude Code's volatile header."""
-
-START_SECONDS = 30.0
-STOP_SECONDS = 10.0
-POLL_SECONDS = 0.02
-
-_BANNER = re.compile(r"^cacheproxy\b.*?(http://127\.0\.0\.1:\d+)", re.MULTILINE)
 
 
 def require_plugin() -> None:
@@ -33,74 +22,3 @@ def require_plugin() -> None:
             f"The plugin for Claude Code is not installed, so the proxy would change nothing: "
             f"pip install {PLUGIN}"
         ) from None
-
-
-class ProxyService:
-    """A running cacheproxy in front of ``upstream`` (a URL).
-
-    The user's own settings are left aside, so that the result is the proxy's as it comes;
-    ``edit_remote`` as in its configuration. The constructor returns when the service listens.
-    Raises DemoError if it does not.
-    """
-
-    url: str
-    """``http://127.0.0.1:PORT``, without a slash at the end."""
-
-    def __init__(self, upstream: str, *, edit_remote: bool = False) -> None:
-        # opened for appending: reading it does not move the place where the child writes
-        self._output = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed in close)
-        self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our own module)
-            [
-                *(sys.executable, "-m", "cacheproxy.demo.child"),
-                *("-n", "--pidfile=", "cacheproxy"),
-                *("--config", os.devnull, "--listen", "tcp:0:interface=127.0.0.1"),
-                *("--upstream", upstream, *(["--edit-remote"] if edit_remote else [])),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            env=_environment(),
-        )
-        try:
-            self.url = self._wait_for_banner()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Stop the service. Idempotent."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._output.close()
-
-    def _wait_for_banner(self) -> str:
-        """Return the URL the service announces."""
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            ended = self._process.poll() is not None
-            self._output.seek(0)
-            text = self._output.read().decode("utf-8", "replace")
-            if found := _BANNER.search(text):
-                return found[1]
-            if ended:
-                last = text.strip().splitlines()[-1:] or ["it said nothing"]
-                raise DemoError(f"The proxy did not start: {last[0]}")
-            time.sleep(POLL_SECONDS)
-        raise DemoError(f"The proxy did not start within {START_SECONDS:.0f} s.")
-
-
-def _environment() -> dict[str, str]:
-    """Return our environment without the proxy's settings, output unbuffered."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
-    return kept | {"PYTHONUNBUFFERED": "1"}

@@ -10,10 +10,9 @@ from twisted.logger import Logger
 from cacheproxy import hookimpl
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Judgement, Reason
 
 _log = Logger()
-_BREAK_BELOW = 0.9
-"""A turn that reuses less than this share of the turn before has lost its cache."""
 
 
 class LogLine:
@@ -33,6 +32,9 @@ def lines(exchange: Exchange, *, verbose: bool = False) -> Iterator[str]:
     """Yield the line for ``exchange`` and, if ``verbose``, one for each edit."""
     clock = time.strftime("%H:%M:%S", time.localtime(exchange.wall))
     yield f"{clock} {_turn(exchange) if exchange.turn else _plain(exchange)}"
+    reason = why(exchange)
+    if reason:
+        yield f"         {reason}"
     if not verbose:
         return
     size = len(exchange.received.body)
@@ -45,21 +47,31 @@ def lines(exchange: Exchange, *, verbose: bool = False) -> Iterator[str]:
 
 
 def verdict(exchange: Exchange) -> str:
-    """Return ``ok``, ``cold``, ``BREAK``, ``-`` (not measured), or how the exchange failed."""
+    """Return ``ok``, ``cold``, ``BREAK``, ``side``, ``-`` (not known), or how it failed."""
     if exchange.outcome is not Outcome.COMPLETE:
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.status is None or exchange.status >= 400:
         return f"HTTP {exchange.status}"
-    if exchange.turn == 1:
-        return "cold"
-    prompt, reused, before = (
-        exchange.usage.prompt,
-        exchange.usage.reused,
-        exchange.previous_prompt,
-    )
-    if prompt is None or reused is None or before is None:
-        return "-"
-    return "BREAK" if reused < _BREAK_BELOW * min(before, prompt) else "ok"
+    if exchange.verdict is None:
+        return Judgement.UNKNOWN
+    return "side" if exchange.side else exchange.verdict.judgement
+
+
+def why(exchange: Exchange) -> str:
+    """Return what broke a turn, by its shape and place: never the text itself."""
+    verdict_ = exchange.verdict
+    if verdict_ is None or verdict_.reason is None or exchange.side:
+        return ""
+    if verdict_.reason is Reason.EVICTED:
+        said = "the prompts agree, the server had dropped the earlier one"
+    elif verdict_.where is None:
+        said = "nothing more is known of the turn before"
+    else:
+        where = verdict_.where
+        share = where.position.tokens / max(1, exchange.usage.prompt or 0)
+        shared = f"~{share:.1%} shared, then " if exchange.usage.prompt else ""
+        said = f"{shared}{where.kind} in {where.path or 'the prompt'}"
+    return f"{verdict_.reason}: {said}.   cacheproxy diagnose {exchange.number}"
 
 
 def _turn(exchange: Exchange) -> str:

@@ -17,7 +17,7 @@ from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.headers import end_to_end, values
 from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.normalize import Report
-from cacheproxy.core.request import Request
+from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage, UsageReader
 from cacheproxy.proxy.channel import ProxyRequest
@@ -35,7 +35,8 @@ class Course:
     """What every exchange needs, put together once by tap.
 
     ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
-    Exchange to the observers. ``wall`` and ``clock.seconds`` are the time.
+    Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``wall`` and
+    ``clock.seconds`` are the time.
     """
 
     clock: Any
@@ -45,6 +46,7 @@ class Course:
     finished: Callable[[Exchange], None]
     wall: Callable[[], float]
     via: bytes
+    keep_bodies: bool = False
 
 
 @dataclass(slots=True)
@@ -60,7 +62,9 @@ class Running:
     reports: tuple[Report, ...] = ()
     session: Session | None = None
     turn: int = 0
-    previous_prompt: int | None = None
+    sent_at: float | None = None
+    head_at: float | None = None
+    response_headers: Headers = ()
     status: int | None = None
     tap: UsageReader | None = None
     relay: Relay | None = None
@@ -99,8 +103,8 @@ class Running:
         self.reports, self.session = prepared.reports, prepared.session
         self.sent = prepared.request
         if self.session is not None and _is_turn(self.sent):
-            self.previous_prompt = self.course.memory.recall(self.session, self.sent).prompt
             self.turn = self.course.memory.sent(self.session, self.sent)
+        self.sent_at = self.course.clock.seconds()
         response = await self.course.upstream.request(self.sent, via=b"1.1 " + self.course.via)
         self._head_down(response)
         self.relay = Relay(
@@ -109,18 +113,20 @@ class Running:
             self.tap,
             self.course.clock,
             self.course.clock.seconds,
+            keep=self.course.keep_bodies,
         )
         response.deliverBody(self.relay)
         await self.relay.done
 
     def _head_down(self, response: UpstreamResponse) -> None:
         head = response.head
+        self.head_at = self.course.clock.seconds()
         self.status = head.status
         self.down.setResponseCode(head.status, head.reason)
         # A length beside chunked would contradict itself (RFC 9112, section 6.3).
         chunked = values(head.headers, b"transfer-encoding")
         dropped = frozenset({b"content-length"}) if chunked else frozenset()
-        headers = end_to_end(head.headers, dropped)
+        headers = self.response_headers = end_to_end(head.headers, dropped)
         for name, value in headers:
             self.down.responseHeaders.addRawHeader(name, value)
         if self.turn:
@@ -153,9 +159,6 @@ class Running:
     def _end(self, outcome: Outcome, error: str | None = None) -> None:
         relay = self.relay
         usage = self.tap.close() if self.tap is not None else Usage()
-        if self.session is not None and self.sent is not None and self.turn:
-            self.course.memory.measured(self.session, self.sent, usage)
-        first_byte = relay.first_byte if relay is not None else None
         self.course.finished(
             Exchange(
                 received=self.received,
@@ -163,18 +166,24 @@ class Running:
                 reports=self.reports,
                 session=self.session,
                 turn=self.turn,
-                previous_prompt=self.previous_prompt,
                 upstream=self.course.upstream.url.text,
                 status=self.status,
                 outcome=outcome,
                 usage=usage,
                 wall=self.wall,
-                first_byte=None if first_byte is None else first_byte - self.started,
+                first_byte=self._after(relay.first_byte if relay is not None else None),
                 seconds=self.course.clock.seconds() - self.started,
                 bytes_down=relay.bytes_down if relay is not None else 0,
                 error=error,
+                sent_after=self._after(self.sent_at),
+                head_after=self._after(self.head_at),
+                response_headers=self.response_headers,
+                response_body=relay.body if relay is not None else None,
             )
         )
+
+    def _after(self, moment: float | None) -> float | None:
+        return None if moment is None else moment - self.started
 
 
 def _is_turn(request: Request) -> bool:

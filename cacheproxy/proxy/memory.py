@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage
 
 _MOST_SESSIONS = 10_000
 _MOST_BYTES = 64 << 20
@@ -15,10 +14,9 @@ _MOST_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One lane of a session: turns so far, prompt tokens of the last, and its request."""
+    """One lane of a session: its turns so far, and the last one's request."""
 
     turns: int = 0
-    prompt: int | None = None
     request: Request | None = None
 
 
@@ -45,12 +43,6 @@ class SessionMemory:
         kept = request if self._keep_requests else None
         self._put(_lane(session, request), replace(memory, turns=memory.turns + 1, request=kept))
         return memory.turns + 1
-
-    def measured(self, session: Session, request: Request, usage: Usage) -> None:
-        """Note the prompt tokens that the server counted for ``request``."""
-        key = _lane(session, request)
-        if usage.prompt is not None and key in self._lanes:
-            self._put(key, replace(self._lanes[key], prompt=usage.prompt))
 
     def _put(self, key: tuple[str, ...], memory: Memory) -> None:
         self._forget(key)

@@ -10,6 +10,8 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 
+from cacheproxy.core import template
+from cacheproxy.core.prompt import Order
 from cacheproxy.core.request import Request
 from cacheproxy.core.server import PAGES, Server, identify
 from cacheproxy.proxy.connection import UpstreamResponse
@@ -38,11 +40,13 @@ class _Collect(Protocol):
             self.done.callback(b"".join(self._chunks) if reason.check(ResponseDone) else None)
 
 
-async def get(upstream: Upstream, path: str, clock: Any, seconds: float) -> tuple[int, bytes]:
-    """GET ``path`` within ``seconds``; return status and body. Raises what the request does."""
+async def ask(
+    upstream: Upstream, request: Request, clock: Any, seconds: float
+) -> tuple[int, bytes]:
+    """Send ``request``; return status and body within ``seconds``, or raise what failed."""
 
     async def whole() -> tuple[int, bytes]:
-        response = await upstream.request(Request("GET", path, ((b"Accept", b"*/*"),)))
+        response = await upstream.request(request)
         collect = _Collect(response)
         response.deliverBody(collect)
         return response.code, await collect.done or b""
@@ -57,7 +61,8 @@ async def probe(upstream: Upstream, clock: Any, seconds: float = 2.0) -> Server 
     answered = False
     for path in PAGES:
         try:
-            status, body = await get(upstream, path, clock, seconds)
+            request = Request("GET", path, ((b"Accept", b"*/*"),))
+            status, body = await ask(upstream, request, clock, seconds)
         except Exception:
             if not answered:
                 return None
@@ -69,3 +74,14 @@ async def probe(upstream: Upstream, clock: Any, seconds: float = 2.0) -> Server 
             except (ValueError, RecursionError):
                 continue
     return identify(pages)
+
+
+async def template_order(upstream: Upstream, clock: Any, seconds: float = 2.0) -> Order | None:
+    """Return what the upstream's chat template prints first, or None if it does not tell."""
+    headers = ((b"Content-Type", b"application/json"),)
+    request = Request("POST", template.PATH, headers, template.question())
+    try:
+        status, body = await ask(upstream, request, clock, seconds)
+        return template.order_of(json.loads(body)) if status == 200 else None
+    except Exception:  # down, slow, or a server without this page
+        return None

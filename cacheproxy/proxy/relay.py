@@ -22,6 +22,9 @@ _FLUSH_SECONDS = 10.0
 """How long a client may take to read what had come before its answer broke off."""
 
 
+_MOST_KEPT = 64 << 20
+
+
 class Relay(Protocol):
     """Writes chunks down as they come, unchanged and unbuffered; a tap reads a copy.
 
@@ -37,6 +40,8 @@ class Relay(Protocol):
         tap: UsageReader | None,
         clock: IReactorTime,
         seconds: Callable[[], float],
+        *,
+        keep: bool = False,
     ) -> None:
         self.done: Deferred[None] = Deferred(lambda _: self._stop())
         self.bytes_down = 0
@@ -47,6 +52,12 @@ class Relay(Protocol):
         self._clock = clock
         self._seconds = seconds
         self._over = False
+        self._kept: list[bytes] | None = [] if keep else None
+
+    @property
+    def body(self) -> bytes | None:
+        """The body as far as it came, if it was to be kept; at most 64 MiB of it."""
+        return None if self._kept is None else b"".join(self._kept)
 
     def connectionMade(self) -> None:
         """Let the client's pauses pause the upstream."""
@@ -60,6 +71,8 @@ class Relay(Protocol):
             self.first_byte = self._seconds()
         self.bytes_down += len(data)
         self._request.write(data)
+        if self._kept is not None and self.bytes_down <= _MOST_KEPT:
+            self._kept.append(data)
         if self._tap is not None:
             self._tap.feed(data)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -11,20 +12,33 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET, Request
 
+from cacheproxy.web.access import refusal
+
 _log = Logger()
 Page = Callable[[], Awaitable[Mapping[str, Any]]]
 """A page returns a JSON object."""
+NamedPage = Callable[[str], Awaitable[Mapping[str, Any] | None]]
+_UNKNOWN = {"error": "this proxy remembers no such exchange; see /_cacheproxy/exchanges"}
 
 
 class OwnPages:
-    """Answers GET and HEAD for the pages it was given (path to page)."""
+    """Answers GET and HEAD: ``pages`` by their path, ``named`` by what follows their prefix.
 
-    def __init__(self, pages: Mapping[bytes, Page]) -> None:
+    A named page returns None for a name it does not know.
+    """
+
+    def __init__(
+        self, pages: Mapping[bytes, Page], named: Mapping[bytes, NamedPage] | None = None
+    ) -> None:
         self._pages = dict(pages)
+        self._named = dict(named or {})
 
     def __call__(self, request: Request) -> bytes | int:
         """Answer ``request``, at once or later."""
-        page = self._pages.get(request.path)
+        refused = refusal(request)
+        if refused is not None:
+            return _json(request, 403, {"error": refused})
+        page = self._find(request.path)
         if page is None:
             return _json(request, 404, {"error": "there is no such page; see /_cacheproxy/health"})
         if request.method not in (b"GET", b"HEAD"):
@@ -34,7 +48,8 @@ class OwnPages:
 
         async def answer() -> None:
             try:
-                body = _json(request, 200, await page())
+                said = await page()
+                body = _json(request, 404, _UNKNOWN) if said is None else _json(request, 200, said)
             except Exception:
                 if not left:
                     _log.failure("a page failed")
@@ -51,6 +66,15 @@ class OwnPages:
         done = Deferred.fromCoroutine(answer())
         finished.addErrback(leave)
         return NOT_DONE_YET
+
+    def _find(self, path: bytes) -> Callable[[], Awaitable[Mapping[str, Any] | None]] | None:
+        page = self._pages.get(path)
+        if page is not None:
+            return page
+        for prefix, named in self._named.items():
+            if path.startswith(prefix):
+                return partial(named, path[len(prefix) :].decode("latin-1"))
+        return None
 
 
 def _json(request: Request, status: int, value: Mapping[str, Any]) -> bytes:

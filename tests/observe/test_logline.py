@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.logger import globalLogPublisher
 
+from cacheproxy.core.difference import Kind
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Break, Count, Judgement, Reason, Verdict
 from cacheproxy.observe.logline import LogLine, lines, verdict
 
 SECRET = "kanarienvogel"
@@ -42,7 +44,7 @@ def exchange(**changes):
         "reports": (),
         "session": Session("claude", "3f9a-1111"),
         "turn": 14,
-        "previous_prompt": 18_000,
+        "verdict": Verdict(Judgement.OK),
         "upstream": "http://localhost:8080",
         "status": 200,
         "outcome": Outcome.COMPLETE,
@@ -96,15 +98,10 @@ def test_without_a_first_byte_there_is_no_time_to_it():
     ("changes", "expected"),
     [
         ({}, "ok"),
-        ({"turn": 1, "previous_prompt": None}, "cold"),
-        ({"usage": Usage(19_000, 2611)}, "BREAK"),
-        ({"usage": Usage(19_000, 16_199)}, "BREAK"),
-        ({"usage": Usage(19_000, 16_200)}, "ok"),
-        ({"usage": Usage(9_000, 8_500)}, "ok"),  # shorter than the turn before: compacted
-        ({"usage": Usage(9_000, 8_000)}, "BREAK"),
-        ({"usage": Usage(19_000)}, "-"),
-        ({"usage": Usage()}, "-"),
-        ({"previous_prompt": None}, "-"),
+        ({"turn": 1, "verdict": Verdict(Judgement.COLD)}, "cold"),
+        ({"verdict": Verdict(Judgement.UNKNOWN)}, "-"),
+        ({"verdict": None}, "-"),
+        ({"side": True}, "side"),
         ({"status": 400}, "HTTP 400"),
         ({"status": 503, "turn": 1}, "HTTP 503"),
         ({"outcome": Outcome.CLIENT_LEFT}, "CLIENT LEFT"),
@@ -183,7 +180,7 @@ seconds = st.none() | st.floats(0, 1e6)
             "outcome": st.sampled_from(Outcome),
             "status": st.none() | st.integers(100, 999),
             "turn": st.integers(0, 1000),
-            "previous_prompt": counts,
+            "side": st.booleans(),
             "first_byte": seconds,
         }
     ),
@@ -207,3 +204,31 @@ def test_the_observer_logs_each_line():
     (event,) = events
     assert event["text"].endswith("GET /{braces}/{0}  200  13400 ms")
     assert event["log_format"] == "{text}"
+
+
+def broken(reason, where=None):
+    return exchange(
+        number=812,
+        usage=Usage(18_904, 2_611),
+        verdict=Verdict(Judgement.BREAK, reason, where),
+    )
+
+
+def test_a_break_has_a_second_line_that_says_why():
+    """Reason, share, kind and place, and how to learn more; never the text."""
+    where = Break(
+        "/messages/0/content/0/text", 9204, Count(2611, "estimated"), Kind.DATE, SECRET, SECRET
+    )
+    first, second = lines(broken(Reason.MESSAGES_CHANGED, where))
+    assert first.split("  (")[0].endswith("BREAK")
+    assert second.strip() == (
+        "messages_changed: ~13.8% shared, then date in /messages/0/content/0/text."
+        "   cacheproxy diagnose 812"
+    )
+    assert SECRET not in first + second
+
+
+def test_a_break_that_is_the_servers_says_so():
+    """The prompts agree."""
+    _, second = lines(broken(Reason.EVICTED))
+    assert second.strip().startswith("evicted: the prompts agree")

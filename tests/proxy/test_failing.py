@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 
 import pytest
@@ -135,19 +136,22 @@ def test_a_response_that_is_none_becomes_502(connect, respond, name):
 
 
 def test_broken_chunks_break_off_the_answer(connect, serve):
-    """Even where the upstream keeps its connection open."""
+    """Even where the upstream keeps its connection open; we close that, too."""
+    closed = threading.Event()
 
     def script(peer, _):
         peer.send(CHUNKED)
         peer.chunk(EVENT)
         time.sleep(0.05)
         peer.send(b"xyz\r\n")
-        assert peer.wait_closed(5)
+        if peer.wait_closed(5):
+            closed.set()
 
     serve(script)
     answer = connect().ask().answer()
     assert (answer.status, answer.body) == (200, EVENT)
     assert answer.end in ("fin", "rst")
+    assert closed.wait(1)
 
 
 def test_a_slow_client_still_gets_what_had_come(connect, break_off):

@@ -1,4 +1,4 @@
-"""SessionMemory: turns, prompt tokens and requests of each session, in bounded memory."""
+"""SessionMemory: turns and requests of each session, in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage
 from cacheproxy.proxy import memory as module
 from cacheproxy.proxy.memory import Memory, SessionMemory
 
@@ -43,17 +42,6 @@ def test_requests_are_kept_only_where_a_rule_looks_at_them():
         memory = SessionMemory(keep_requests=keep)
         memory.sent(ONE, sent := request())
         assert memory.recall(ONE, sent).request is (sent if keep else None)
-
-
-def test_prompt_tokens_are_those_of_the_last_turn_that_told():
-    """A turn without usage leaves them."""
-    memory = SessionMemory(keep_requests=False)
-    memory.measured(ONE, request(), Usage(prompt=1))
-    assert memory.recall(ONE, request()) == Memory()
-    memory.sent(ONE, request())
-    memory.measured(ONE, request(), Usage(prompt=100))
-    memory.measured(ONE, request(), Usage())
-    assert memory.recall(ONE, request()) == Memory(turns=1, prompt=100)
 
 
 @pytest.mark.parametrize("body", [b"not json", b"", b"[]", b'{"tools":7}'])

@@ -189,6 +189,7 @@ def render(page):
     """A page asked for in memory; its request."""
     request = DummyRequest([b"x"])
     request.path, request.method = b"/x", b"GET"
+    request.requestHeaders.setRawHeaders(b"host", [b"localhost:8081"])
     OwnPages({b"/x": page})(request)
     return request
 

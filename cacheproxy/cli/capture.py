@@ -1,0 +1,200 @@
+"""``cacheproxy capture``: look at captures, and turn them into other programs' format."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from cacheproxy.core.capture import Captured, Problem, read, read_each
+from cacheproxy.core.har import to_har
+from cacheproxy.core.session import session_of
+
+_EPOCH_BEGAN = 1e9
+"""Times before (2001) are a recorder's own, counted from its start."""
+
+
+@click.group()
+def capture() -> None:
+    """Look at captured exchanges, or export them.
+
+    Captures are written by: twistd -n cacheproxy --capture DIR
+    """
+
+
+@capture.command()
+@click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
+@click.option("--har", required=True, metavar="OUT", help="HAR file to write; - for stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def export(paths: tuple[str, ...], har: str, *, as_json: bool) -> None:
+    """Write the captured exchanges as one HAR 1.2 file. It holds prompts, but no credentials."""
+    records, problems = read(paths)
+    size = 0
+    if records:
+        try:
+            size = _write(har, json.dumps(to_har(records, _version())).encode())
+        except OSError as error:
+            _tell(problems)
+            _stop(f"cannot write {har}: {error.strerror}")
+    if as_json:
+        # of a HAR on stdout, the summary must not become a part
+        summary = {"exchanges": len(records), "har": har if records else None, "bytes": size}
+        found = json.dumps(summary | {"problems": [asdict(problem) for problem in problems]})
+        click.echo(found, err=har == "-")
+    elif records:
+        click.echo(f"{len(records):,} exchanges, {size:,} bytes: {har}", err=har == "-")
+    _end(problems, anything=bool(records))
+
+
+@capture.command("list")
+@click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(paths: tuple[str, ...], *, as_json: bool) -> None:
+    """List the sessions of captures: their turns, requests and sizes."""
+    found: dict[tuple[str, str], Row] = {}
+    problems: list[Problem] = []
+    for each in read_each(paths):
+        if isinstance(each, Problem):
+            problems.append(each)
+        else:
+            name = _named(each)
+            found.setdefault(name, Row(*name)).add(each)
+    rows = sorted(found.values(), key=lambda row: (row.first, row.client, row.session))
+    if as_json:
+        listed = {
+            "sessions": [asdict(row) for row in rows],
+            "problems": [asdict(p) for p in problems],
+        }
+        click.echo(json.dumps(listed, indent=2))
+    elif rows:
+        _print(rows)
+    _end(problems, anything=bool(rows))
+
+
+@dataclass(slots=True)
+class Row:
+    """One session of a capture. ``bytes``: of the bodies; times as in ``Captured.wall``."""
+
+    client: str
+    session: str
+    turns: int = 0
+    requests: int = 0
+    bytes: int = 0
+    first: float = 0.0
+    last: float = 0.0
+
+    def add(self, record: Captured) -> None:
+        """Count one exchange."""
+        self.first = min(self.first, record.wall) if self.requests else record.wall
+        self.last = max(self.last, record.wall)
+        self.requests += 1
+        self.turns += _is_turn(record)
+        self.bytes += len(record.body) + len(record.response_body or b"")
+
+
+def _is_turn(record: Captured) -> bool:
+    if record.session is not None:
+        return record.turn > 0 and not record.side
+    counting = record.target.partition("?")[0].endswith(("/count_tokens", "/apply-template"))
+    return record.request.dialect is not None and not counting
+
+
+def _named(record: Captured) -> tuple[str, str]:
+    if record.session is not None:
+        return record.session.client, record.session.id
+    request = record.request
+    session = session_of(request)
+    return session.client, session.id if request.dialect is not None else ""
+
+
+def _print(rows: list[Row]) -> None:
+    names = [_plain(row.client)[:20] for row in rows]
+    clients = max(len("client"), *(len(name) for name in names))
+    click.echo(f"{'client':<{clients}}  {'session':<36}  turns  reqs      size  when")
+    for client, row in zip(names, rows, strict=True):
+        name = _plain(row.session) or "requests of no session"
+        shown = name if len(name) <= 36 else f"{name[:35]}…"
+        click.echo(
+            f"{client:<{clients}}  {shown:<36}  {row.turns:>5}  {row.requests:>4}  "
+            f"{_size(row.bytes):>8}  {_when(row)}"
+        )
+    requests, total = sum(row.requests for row in rows), sum(row.bytes for row in rows)
+    sessions = sum(bool(row.session) for row in rows)
+    click.echo(f"\n{sessions:,} sessions, {requests:,} requests, {_size(total)} of bodies")
+
+
+def _plain(text: str) -> str:
+    """Spell out control characters: they come from a file, and would move the cursor."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def _size(count: int) -> str:
+    size, unit = float(count), "B"
+    for larger in ("KB", "MB", "GB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+
+
+def _when(row: Row) -> str:
+    lasted = row.last - row.first
+    length = f"{lasted / 60:,.0f} min" if lasted >= 120 else f"{lasted:,.0f} s"
+    if row.first < _EPOCH_BEGAN:
+        return length
+    return f"{time.strftime('%d %b %H:%M', time.localtime(row.first))}, {length}"
+
+
+def _write(path: str, data: bytes) -> int:
+    """Write ``data`` whole or not at all, for nobody else to read; raises OSError."""
+    if path == "-":
+        sys.stdout.buffer.write(data + b"\n")
+        sys.stdout.buffer.flush()
+        return len(data)
+    target = Path(path)
+    if target.exists() and not target.is_file():  # a pipe or device cannot be replaced
+        target.write_bytes(data)
+        return len(data)
+    file, name = tempfile.mkstemp(prefix=".cacheproxy-", dir=target.parent)
+    try:
+        with os.fdopen(file, "wb") as temporary:
+            temporary.write(data)
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return len(data)
+
+
+def _version() -> str:
+    try:
+        return version("cacheproxy-llm")
+    except PackageNotFoundError:
+        return "0"
+
+
+def _tell(problems: Iterable[Problem]) -> None:
+    for problem in problems:
+        click.echo(f"cacheproxy: {_plain(str(problem))}", err=True)
+
+
+def _end(problems: list[Problem], *, anything: bool) -> None:
+    _tell(problems)
+    if not problems and not anything:
+        click.echo("cacheproxy: there is no exchange in it", err=True)
+    if problems or not anything:
+        raise SystemExit(2)
+
+
+def _stop(message: str) -> NoReturn:
+    click.echo(f"cacheproxy: {message}", err=True)
+    raise SystemExit(2)

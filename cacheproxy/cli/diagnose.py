@@ -1,0 +1,164 @@
+"""``cacheproxy diagnose``: one turn explained, and rules proposed for what no rule covers."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any, NoReturn
+from urllib.parse import quote
+
+import click
+
+from cacheproxy.cli.diagnosetext import lines
+from cacheproxy.cli.installed import Installed, installed
+from cacheproxy.cli.proposing import AppendError, append, proposal_lines
+from cacheproxy.cli.running import RunningError, get_json
+from cacheproxy.config import ConfigError
+from cacheproxy.core.capture import read
+from cacheproxy.core.captured import Captured
+from cacheproxy.core.conversations import Lane, lanes_of
+from cacheproxy.core.diagnosis import report_captured
+from cacheproxy.core.propose import Proposal, Refusal, propose
+from cacheproxy.core.report import Report, ReportError
+from cacheproxy.core.volatile import fields
+from cacheproxy.plugins import PluginError
+
+_PROXY = "http://127.0.0.1:8081"
+_PAGE = "/_cacheproxy/diagnose/"
+
+
+@click.command()
+@click.argument("name", metavar="[ID|last]", default="last")
+@click.option(
+    "--from",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="A capture, HAR file or folder to look in, instead of the running proxy; repeatable.",
+)
+@click.option("--proxy", default=_PROXY, show_default=True, help="The running proxy.")
+@click.option("--propose", "proposing", is_flag=True, help="Propose rules for what none covers.")
+@click.option("--apply", is_flag=True, help="With --propose: append them to the config file.")
+@click.option("-c", "--config", metavar="FILE", help="TOML file to read, and to append to.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of words.")
+def diagnose(
+    name: str,
+    *,
+    files: tuple[str, ...],
+    proxy: str,
+    proposing: bool,
+    apply: bool,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Explain one turn: what it shares with the turn before, and what changed.
+
+    ID is the number of a request: that in the log line, or with --from its number or place in
+    the captures. It quotes the prompt, a few words around the change.
+
+    With --propose, prints rules in the config file's form for the volatile fields that no
+    installed rule covers. Only rules are printed that, over all captures given, make the turns
+    equal wherever they fire, never fire in text that a user or a tool wrote, change nothing the
+    second time, and leave every other byte.
+    """
+    if apply and not proposing:
+        _fail("--apply goes with --propose")
+    if proposing and not files:
+        _fail("--propose needs captures: cacheproxy diagnose --propose --from FILE")
+    try:
+        if not files:
+            _print(_from_proxy(proxy, name), as_json=as_json)
+            return
+        found = installed(config)
+    except (RunningError, ConfigError, PluginError) as error:
+        _fail(str(error))
+    records, problems = read(files)
+    for problem in problems:
+        click.echo(f"cacheproxy: {problem}", err=True)
+    lanes = lanes_of(records, found.name)
+    if not lanes and not problems:
+        _fail(f"no request with a prompt in {', '.join(files)}")
+    if lanes and proposing:
+        _propose(lanes, found, config if apply else None, apply=apply, as_json=as_json)
+    elif lanes:
+        _print(_from_captures(records, lanes, name, found), as_json=as_json)
+    if problems:
+        raise SystemExit(2)
+
+
+def _from_proxy(proxy: str, name: str) -> Report:
+    try:
+        return Report.from_json(get_json(proxy, _PAGE + quote(name, safe="")))
+    except ReportError:
+        raise RunningError(f"{proxy} does not speak as this version of cacheproxy does") from None
+
+
+def _from_captures(
+    records: list[Captured], lanes: list[Lane], name: str, found: Installed
+) -> Report:
+    places = {turn.index: (lane, i) for lane in lanes for i, turn in enumerate(lane.turns)}
+    if name == "last":
+        index = max(places)
+    elif not name.isdecimal():
+        _fail(f"{name!r} is neither a number nor 'last'")
+    else:
+        wanted = int(name)
+        numbered = [i for i, record in enumerate(records) if record.number == wanted]
+        index = numbered[-1] if numbered else wanted - 1
+    if index not in places:
+        if not 0 <= index < len(records):
+            _fail(f"there is no request {name}: the captures hold 1 to {len(records)}")
+        _fail(f"request {name} has no prompt that we can read")
+    lane, turn = places[index]
+    return report_captured(lane, turn, found.rules, found.active)
+
+
+def _propose(
+    lanes: list[Lane], found: Installed, config: str | None, *, apply: bool, as_json: bool
+) -> None:
+    steps = [(one.request, later.request) for lane in lanes for one, later in pairwise(lane.turns)]
+    requests = [turn.request for lane in lanes for turn in lane.turns]
+    names = {rule.name for rule in found.rules}
+    proposals, refusals = propose(fields(steps, found.rules), steps, requests, names)
+    if as_json:
+        click.echo(json.dumps(_as_object(proposals, refusals), ensure_ascii=False, indent=2))
+    else:
+        for line in proposal_lines(proposals, refusals, steps=len(steps)):
+            click.echo(line)
+    if apply and proposals:
+        try:
+            file = append([proposal.toml() for proposal in proposals], config)
+        except AppendError as error:
+            _fail(str(error))
+        click.echo(f"Appended to {file}. Restart the proxy to use it.", err=as_json)
+
+
+def _as_object(proposals: list[Proposal], refusals: list[Refusal]) -> dict[str, Any]:
+    return {
+        "proposals": [
+            {
+                "name": proposal.rule.name,
+                "path": proposal.field.path,
+                "class": proposal.field.kind.value,
+                "toml": proposal.toml(),
+            }
+            for proposal in proposals
+        ],
+        "refused": [
+            {"path": one.field.path, "class": one.field.kind.value, "why": one.why}
+            for one in refusals
+        ],
+    }
+
+
+def _print(found: Report, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2))
+        return
+    for line in lines(found):
+        click.echo(line)
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(f"cacheproxy: {message}", err=True)
+    raise SystemExit(2)

@@ -1,0 +1,111 @@
+"""The text of ``cacheproxy diagnose``: 96 columns, plain."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cacheproxy.cli.inspecttext import place_name
+from cacheproxy.core.report import Report
+from cacheproxy.core.verdict import Count, Judgement, Reason
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def lines(found: Report) -> Iterator[str]:
+    """Yield the lines of a report."""
+    yield _head(found)
+    yield ""
+    yield f"  {_verdict(found)}"
+    if found.reused is not None and found.evaluated is not None:
+        yield f"  {_server(found)}"
+    yield ""
+    yield from _place(found)
+    if found.kind is not None:
+        about = f"{found.kind.value}{f', {found.frequency}' if found.frequency else ''}"
+        seen = f"seen in {found.seen[0]} of {found.seen[1]} turns" if found.seen else ""
+        yield from _row("class", about, seen)
+    if found.rules:
+        state = "on" if found.rules[0] in found.on else "off"
+        yield from _row("rule", f"{found.rules[0]} ({state})")
+    if found.lost is not None:
+        seconds = f", about {found.seconds_lost:.1f} s each time" if found.seconds_lost else ""
+        yield from _row("cost", f"{_count(found.lost)} tokens{seconds}")
+    if found.saved is not None and found.saved.tokens:
+        yield from _row("saved", f"{_count(found.saved)} tokens by the proxy's edits")
+    if found.advice:
+        yield ""
+        yield "  What to do"
+        for advice in found.advice:
+            yield f"    {advice.do:<13}{advice.why}"
+
+
+def _head(found: Report) -> str:
+    who = f"{found.client}, session {found.session[:8]}, turn {found.turn}"
+    aside = " of a side request" if found.side else ""
+    compared = f"   compared with turn {found.turn - 1}" if found.turn > 1 else ""
+    return f"Request {found.number}   {who}{aside}{compared}"
+
+
+def _verdict(found: Report) -> str:
+    if found.judgement is Judgement.COLD:
+        return "The first turn of its conversation: there was nothing to reuse."
+    if found.reason is Reason.PREVIOUS_NOT_FOUND:
+        return "The turn before is not known here."
+    if found.reason is Reason.MODEL_CHANGED:
+        return "Another model than the turn before: nothing can be reused."
+    if found.equal is None or found.prompt is None:
+        return "There is nothing to compare."
+    share = found.equal.tokens / max(1, found.prompt.tokens)
+    start = f"The prompts are equal for {_count(found.equal)} of {_count(found.prompt)} tokens"
+    start += f" ({share:.1%})"
+    if found.path is None:
+        return f"{start}: no break."
+    differ = f"{start}, then differ in {place_name(found.path)}."
+    if found.judgement is Judgement.OK:
+        return f"{differ}\n  So near the end that it is no break."
+    return differ
+
+
+def _server(found: Report) -> str:
+    did = f"it reused {found.reused:,} tokens and evaluated {found.evaluated:,}"
+    if found.seconds:
+        did += f" in {found.seconds:.1f} s"
+    if found.reason is Reason.EVICTED:
+        return f"The server had dropped the rest: {did}."
+    return f"The server agrees: {did}." if found.path else f"The server: {did}."
+
+
+def _place(found: Report) -> Iterator[str]:
+    if found.path is not None:
+        at = f", byte {found.byte:,}" if found.byte is not None else ""
+        reason = f"reason  {found.reason}" if found.reason is not None else ""
+        yield from _row("where", f"{found.path}{at}", reason)
+    elif found.reason is not None:
+        yield from _row("reason", found.reason)
+    if found.excerpts is None:
+        return
+    start, end = found.excerpts.marked
+    yield from _row("was", _visible(found.excerpts.was))
+    yield from _row("now", _visible(found.excerpts.now))
+    yield f"{'':<{10 + start}}{'^' * max(1, end - start)}"
+
+
+def _row(name: str, text: str, right: str = "") -> Iterator[str]:
+    left = f"  {name:<8}{text}"
+    if not right:
+        yield left
+    elif len(left) <= 56:
+        yield f"{left:<57}{right}"
+    else:
+        yield left
+        yield f"          {right}"
+
+
+def _visible(text: str) -> str:
+    """``text`` with a sign for each control character: a terminal would obey them."""
+    return _CONTROL.sub("·", text)
+
+
+def _count(count: Count) -> str:
+    return f"{'' if count.source == 'measured' else '≈'}{count.tokens:,}"

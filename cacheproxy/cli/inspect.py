@@ -1,0 +1,99 @@
+"""``cacheproxy inspect``: what captured requests say about the prompt cache."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import click
+import msgspec
+
+from cacheproxy.cli.inspecttext import lines
+from cacheproxy.cli.installed import installed
+from cacheproxy.config import ConfigError
+from cacheproxy.core.capture import read
+from cacheproxy.core.inspection import BOTH, Inspection
+from cacheproxy.core.inspection import inspect as inspect_records
+from cacheproxy.core.prompt import Order
+from cacheproxy.core.volatile import Field
+from cacheproxy.plugins import PluginError
+
+_ORDERS = {"tools": (Order.TOOLS_FIRST,), "system": (Order.SYSTEM_FIRST,)}
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option(
+    "--order",
+    type=click.Choice(sorted(_ORDERS)),
+    help="What the server's chat template prints first; by default both are shown.",
+)
+@click.option("-c", "--config", metavar="FILE", help="TOML file to read.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of words.")
+def inspect(
+    files: tuple[str, ...], *, order: str | None, config: str | None, as_json: bool
+) -> None:
+    """Say what in captured requests breaks the prompt cache.
+
+    FILE is a capture (JSON lines), a HAR file of any program, or a folder of them. Prints sizes,
+    what changes between turns, all volatile fields with the rule that covers each, and how much
+    of each prompt a server could reuse without the rules and with them.
+    """
+    records, problems = read(files)
+    for problem in problems:
+        click.echo(f"cacheproxy: {problem}", err=True)
+    try:
+        found = installed(config)
+    except (ConfigError, PluginError) as error:
+        _fail(str(error))
+    result = inspect_records(
+        records,
+        found.rules,
+        found.active,
+        orders=_ORDERS[order] if order else BOTH,
+        name=found.name,
+    )
+    if not result.prompts:
+        if not problems:
+            _fail(f"no request with a prompt in {', '.join(files)}")
+    elif as_json:
+        click.echo(json.dumps(as_object(result, found.active), ensure_ascii=False, indent=2))
+    else:
+        for line in lines(result, found.active, files):
+            click.echo(line)
+    if problems:
+        raise SystemExit(2)
+
+
+def as_object(result: Inspection, active: frozenset[str]) -> dict[str, Any]:
+    """Return ``result`` as a JSON object."""
+    built: dict[str, Any] = {
+        name: msgspec.to_builtins(getattr(result, name))
+        for name in result.__dataclass_fields__
+        if name not in ("fields", "between")
+    }
+    for name in ("fields", "between"):
+        built[name] = [_field(field, active) for field in getattr(result, name)]
+    return built
+
+
+def _field(field: Field, active: frozenset[str]) -> dict[str, Any]:
+    return {
+        "path": field.path,
+        "class": field.kind.value,
+        "part": field.part.value,
+        "source": field.source,
+        "label": field.label,
+        "was": field.was,
+        "now": field.now,
+        "count": field.count,
+        "rule": field.rules[0] if field.rules else None,
+        "rule_on": bool(field.rules) and field.rules[0] in active,
+        "rules": list(field.rules),
+        "covered": field.covered,
+    }
+
+
+def _fail(message: str) -> NoReturn:
+    click.echo(f"cacheproxy: {message}", err=True)
+    raise SystemExit(2)

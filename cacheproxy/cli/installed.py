@@ -1,0 +1,31 @@
+"""The rules that are installed, for commands that look at captures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cacheproxy.config import load
+from cacheproxy.core.request import Request
+from cacheproxy.core.rules import Normalizer
+from cacheproxy.plugins import Plugins, choose
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """All rules, the names of those that are on, and what plugins say of sessions."""
+
+    rules: tuple[Normalizer, ...]
+    active: frozenset[str]
+    name: Callable[[Request], str | None]
+
+
+def installed(config: str | None) -> Installed:
+    """Load the client packages and the config file; raises ConfigError or PluginError."""
+    plugins = Plugins()
+    settings = load({}, os.environ, config)
+    plugins.load_packages(settings.block)
+    rules = plugins.normalizers(settings.rules())
+    active = choose(rules, settings.enable, settings.disable)
+    return Installed(tuple(rules), frozenset(rule.name for rule in active), plugins.session)

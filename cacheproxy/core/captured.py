@@ -1,0 +1,116 @@
+"""One captured exchange: what of it is kept on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.redact import redact_headers, redact_target
+from cacheproxy.core.request import Headers, Request
+from cacheproxy.core.session import Session
+from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Verdict
+
+_NOT_SAID = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one rule did: the JSON pointers of its edits, or why it was left out."""
+
+    rule: str
+    paths: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One exchange as it is kept on disk. It holds no credential: they go when it is made.
+
+    ``target``, ``headers``, ``body``: the request as it came. ``wall``: seconds since the epoch,
+    or since a recorder's own start. ``sent``: the body as it went upstream, None if it never did
+    or is not known. The rest as in ``Exchange``; None, empty or 0 where it is not known, as in
+    all that other programs recorded. The verdict is without its excerpts.
+    """
+
+    method: str
+    target: str
+    headers: Headers = ()
+    body: bytes = b""
+    wall: float = 0.0
+    sent: bytes | None = None
+    reports: tuple[Applied, ...] = ()
+    number: int = 0
+    session: Session | None = None
+    turn: int = 0
+    side: bool = False
+    upstream: str = ""
+    status: int | None = None
+    response_headers: Headers = ()
+    response_body: bytes | None = None
+    bytes_down: int | None = None
+    outcome: Outcome | None = None
+    error: str | None = None
+    usage: Usage = _NOT_SAID
+    sent_after: float | None = None
+    head_after: float | None = None
+    first_byte: float | None = None
+    seconds: float | None = None
+    verdict: Verdict | None = None
+
+    def __post_init__(self) -> None:
+        """Redact."""
+        set_field = object.__setattr__
+        set_field(self, "target", redact_target(self.target))
+        set_field(self, "upstream", redact_target(self.upstream))
+        set_field(self, "headers", redact_headers(self.headers))
+        set_field(self, "response_headers", redact_headers(self.response_headers))
+
+    @property
+    def request(self) -> Request:
+        """The request as it came, but for its credentials."""
+        return Request(self.method, self.target, self.headers, self.body)
+
+    @property
+    def sent_request(self) -> Request | None:
+        """The request as it went upstream, or None."""
+        if self.sent is None:
+            return None
+        return Request(self.method, self.target, self.headers, self.sent)
+
+    @classmethod
+    def of(cls, exchange: Exchange) -> Captured:
+        """Return what is kept of ``exchange``."""
+        received, sent, verdict = exchange.received, exchange.sent, exchange.verdict
+        if verdict is not None and verdict.where is not None:
+            # the excerpts stand in the bodies
+            verdict = replace(verdict, where=replace(verdict.where, was="", now=""))
+        return cls(
+            method=received.method,
+            target=received.target,
+            headers=received.headers,
+            body=received.body,
+            wall=exchange.wall,
+            sent=sent.body if sent is not None else None,
+            reports=tuple(
+                Applied(report.rule, tuple(edit.path for edit in report.edits), report.error)
+                for report in exchange.reports
+            ),
+            number=exchange.number,
+            session=exchange.session,
+            turn=exchange.turn,
+            side=exchange.side,
+            upstream=exchange.upstream,
+            status=exchange.status,
+            response_headers=exchange.response_headers,
+            response_body=exchange.response_body,
+            bytes_down=exchange.bytes_down,
+            outcome=exchange.outcome,
+            error=exchange.error,
+            usage=exchange.usage,
+            sent_after=exchange.sent_after,
+            head_after=exchange.head_after,
+            first_byte=exchange.first_byte,
+            seconds=exchange.seconds,
+            verdict=verdict,
+        )

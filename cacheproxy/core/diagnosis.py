@@ -1,0 +1,103 @@
+"""The report on a captured turn, from the bodies of its conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from cacheproxy.core.captured import Captured
+from cacheproxy.core.changes import Change
+from cacheproxy.core.conversations import Lane
+from cacheproxy.core.prompt import Order, Part, prompt_of
+from cacheproxy.core.report import CHARS_PER_TOKEN, Report, report
+from cacheproxy.core.request import Request
+from cacheproxy.core.rules import Normalizer
+from cacheproxy.core.verdict import Before, Count, Judgement, Verdict, judge, parted_at
+from cacheproxy.core.volatile import Field, fields
+
+
+def report_captured(
+    lane: Lane,
+    index: int,
+    rules: Sequence[Normalizer] = (),
+    active: Collection[str] = (),
+    *,
+    order: Order = Order.TOOLS_FIRST,
+    number: int | None = None,
+) -> Report:
+    """Return the report on turn ``index`` (from 0) of a captured lane."""
+    turn = lane.turns[index]
+    record = replace(turn.record, session=lane.session, side=lane.is_side)
+    before = lane.turns[index - 1].record if index else None
+    verdict = judged(before, record, order)
+    field = seen = None
+    if before is not None and verdict.where is not None:
+        steps = [(_sent(one.record), _sent(other.record)) for one, other in pairwise(lane.turns)]
+        found = fields(steps, sorted(rules, key=lambda rule: rule.name not in active))
+        field, verdict = _named(found, index - 1, verdict, order)
+        seen = (field.count, len(steps)) if field is not None else None
+    return report(
+        record,
+        verdict,
+        field=field,
+        seen=seen,
+        active=active,
+        number=number or record.number or turn.index + 1,
+        turn=turn.place.turn,
+    )
+
+
+def judged(before: Captured | None, after: Captured, order: Order = Order.TOOLS_FIRST) -> Verdict:
+    """Return the verdict on a captured turn; where no server has counted, by our own estimate.
+
+    ``where`` is there for every turn that does not extend the one before, a break or not.
+    """
+    sent, unedited = prompt_of(_sent(after), order), prompt_of(after.request, order)
+    if sent is None or unedited is None:
+        return Verdict(Judgement.UNKNOWN)
+    if before is None:
+        return judge(None, sent, unedited, after.usage, first=True)
+    ours, theirs = prompt_of(_sent(before), order), prompt_of(before.request, order)
+    if ours is None or theirs is None:
+        return Verdict(Judgement.UNKNOWN)
+    counted = before.usage.prompt
+    tokens = counted if counted is not None else round(ours.chars / CHARS_PER_TOKEN)
+    known = Before(ours, theirs, tokens)
+    verdict = judge(known, sent, unedited, after.usage, first=False)
+    if verdict.reason is None:  # a difference near the end is no break, but worth showing
+        verdict = replace(verdict, where=parted_at(known, sent, after.usage))
+    if counted is None and verdict.expected is not None:
+        verdict = replace(verdict, expected=Count(verdict.expected.tokens, "estimated"))
+    return verdict
+
+
+def _sent(record: Captured) -> Request:
+    return record.sent_request or record.request
+
+
+def _named(
+    found: Sequence[Field], step: int, verdict: Verdict, order: Order
+) -> tuple[Field | None, Verdict]:
+    """Return the field that was seen in ``step`` where the prompts part, and where that is."""
+    where = verdict.where
+    here = [(field, one.change) for field in found for one in field.sightings if one.step == step]
+    if where is None or not here:
+        return None, verdict
+    for field, change in here:
+        if change.path == where.path or where.path.startswith(f"{change.path}/"):
+            return field, verdict
+    # The prompts part in what follows, where a text has lost its end.
+    field, change = min(here, key=lambda one: _place(one[1], order))
+    byte = len((change.now_text or "")[: change.now_span[0]].encode("utf-8", "surrogatepass"))
+    return field, replace(verdict, where=replace(where, path=change.path, byte=byte))
+
+
+def _place(change: Change, order: Order) -> tuple[int, list[tuple[int, str]]]:
+    """Where a change stands in a prompt, for comparing."""
+    system_first = order is Order.SYSTEM_FIRST
+    parts = (Part.SYSTEM, Part.TOOLS) if system_first else (Part.TOOLS, Part.SYSTEM)
+    steps = change.path.split("/")
+    return (*parts, Part.MESSAGES).index(change.part), [
+        (int(step), "") if step.isdecimal() else (-1, step) for step in steps
+    ]

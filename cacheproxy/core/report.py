@@ -1,0 +1,217 @@
+"""What there is to say about one turn: the same from a running proxy as from a capture."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from cacheproxy.core.captured import Captured
+from cacheproxy.core.difference import Kind, token_at
+from cacheproxy.core.edits import common_prefix
+from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.prompt import prompt_of
+from cacheproxy.core.verdict import (
+    Break,
+    Count,
+    Judgement,
+    Reason,
+    Verdict,
+)
+from cacheproxy.core.volatile import Field
+
+CHARS_PER_TOKEN = 4.0
+_LEFT, _RIGHT = 48, 36
+"""Characters of an excerpt before and after the difference."""
+_FREQUENCY = {
+    Kind.DATE: "changes once a day",
+    Kind.CLOCK: "changes with the time",
+    Kind.UUID: "another each time",
+    Kind.NONCE: "another each time",
+    Kind.COUNTER: "counts",
+}
+
+
+class ReportError(ValueError):
+    """Not the JSON of a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that can be done, and what it does."""
+
+    do: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpts:
+    """The line that changed, before and now; ``marked``: (start, end) of the change in ``now``."""
+
+    was: str
+    now: str
+    marked: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One turn, compared with the turn before.
+
+    ``number``: of the exchange, or its place in the captures. ``prompt``: its tokens; ``equal``:
+    those it shares with the turn before. ``reused``, ``evaluated``, ``seconds``: of the prompt,
+    as the server said. ``seen``: in how many steps of how many the same field changed. ``rules``:
+    those that take the field away; ``on``: which of them are on.
+    """
+
+    number: int
+    client: str
+    session: str
+    turn: int
+    side: bool
+    judgement: Judgement
+    reason: Reason | None
+    prompt: Count | None
+    equal: Count | None
+    reused: int | None
+    evaluated: int | None
+    seconds: float | None
+    path: str | None = None
+    byte: int | None = None
+    excerpts: Excerpts | None = None
+    kind: Kind | None = None
+    frequency: str = ""
+    source: str = ""
+    rules: tuple[str, ...] = ()
+    on: tuple[str, ...] = ()
+    seen: tuple[int, int] | None = None
+    lost: Count | None = None
+    seconds_lost: float | None = None
+    saved: Count | None = None
+    advice: tuple[Advice, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object. It quotes the prompt: for the user who asks, only."""
+        built: dict[str, Any] = msgspec.to_builtins(self)
+        return built
+
+    @classmethod
+    def from_json(cls, value: Any) -> Report:
+        """Return the report that ``value`` is; raises ReportError."""
+        try:
+            return msgspec.convert(value, cls)
+        except msgspec.ValidationError as error:
+            raise ReportError(f"not a report: {error}") from None
+
+
+def report(
+    exchange: Exchange | Captured,
+    verdict: Verdict,
+    *,
+    field: Field | None = None,
+    seen: tuple[int, int] | None = None,
+    active: Collection[str] = (),
+    number: int | None = None,
+    turn: int | None = None,
+) -> Report:
+    """Return the report on a turn.
+
+    ``verdict``: with its excerpts, as it was reached. ``field``: the volatile field at the break,
+    with the rules that cover it, if the bodies are at hand. ``active``: the names of the rules
+    that are on. ``number`` and ``turn`` where the exchange does not know its own.
+    """
+    where = verdict.where
+    usage = exchange.usage
+    kind = field.kind if field is not None else where.kind if where is not None else None
+    rules = field.rules if field is not None else ()
+    found = Report(
+        number=exchange.number if number is None else number,
+        client=exchange.session.client if exchange.session is not None else "",
+        session=exchange.session.id if exchange.session is not None else "",
+        turn=exchange.turn if turn is None else turn,
+        side=exchange.side,
+        judgement=verdict.judgement,
+        reason=verdict.reason,
+        prompt=_prompt(exchange),
+        equal=where.position if where is not None else verdict.expected,
+        reused=usage.reused,
+        evaluated=usage.evaluated,
+        seconds=usage.prompt_seconds,
+        path=where.path.removesuffix("/role") if where is not None else None,
+        byte=where.byte if where is not None else None,
+        excerpts=_excerpts(where) if where is not None else None,
+        kind=kind,
+        frequency=_FREQUENCY.get(kind, "") if kind is not None else "",
+        source=field.source if field is not None else "",
+        rules=rules,
+        on=tuple(name for name in rules if name in active),
+        seen=seen,
+        lost=verdict.lost if verdict.judgement is Judgement.BREAK else None,
+        seconds_lost=verdict.seconds_lost,
+        saved=verdict.saved,
+    )
+    return replace(found, advice=tuple(_advice(found)))
+
+
+def _prompt(exchange: Exchange | Captured) -> Count | None:
+    if exchange.usage.prompt is not None:
+        return Count(exchange.usage.prompt, "measured")
+    if isinstance(exchange, Exchange):
+        request = exchange.sent
+    else:
+        request = exchange.sent_request or exchange.request
+    prompt = prompt_of(request) if request is not None else None
+    if prompt is None:
+        return None
+    return Count(round(prompt.chars / CHARS_PER_TOKEN), "estimated")
+
+
+def _excerpts(where: Break) -> Excerpts | None:
+    """Cut a break's excerpts to the line in which they differ."""
+    was, now = where.was, where.now
+    if not was and not now:
+        return None
+    at = common_prefix(was, now)
+    token = token_at(was, now, at, at)
+    start = now.rfind("\n", 0, at) + 1
+    start = max(start, (token.now[0] if token is not None else at) - _LEFT)
+    lines = [text[start : at + _RIGHT] for text in (was, now)]
+    # A change that begins with a new line is shown with it, else there would be nothing to see.
+    lines = [text.split("\n")[0] or text.replace("\n", "⏎") for text in lines]
+    span = token.now if token is not None else (at, at + 1)
+    marked = (span[0] - start, min(span[1] - start, len(lines[1])))
+    return Excerpts(lines[0], lines[1], (marked[0], max(marked)))
+
+
+def _advice(found: Report) -> list[Advice]:
+    if found.judgement is not Judgement.BREAK:
+        return []
+    if found.reason is Reason.EVICTED:
+        return [
+            Advice("more memory", "give the server more room for prompts (llama.cpp: --cache-ram)"),
+            Advice("more slots", "or one for each conversation that runs at a time (--parallel)"),
+        ]
+    if found.reason is Reason.MODEL_CHANGED:
+        return [Advice("nothing", "another model has another cache")]
+    if found.reason is Reason.PREVIOUS_NOT_FOUND:
+        return [Advice("nothing", "the turn before was not seen here, so there is no comparing")]
+    return list(_about_field(found))
+
+
+def _about_field(found: Report) -> list[Advice]:
+    advice: list[Advice] = []
+    if found.kind is Kind.DATE:
+        advice.append(Advice("nothing", "it happens once a day; one slow turn"))
+    if found.on:
+        advice.append(Advice("the proxy", f"rule {found.on[0]} is on and makes it constant"))
+    elif found.rules:
+        name = found.rules[0]
+        advice.append(Advice("a rule", f"{name} is installed but off: --enable {name}"))
+    elif found.source in ("user", "tool", "model"):
+        advice.append(Advice("nothing", "it stands in text that is not the client's own"))
+    elif found.kind in _FREQUENCY:
+        advice.append(Advice("a rule", "cacheproxy diagnose --propose --from CAPTURE"))
+    else:
+        advice.append(Advice("see all", "cacheproxy inspect CAPTURE lists what changes, and where"))
+    return advice

@@ -1,0 +1,139 @@
+"""Which requests of a session extend one another, and which only come in between.
+
+A session is what a client says belongs together. In it run lanes: the conversation itself, and
+beside it what else the client asks of the model (a title, a subagent, a heartbeat), which a
+server with one slot pays for by losing the conversation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from cacheproxy.core.hunks import share_of_words
+from cacheproxy.core.jsondiff import tool_name
+from cacheproxy.core.prompt import Part, Prompt
+
+_HALF = 0.5
+_SAME_SYSTEM = 0.6
+"""Share of its words from which a system text is the same one, some fields of it changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a request belongs: ``lane`` and ``turn`` (from 1) in the order of their first.
+
+    ``is_side``: whether it is beside the conversation, as far as was known when it came.
+    ``replaced``: a turn whose history was written anew (a compaction).
+    """
+
+    lane: int
+    turn: int
+    is_side: bool
+    replaced: bool = False
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What is kept of a lane: digests of its last messages, its tools and system text."""
+
+    tools: frozenset[str]
+    system: str
+    messages: tuple[int, ...] = ()
+    turns: int = 0
+
+
+@dataclass(slots=True)
+class Lanes:
+    """The lanes of one session. Each keeps its last system text and a number per message block.
+
+    How many lanes and sessions there are is for the owner to bound.
+    """
+
+    _lanes: list[_Lane] = field(default_factory=list)
+
+    @property
+    def main(self) -> int:
+        """The lane that is the conversation: with tools before those without, then the longest.
+
+        It may change as more comes: a title is asked for before the first turn.
+        """
+        ranks = [(bool(lane.tools), lane.turns, -index) for index, lane in enumerate(self._lanes)]
+        return ranks.index(max(ranks)) if ranks else 0
+
+    def place(self, prompt: Prompt) -> Place:
+        """Return the lane that ``prompt`` extends, or a new one, and count it."""
+        tools = tools_of(prompt)
+        system = system_of(prompt)
+        messages = _digests(prompt)
+        index, replaced = self._find(tools, system, frozenset(messages))
+        if index is None:
+            index = len(self._lanes)
+            self._lanes.append(_Lane(tools, system))
+        lane = self._lanes[index]
+        lane.tools, lane.system, lane.messages = tools, system, messages
+        lane.turns += 1
+        return Place(index, lane.turns, index != self.main, replaced)
+
+    def contains(self, prompt: Prompt) -> float:
+        """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
+        messages = frozenset(_digests(prompt))
+        return max((_share(lane.messages, messages) for lane in self._lanes), default=0.0)
+
+    def _find(
+        self, tools: frozenset[str], system: str, messages: frozenset[int]
+    ) -> tuple[int | None, bool]:
+        shares = [
+            _share(lane.messages, messages) if _alike_tools(lane.tools, tools) else 0.0
+            for lane in self._lanes
+        ]
+        best = max(range(len(shares)), key=lambda index: (shares[index], index), default=None)
+        if best is not None and shares[best] >= _HALF:
+            return best, False
+        for index in reversed(range(len(self._lanes))):
+            lane = self._lanes[index]
+            if lane.tools == tools and alike_systems(lane.system, system):
+                # Whether a message or two have changed, or all: nothing of them is left.
+                return index, not messages & frozenset(lane.messages)
+        return None, False
+
+
+def tools_of(prompt: Prompt) -> frozenset[str]:
+    """Return the names of the tools."""
+    names = (
+        tool_name(json.loads(segment.text))
+        for segment in prompt.segments
+        if segment.part is Part.TOOLS
+    )
+    return frozenset(name or "" for name in names)
+
+
+def system_of(prompt: Prompt) -> str:
+    """Return the system text."""
+    return "".join(segment.text for segment in prompt.segments if segment.part is Part.SYSTEM)
+
+
+def alike_systems(one: str, other: str) -> bool:
+    """Whether two system texts are one, some fields of it changed."""
+    return one == other or share_of_words(one, other) >= _SAME_SYSTEM
+
+
+def _digests(prompt: Prompt) -> tuple[int, ...]:
+    return tuple(hash(text) for text in _message_texts(prompt))
+
+
+def _message_texts(prompt: Prompt) -> Iterable[str]:
+    return (
+        segment.text
+        for segment in prompt.segments
+        if segment.part is Part.MESSAGES and not segment.path.endswith("/role")
+    )
+
+
+def _share(known: tuple[int, ...], messages: frozenset[int]) -> float:
+    return sum(digest in messages for digest in known) / len(known) if known else 0.0
+
+
+def _alike_tools(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) >= _HALF * len(one | other)

@@ -1,0 +1,1 @@
+"""``cacheproxy doctor``: one small module per check, and the report."""

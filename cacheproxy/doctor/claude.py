@@ -1,0 +1,134 @@
+"""Claude Code's own settings: where it sends its requests, and what it assumes of the server.
+
+Only three variables are looked at, in the environment and in ``env`` of the settings file, which
+wins over the environment (lmstudio-ai/lms issue 561). Nothing else of either is read out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.site import is_same, shown
+
+BASE_URL = "ANTHROPIC_BASE_URL"
+ATTRIBUTION = "CLAUDE_CODE_ATTRIBUTION_HEADER"
+CONTEXT = "CLAUDE_CODE_MAX_CONTEXT_TOKENS"
+_NAMES = (BASE_URL, ATTRIBUTION, CONTEXT)
+_OFF = ("0", "false", "no", "off")
+ASSUMED_CONTEXT = 200_000
+"""Tokens that Claude Code assumes for a model it does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A variable's value, and where it stands, for people."""
+
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is set. ``present``: whether Claude Code seems to be used on this account at all."""
+
+    values: Mapping[str, Setting]
+    present: bool
+    unreadable: str | None = None
+
+    @property
+    def header_off(self) -> Setting | None:
+        """The setting that keeps the billing header off, if it does."""
+        setting = self.values.get(ATTRIBUTION)
+        return setting if setting is not None and setting.value.lower() in _OFF else None
+
+
+def read(environ: Mapping[str, str], home: Path) -> Settings:
+    """Read the settings; ``home``: the user's folder. Never raises."""
+    folder = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+    file, source = folder / "settings.json", "settings.json"
+    values = {name: Setting(environ[name], "this shell") for name in _NAMES if environ.get(name)}
+    unreadable = None
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        content = {}
+    except OSError as error:
+        content, unreadable = {}, f"{source} cannot be read: {error.strerror}"
+    except (ValueError, RecursionError):
+        content, unreadable = {}, f"{source} is no JSON"
+    variables = content.get("env") if isinstance(content, dict) else None
+    for name in _NAMES:
+        value = variables.get(name) if isinstance(variables, dict) else None
+        if isinstance(value, str | int) and str(value):
+            values[name] = Setting(str(value), f"Claude Code's {source}")
+    return Settings(values, bool(values) or folder.is_dir(), unreadable)
+
+
+def check(
+    settings: Settings, proxy: str, upstream: str, context: int | None, *, seen: bool
+) -> list[Finding]:
+    """Return the findings; none if Claude Code is not used here.
+
+    ``proxy``, ``upstream``: URLs. ``context``: the server's, in tokens. ``seen``: whether
+    requests of Claude Code have come through the proxy.
+    """
+    if not (settings.present or seen):
+        return []
+    found = []
+    if settings.unreadable is not None:
+        found.append(Finding("claude", State.WARN, f"Claude Code's {settings.unreadable}"))
+    found += _base_url(settings, proxy, upstream, seen=seen)
+    if (off := settings.header_off) is not None:
+        text = f"{ATTRIBUTION}=0 in {off.source}: Claude Code sends no billing header"
+        found.append(Finding("header", State.OK, text))
+    return found + _window(settings, context)
+
+
+def _base_url(settings: Settings, proxy: str, upstream: str, *, seen: bool) -> list[Finding]:
+    setting = settings.values.get(BASE_URL)
+    fix = f"ANTHROPIC_BASE_URL={shown(proxy)} claude"
+    if setting is None:
+        if seen:
+            return []
+        text = f"{BASE_URL} is set neither in this shell nor in settings.json"
+        return [Finding("claude", State.OK, text, fix)]
+    if setting.source != "this shell":
+        fix = f"set {BASE_URL} there to {shown(proxy)}"
+    try:
+        leads_to = shown(setting.value)
+    except ValueError:
+        leads_to = "what is no URL"
+    where = f"Claude Code is sent to {leads_to} by {BASE_URL} in {setting.source}"
+    if is_same(setting.value, proxy):
+        return [Finding("claude", State.OK, f"{where}: through the proxy")]
+    if is_same(setting.value, upstream):
+        return [Finding("claude", State.FAIL, f"{where}: the model server itself", fix)]
+    return [Finding("claude", State.WARN, f"{where}: neither the proxy nor its upstream", fix)]
+
+
+def _window(settings: Settings, context: int | None) -> list[Finding]:
+    """Compare what Claude Code fills with what the server holds; it compacts near the end."""
+    if context is None:
+        return []
+    setting = settings.values.get(CONTEXT)
+    fix = f"export {CONTEXT}={context}"
+    if setting is None:
+        if context >= ASSUMED_CONTEXT:
+            return []
+        text = (
+            f"Claude Code assumes {ASSUMED_CONTEXT:,} tokens for a model it does not know, the "
+            f"server has {context:,}: long conversations fail instead of being compacted"
+        )
+        return [Finding("window", State.WARN, text, fix)]
+    if not setting.value.strip().isdecimal():
+        text = f"{CONTEXT} in {setting.source} is no number"
+        return [Finding("window", State.WARN, text, fix)]
+    tokens = int(setting.value)
+    text = f"Claude Code fills {tokens:,} tokens ({setting.source}), the server has {context:,}"
+    if tokens > context:
+        return [Finding("window", State.WARN, text, fix)]
+    return [Finding("window", State.OK, text)]

@@ -1,0 +1,154 @@
+"""All checks, in order."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from cacheproxy.config import Config
+from cacheproxy.core.locality import is_local
+from cacheproxy.doctor import agents, claude, need, outcome, plugins, proxy, record, reuse, traffic
+from cacheproxy.doctor import load as loads
+from cacheproxy.doctor import upstream as upstreams
+from cacheproxy.doctor.conclusion import Conclusion, Known, conclude
+from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.prompt import PATHS
+from cacheproxy.doctor.proxy import Proxy
+from cacheproxy.doctor.reuse import Trial
+from cacheproxy.doctor.site import Site, is_same, shown
+from cacheproxy.doctor.traffic import Look
+from cacheproxy.doctor.upstream import LLAMA, Upstream
+
+OnStep = Callable[[str], None]
+"""Called with what is being done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What to look at. ``proxy``: its URL; ``upstream``: the server's, None to ask the proxy.
+
+    ``send``: whether test prompts may be sent; ``watch``: seconds to wait for the agent's own.
+    ``headers`` go to the server, and hold its key.
+    """
+
+    config: Config
+    proxy: str
+    upstream: str | None
+    environ: Mapping[str, str]
+    home: Path
+    headers: dict[str, str] = field(default_factory=dict)
+    model: str | None = None
+    send: bool = True
+    watch: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What came of it."""
+
+    conclusion: Conclusion
+    findings: tuple[Finding, ...]
+    proxy: Proxy
+    upstream: Upstream
+    trials: tuple[Trial, ...]
+
+
+def examine(inputs: Inputs, on_step: OnStep) -> Examination:
+    """Run all checks. Raises ConfigError or PluginError, as the proxy would."""
+    found = plugins.installed(inputs.config)
+    on_step("asking the proxy")
+    running = proxy.look(inputs.proxy)
+    url = inputs.upstream or running.upstream or inputs.config.upstream.rstrip("/")
+    on_step("asking the model server")
+    site = Site(url, inputs.headers)
+    server = upstreams.look(site)
+    before = Look(server.load, record.read(running.url) if running.is_up else None)
+    after = _watch(inputs, site, running, before, on_step) if inputs.watch else before
+    here = tuple(rule.name for rule in found.rules)
+    rules = running.rules if running.is_up else here
+    trials = _trials(inputs, server, running, found, on_step) if inputs.send else ()
+
+    findings = [*proxy.check(running, url), *upstreams.check(server)]
+    if running.upstream is not None and not is_same(running.upstream, url):
+        findings.append(_another_upstream(running.upstream, url))
+    has_package = any(package.distribution == outcome.PACKAGE for package in found.packages)
+    kind = server.server.kind if server.server is not None else ""
+    for one in trials:
+        on = running.rules if one.through_proxy else here
+        findings.append(outcome.check(one, on, kind, has_package=has_package))
+    if not trials and server.server is not None:
+        findings.append(_not_tried(inputs, kind))
+    settings = claude.read(inputs.environ, inputs.home)
+    clients = tuple(after.record.clients()) if after.record is not None else ()
+    needed = need.judge(trials, settings, rules, clients)
+    if needed is not None:
+        findings.append(needed.finding())
+    if _is_its_own(running, url) and server.server is not None:
+        findings += traffic.check(running.url, url, before, after, inputs.watch)
+    findings += agents.check(after.record, time.time())
+    context = server.server.context if server.server is not None else None
+    findings += claude.check(settings, running.url, url, context, seen="claude" in clients)
+    edits = inputs.config.edit_remote or is_local(urlsplit(url).hostname or "")
+    names = running.rules if running.is_up else None
+    findings += plugins.check(found, names, edits=edits)
+    if needed is not None and needed.is_superfluous:
+        findings = [_excused(finding) for finding in findings]
+    known = Known(running, server, after.record, trials, needed, inputs.send)
+    return Examination(conclude(known, findings), tuple(findings), running, server, trials)
+
+
+def _watch(inputs: Inputs, site: Site, running: Proxy, before: Look, on_step: OnStep) -> Look:
+    on_step(f"watching for {inputs.watch:.0f} s: use your agent now")
+    time.sleep(inputs.watch)
+    seen = record.read(running.url) if running.is_up else None
+    return Look(loads.look(site), seen or before.record)
+
+
+def _trials(
+    inputs: Inputs, server: Upstream, running: Proxy, found: plugins.Installed, on_step: OnStep
+) -> tuple[Trial, ...]:
+    """Send test prompts on each path; to Ollama only for a named model, else it would load one."""
+    model = inputs.model or server.model
+    if server.server is None or (server.server.kind == "Ollama" and inputs.model is None):
+        return ()
+    through = Site(running.url, inputs.headers) if _is_its_own(running, server.url) else None
+    site, trials = Site(server.url, inputs.headers), []
+    for api, path in PATHS.items():
+        on_step(f"sending a short prompt to {path}")
+        mark = secrets.token_hex(8)
+        trial = reuse.measure(api, site, through, found.rules, model or "default", mark)
+        if trial is not None:
+            trials.append(trial)
+    return tuple(trials)
+
+
+def _not_tried(inputs: Inputs, kind: str) -> Finding:
+    if not inputs.send:
+        return Finding("reuse", State.WARN, "not tried, since --no-send was given")
+    if kind == "Ollama":
+        text = "not tried: Ollama does not say what it reuses, and a request may load a model"
+        return Finding("reuse", State.WARN, text, "name a model with --model to compare seconds")
+    text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
+    state = State.WARN if kind == LLAMA else State.FAIL
+    return Finding("reuse", state, text, "name the model server's root URL with --upstream")
+
+
+def _is_its_own(running: Proxy, url: str) -> bool:
+    """Whether a proxy runs, and sends to the server that is looked at."""
+    return running.is_up and running.upstream is not None and is_same(running.upstream, url)
+
+
+def _another_upstream(of_proxy: str, asked: str) -> Finding:
+    text = f"the proxy sends to {shown(of_proxy)}, and {shown(asked)} was looked at"
+    return Finding("upstream", State.WARN, text, "leave out --upstream, or restart the proxy")
+
+
+def _excused(finding: Finding) -> Finding:
+    """Where the proxy is not needed, that nothing goes through it is no fault."""
+    if finding.state is State.FAIL and finding.name in ("proxy", "traffic", "claude"):
+        return replace(finding, state=State.WARN)
+    return finding

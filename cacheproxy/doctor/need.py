@@ -1,0 +1,83 @@
+"""Is the proxy needed at all? Some servers and settings make it superfluous."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cacheproxy.doctor.claude import ATTRIBUTION, Settings
+from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.outcome import HEADER_RULE
+from cacheproxy.doctor.reuse import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """``is_superfluous``: whether to take the proxy out; ``text``: why, or why not."""
+
+    is_superfluous: bool
+    text: str
+
+    def finding(self) -> Finding:
+        """Return it as a line of the report."""
+        return Finding("need", State.OK, self.text)
+
+
+def judge(
+    trials: Sequence[Trial], settings: Settings, rules: Sequence[str], clients: Sequence[str]
+) -> Need | None:
+    """Return whether the proxy is needed, as far as it is known; None if nothing is.
+
+    ``rules``: names of those that are on. ``clients``: those seen by the proxy.
+    """
+    measured = [trial for trial in trials if trial.error is None and trial.is_measured]
+    others = [name for name in rules if not _is_for_header(name)]
+    strangers = [name for name in clients if name != "claude"]
+    rest = f"; other rules: {', '.join(others)}" if others else ""
+    off = settings.header_off
+    if off is not None:
+        text = f"with {ATTRIBUTION}=0 Claude Code has no volatile header to make constant"
+        if others or strangers:
+            return Need(False, f"not needed for Claude Code: {text}; perhaps for others{rest}")
+        return Need(True, f"not needed: {text}; what is left are the figures")
+    if not measured:
+        return None
+    if all(trial.works_without for trial in measured):
+        text = "the server reuses a prompt although its billing header changes"
+        if others:
+            return Need(False, f"not needed for Claude Code: {text}; perhaps for others{rest}")
+        return Need(True, f"not needed: {text}, with the rules and without")
+    return _needed(measured)
+
+
+def _needed(measured: Sequence[Trial]) -> Need | None:
+    working = [trial for trial in measured if trial.works and not trial.works_without]
+    if not working:
+        return None
+    repaired = [one for one in working if one.cch_only is not None and one.cch_only.is_reused]
+    if repaired:
+        path = repaired[0].path
+        without = repaired[0].without
+        left = without.usage.reused if without is not None else 0
+        return Need(
+            False,
+            f"partly: on {path} the server repairs the header's cch by itself, so the turns of one "
+            "Claude Code conversation are reused without the proxy, too; a new conversation or "
+            f"subagent has another cc_version, and reuses {left or 0:,} tokens without it"
+            + (f". {_on_others(working, path)}" if len(working) > 1 else ""),
+        )
+    return Need(False, f"needed: {_on_others(working, '')}")
+
+
+def _on_others(working: Sequence[Trial], but: str) -> str:
+    parts = [
+        f"on {trial.path} {trial.without.usage.reused or 0:,} of "
+        f"{trial.without.usage.prompt or 0:,} tokens are reused without it"
+        for trial in working
+        if trial.path != but and trial.without is not None
+    ]
+    return ", ".join(parts)
+
+
+def _is_for_header(name: str) -> bool:
+    return name.startswith("claude-") or HEADER_RULE in name

@@ -1,0 +1,74 @@
+"""Which client packages and rules there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cacheproxy.config import Config
+from cacheproxy.core.rules import Normalizer
+from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.plugins import Package, Plugins, choose
+
+INSTALL = "pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The packages of this Python, and the rules that are on with this configuration."""
+
+    packages: tuple[Package, ...]
+    rules: tuple[Normalizer, ...]
+
+
+def installed(config: Config) -> Installed:
+    """Load the packages. Raises ConfigError or PluginError for what the proxy would refuse, too."""
+    plugins = Plugins()
+    plugins.load_packages(config.block)
+    known = plugins.normalizers(config.rules())
+    rules = choose(known, config.enable, config.disable)
+    return Installed(tuple(plugins.packages), tuple(rules))
+
+
+def check(found: Installed, running: tuple[str, ...] | None, *, edits: bool) -> list[Finding]:
+    """Return the findings. ``running``: the rules of the running proxy, None if there is none.
+
+    ``edits``: whether the upstream is one whose requests are edited (law 5).
+    """
+    broken = [package for package in found.packages if package.error is not None]
+    findings = [
+        Finding(
+            "plugins",
+            State.FAIL,
+            f"{package.distribution} could not be loaded: {package.error}",
+            f"pip install --upgrade {package.distribution}",
+        )
+        for package in broken
+    ]
+    loaded = [package for package in found.packages if not package.error and not package.blocked]
+    names = ", ".join(f"{package.distribution} {package.version}" for package in loaded)
+    if found.rules:
+        which = f"{len(loaded)} loaded: {names}" if loaded else "only the config file's own rules"
+        on = ", ".join(rule.name for rule in found.rules)
+        findings.append(Finding("plugins", State.OK, f"{which}; rules on: {on}"))
+    elif loaded:
+        text = f"{names} loaded, but no rule is on: every request passes through unedited"
+        findings.append(Finding("plugins", State.WARN, text, "cacheproxy plugins"))
+    elif not broken:
+        text = "no client package is installed: every request passes through unedited"
+        findings.append(Finding("plugins", State.WARN, text, INSTALL))
+    return findings + _running(found, running, edits=edits)
+
+
+def _running(found: Installed, running: tuple[str, ...] | None, *, edits: bool) -> list[Finding]:
+    """Compare with the proxy that runs, which may have been started before the last change."""
+    here = {rule.name for rule in found.rules}
+    if running is None or set(running) == here:
+        return []
+    if not running and not edits:
+        text = "the upstream is not on your own network, so the running proxy edits nothing"
+        return [Finding("rules", State.WARN, text, "start the proxy with --edit-remote")]
+    missing, more = sorted(here - set(running)), sorted(set(running) - here)
+    parts = [f"lacks {', '.join(missing)}"] if missing else []
+    parts += [f"has {', '.join(more)} besides"] if more else []
+    text = f"the running proxy {' and '.join(parts)}: it was started with other settings"
+    return [Finding("rules", State.WARN, text, "restart the proxy")]

@@ -1,0 +1,56 @@
+"""The prompt that doctor sends: made up, about 600 tokens, with Claude Code's volatile header."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Api = Literal["chat", "messages"]
+PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+
+_SENTENCES = (
+    "The garden behind the old house is long and narrow, with a wall of grey stone on each side.",
+    "In the spring the first flowers come up near the gate, where the sun stays until the evening.",
+    "A small river runs past the end of it, and the children used to build boats there from bark.",
+    "The table under the apple tree is made of oak, and four people can sit around it with ease.",
+    "When the rain comes from the west, the water collects in a barrel and is used in dry weeks.",
+    "Every tool has its place in the shed: the rake, the two spades, the ladder and the lamp.",
+)
+_ROUNDS = 5
+"""Six sentences are about 120 tokens of English."""
+QUESTION = "Answer with one word: how many people can sit at the table?"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The parts of the billing header that vary: three and five hex digits in real ones."""
+
+    version: str
+    cch: str
+
+    @property
+    def text(self) -> str:
+        """The header as Claude Code spells it."""
+        return (
+            f"x-anthropic-billing-header: cc_version=2.1.285.{self.version}; cc_entrypoint=cli; "
+            f"cch={self.cch};"
+        )
+
+
+def text(mark: str) -> str:
+    """Return the prompt's own text; ``mark`` makes it unlike all that came before."""
+    return f"[cacheproxy doctor {mark}]\n" + "\n".join(_SENTENCES * _ROUNDS)
+
+
+def body(api: Api, model: str, header: Header, mark: str) -> bytes:
+    """Return a request body that asks for one token; the header stands at the prompt's head."""
+    request: dict[str, Any] = {"model": model, "max_tokens": 1, "stream": False}
+    question = {"role": "user", "content": QUESTION}
+    if api == "messages":
+        blocks = [{"type": "text", "text": part} for part in (header.text, text(mark))]
+        request |= {"system": blocks, "messages": [question]}
+    else:
+        system = {"role": "system", "content": f"{header.text}\n{text(mark)}"}
+        request |= {"messages": [system, question]}
+    return json.dumps(request, separators=(",", ":")).encode()

@@ -1,0 +1,100 @@
+"""Is the proxy up, and who can reach it."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from cacheproxy.demo.client import checked_url
+from cacheproxy.demo.errors import DemoError
+from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.site import NoAnswerError, Site, is_loopback, shown
+
+HEALTH = "/_cacheproxy/health"
+_DOCUMENTATION = ("192.0.2.1", 9)
+"""RFC 5737: nobody is there, and connecting a datagram socket sends nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """The proxy as its health page tells; None where there is none, or it does not say.
+
+    ``problem``: why ``version`` is None. ``reachable``: an address of this machine at which
+    others can reach it, too.
+    """
+
+    url: str
+    version: str | None = None
+    upstream: str | None = None
+    rules: tuple[str, ...] = ()
+    problem: str | None = None
+    reachable: str | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a cacheproxy answers there."""
+        return self.version is not None
+
+
+def look(url: str) -> Proxy:
+    """Ask the proxy at ``url`` for its health page. Never raises."""
+    try:
+        answer = Site(url).get(HEALTH)
+    except NoAnswerError as error:
+        return Proxy(url, problem=f"no proxy answers at {shown(url)}: {error}")
+    page: Any = answer.json() if answer.status == 200 else None
+    if not is_health(page):
+        return Proxy(url, problem=f"what answers at {shown(url)} is no cacheproxy")
+    return Proxy(
+        url,
+        version=page["version"],
+        upstream=_upstream(page.get("upstream")),
+        rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
+        reachable=_reachable(url),
+    )
+
+
+def is_health(page: Any) -> bool:
+    """Whether a JSON value is the health page of a cacheproxy."""
+    return isinstance(page, dict) and isinstance(page.get("version"), str) and "upstream" in page
+
+
+def check(proxy: Proxy, upstream: str) -> list[Finding]:
+    """Return the findings; ``upstream``: the model server's URL, for the command that starts it."""
+    if not proxy.is_up:
+        start = f"twistd -n cacheproxy --upstream {shown(upstream)}"
+        if "no cacheproxy" in (proxy.problem or ""):
+            start = "name the proxy's own URL with --proxy"
+        return [Finding("proxy", State.FAIL, proxy.problem or "", start)]
+    where = urlsplit(proxy.url)
+    text = f"cacheproxy {proxy.version} listens on {where.hostname}:{where.port}"
+    if proxy.reachable is not None:
+        text += f", and on {proxy.reachable}, where others on your network can use it, too"
+        return [Finding("proxy", State.WARN, text, "start it with --interface 127.0.0.1")]
+    return [Finding("proxy", State.OK, text + (", this machine only" * is_loopback(proxy.url)))]
+
+
+def _upstream(page: Any) -> str | None:
+    url = page.get("url") if isinstance(page, dict) else None
+    try:
+        return checked_url(url) if isinstance(url, str) else None
+    except DemoError:
+        return None
+
+
+def _reachable(url: str) -> str | None:
+    """Return the address, not of the loopback interface, where the same proxy answers."""
+    port = urlsplit(url).port
+    if not is_loopback(url) or port is None:
+        return None
+    with contextlib.suppress(OSError, NoAnswerError):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(_DOCUMENTATION)
+            address = str(probe.getsockname()[0])
+        if not address.startswith("127."):
+            page = Site(f"http://{address}:{port}").page(HEALTH)
+            return f"{address}:{port}" if is_health(page) else None
+    return None

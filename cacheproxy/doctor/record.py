@@ -1,0 +1,106 @@
+"""What came through the proxy lately, as the proxy itself remembers it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cacheproxy.core.verdict import Judgement
+from cacheproxy.doctor.site import CLIENT, NoAnswerError, Site
+
+PAGE = "/_cacheproxy/exchanges"
+_LAST = 10
+"""Requests that the headline speaks of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One exchange. ``wall``: when, in seconds since the epoch. Tokens None if not reported."""
+
+    number: int
+    client: str
+    session: str
+    turn: int
+    side: bool
+    prompt: int | None
+    reused: int | None
+    verdict: str
+    reason: str
+    wall: float
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The exchanges that had a prompt, oldest first, without those that doctor sent itself."""
+
+    seen: tuple[Seen, ...]
+
+    @property
+    def measured(self) -> tuple[Seen, ...]:
+        """The last exchanges whose reuse the server told."""
+        known = [one for one in self.seen if one.prompt is not None and one.reused is not None]
+        return tuple(known[-_LAST:])
+
+    @property
+    def later(self) -> tuple[Seen, ...]:
+        """Of those, the turns that could have reused the turn before."""
+        return tuple(one for one in self.measured if one.turn > 1 and not one.side)
+
+    @property
+    def breaks(self) -> tuple[Seen, ...]:
+        """Of those, the turns that lost the cache."""
+        return tuple(one for one in self.later if one.verdict == Judgement.BREAK)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether most of them did."""
+        return bool(self.breaks) and 2 * len(self.breaks) >= len(self.later)
+
+    def clients(self) -> dict[str, int]:
+        """Return how many requests each client sent."""
+        counts: dict[str, int] = {}
+        for one in self.seen:
+            counts[one.client] = counts.get(one.client, 0) + 1
+        return counts
+
+    def after(self, earlier: Record) -> tuple[Seen, ...]:
+        """Return what came since ``earlier`` was read."""
+        last = max((one.number for one in earlier.seen), default=0)
+        return tuple(one for one in self.seen if one.number > last)
+
+
+def read(proxy: str) -> Record | None:
+    """Return the record of the proxy at ``proxy`` (a URL), None if it keeps none. Never raises."""
+    try:
+        page = Site(proxy).page(PAGE)
+    except NoAnswerError:
+        return None
+    if isinstance(page, dict):
+        page = page.get("exchanges")
+    if not isinstance(page, list):
+        return None
+    seen = [_seen(item) for item in page if isinstance(item, dict)]
+    mine = [one for one in seen if one.turn > 0 and one.client != CLIENT]
+    return Record(tuple(sorted(mine, key=lambda one: one.number)))
+
+
+def _seen(item: dict[str, Any]) -> Seen:
+    usage = item.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    wall = item.get("wall")
+    return Seen(
+        number=_count(item.get("number")) or 0,
+        client=str(item.get("client") or "client"),
+        session=str(item.get("session") or ""),
+        turn=_count(item.get("turn")) or 0,
+        side=item.get("side") is True,
+        prompt=_count(usage.get("prompt")),
+        reused=_count(usage.get("reused")),
+        verdict=str(item.get("verdict") or "-"),
+        reason=str(item.get("reason") or ""),
+        wall=float(wall) if isinstance(wall, int | float) else 0.0,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and value >= 0 else None

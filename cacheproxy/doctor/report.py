@@ -1,0 +1,149 @@
+"""The report: verdict first, then a line for each finding with what mends it below."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from cacheproxy.doctor.conclusion import Answer, Conclusion
+from cacheproxy.doctor.examine import Examination
+from cacheproxy.doctor.finding import Finding, State, counted
+from cacheproxy.doctor.reuse import Shot, Trial
+from cacheproxy.doctor.site import shown
+
+QUESTION = "Is the cache working?"
+_INDENT = 18
+_COLOURS = {
+    State.OK: "green",
+    State.WARN: "yellow",
+    State.FAIL: "bold red",
+    Answer.YES: "bold green",
+    Answer.NO: "bold red",
+    Answer.NOT_MEASURED: "bold yellow",
+    Answer.NOT_NEEDED: "bold green",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What to tell. ``between``: lines that stand between verdict and findings.
+
+    ``more``: what ``--json`` tells besides.
+    """
+
+    conclusion: Conclusion
+    findings: Sequence[Finding]
+    command: str = "cacheproxy doctor --json"
+    between: Sequence[str] = ()
+    more: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """1 if something FAILs, else 0."""
+        return int(any(finding.state is State.FAIL for finding in self.findings))
+
+    def json(self) -> dict[str, Any]:
+        """Return everything as one JSON object."""
+        return {
+            "answer": str(self.conclusion.answer),
+            "text": self.conclusion.text,
+            "exit_code": self.exit_code,
+            "findings": [asdict(finding) for finding in self.findings],
+            **self.more,
+        }
+
+    def text(self, console: Console) -> str:
+        """Return the report for people, as wide as ``console``; colours only repeat words."""
+        with console.capture() as captured:
+            for line in self._lines(console.width):
+                console.print(line, soft_wrap=True)
+        return captured.get().rstrip("\n")
+
+    def _lines(self, width: int) -> Iterator[Text]:
+        answer = self.conclusion.answer
+        head = f"{QUESTION}   {answer}   "
+        first, *rest = _wrapped(self.conclusion.text, width - len(head)) or [""]
+        yield Text.assemble(f"{QUESTION}   ", (str(answer), _COLOURS[answer]), f"   {first}")
+        for line in rest:
+            yield Text(" " * len(head) + line)
+        yield Text()
+        for line in self.between:
+            yield Text(_printable(line))
+        for finding in self.findings:
+            yield from _finding(finding, width)
+        if self.findings:
+            yield Text()
+        warnings = sum(finding.state is State.WARN for finding in self.findings)
+        problems = sum(finding.state is State.FAIL for finding in self.findings)
+        yield Text(
+            f"{counted(warnings, 'warning')}, {counted(problems, 'problem')}. "
+            f"Exit code {self.exit_code}.   Machine-readable: {self.command}"
+        )
+
+
+def of_examination(examination: Examination) -> Report:
+    """Return the report on an examination."""
+    server = examination.upstream.server
+    return Report(
+        examination.conclusion,
+        examination.findings,
+        more={
+            "proxy": asdict(examination.proxy) | {"url": shown(examination.proxy.url)},
+            "upstream": {
+                "url": shown(examination.upstream.url),
+                "server": asdict(server) if server is not None else None,
+                "load": asdict(examination.upstream.load),
+            },
+            "trials": [_trial(trial) for trial in examination.trials],
+        },
+    )
+
+
+def _finding(finding: Finding, width: int) -> Iterator[Text]:
+    first, *rest = _wrapped(finding.text, width - _INDENT) or [""]
+    yield Text.assemble(
+        f"  {finding.name:<10}", (f"{finding.state:<6}", _COLOURS[finding.state]), first
+    )
+    for line in rest:
+        yield Text(" " * _INDENT + line)
+    if finding.fix is not None:
+        yield Text(" " * _INDENT + f"fix: {_printable(finding.fix)}")
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    width = max(20, width)
+    return textwrap.wrap(_printable(text), width, break_long_words=False, break_on_hyphens=False)
+
+
+def _printable(text: str) -> str:
+    """Spell out control characters: names and messages come from other programs."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _trial(trial: Trial) -> dict[str, Any]:
+    shots = ("first", "second", "without", "cch_only", "same")
+    return {
+        "path": trial.path,
+        "through_proxy": trial.through_proxy,
+        "error": trial.error,
+        **{name: _shot(getattr(trial, name)) for name in shots},
+    }
+
+
+def _shot(shot: Shot | None) -> dict[str, Any] | None:
+    if shot is None:
+        return None
+    usage = shot.usage
+    return {
+        "prompt": usage.prompt,
+        "reused": usage.reused,
+        "prompt_seconds": usage.prompt_seconds,
+        "wall": round(shot.wall, 4),
+    }

@@ -1,0 +1,131 @@
+"""``--server-log``: a verdict on each request of a llama-server log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+
+from cacheproxy.core.llama_log import LogReader
+from cacheproxy.core.logged import LoggedRequest, ServerFacts
+from cacheproxy.core.verdict import Judgement
+from cacheproxy.doctor.conclusion import Answer, Conclusion
+from cacheproxy.doctor.finding import Finding, State, counted
+from cacheproxy.doctor.report import Report
+
+_SHOWN = 40
+"""Requests in the table; ``--json`` has all of them."""
+_HEAD = "   line   task slot   prompt   reused              new     time  verdict"
+
+
+class NoLogError(Exception):
+    """Nothing can be said of the file; the message is one line."""
+
+
+def read(lines: Iterable[str], name: str) -> Report:
+    """Return the report on a log; ``name``: the file's, for messages. Raises NoLogError."""
+    reader = LogReader()
+    requests = [request for line in lines for request in reader.feed(line)]
+    requests = sorted([*requests, *reader.close()], key=lambda request: request.line)
+    if not reader.facts.lines:
+        raise NoLogError(f"{name} is no log of llama-server: none of its lines looks like one")
+    if not requests:
+        raise NoLogError(
+            f"{name} is a log of llama-server, but tells of no request; "
+            "start the server with --verbosity 4 to see more"
+        )
+    return Report(
+        _conclude(requests),
+        [*_findings(requests, reader.facts)],
+        "cacheproxy doctor --server-log FILE --json",
+        [*_table(requests), ""],
+        {"requests": [_json(request) for request in requests], "server": asdict(reader.facts)},
+    )
+
+
+def _conclude(requests: Sequence[LoggedRequest]) -> Conclusion:
+    measured = [one for one in requests if one.prompt is not None and one.reused is not None]
+    if not measured:
+        text = f"{counted(len(requests), 'request')}, and the log does not say what was reused."
+        return Conclusion(Answer.NOT_MEASURED, text)
+    prompt = sum(one.prompt or 0 for one in measured)
+    reused = sum(one.reused or 0 for one in measured)
+    breaks, ok = _count(measured, Judgement.BREAK), _count(measured, Judgement.OK)
+    text = f"{reused / max(1, prompt):.1%} of {prompt:,} prompt tokens were reused in "
+    text += f"{counted(len(measured), 'request')}; {breaks} lost the cache."
+    if not breaks and not ok:
+        return Conclusion(Answer.NOT_MEASURED, f"{text} None could have reused an earlier one.")
+    return Conclusion(Answer.NO if breaks >= ok else Answer.YES, text)
+
+
+def _findings(requests: Sequence[LoggedRequest], facts: ServerFacts) -> Iterator[Finding]:
+    breaks = [one for one in requests if one.verdict is Judgement.BREAK]
+    ok = _count(requests, Judgement.OK)
+    if breaks:
+        lost = sum(one.evaluated or 0 for one in breaks)
+        seconds = sum(one.seconds or 0.0 for one in breaks)
+        text = (
+            f"{counted(len(breaks), 'request')} evaluated {lost:,} tokens in {seconds:.1f} s, most "
+            "of which a request before had left in the cache (by their lengths; a log does not "
+            "tell conversations apart)"
+        )
+        state = State.FAIL if len(breaks) >= ok else State.WARN
+        yield Finding(
+            "breaks", state, text, "cacheproxy doctor   tells whether your agent uses the proxy"
+        )
+    elif ok:
+        yield Finding("breaks", State.OK, f"none; {counted(ok, 'request')} reused one before")
+    if recomputed := sum(one.recomputed for one in requests):
+        text = (
+            f"{counted(recomputed, 'time')} the server could not go back in its memory (sliding "
+            "window or recurrent model) and computed all anew"
+        )
+        fix = "update llama.cpp (or --swa-full, for a sliding window)"
+        yield Finding("memory", State.WARN, text, fix)
+    if facts.evicted:
+        text = f"{counted(facts.evicted, 'prompt')} dropped from the cache in RAM"
+        text += f" (limit {facts.ram_limit_mib:,.0f} MiB)" if facts.ram_limit_mib else ""
+        yield Finding("cache-ram", State.WARN, text, "raise --cache-ram of llama-server")
+    elif facts.ram_prompts is not None:
+        text = f"{counted(facts.ram_prompts, 'prompt')} kept in RAM, {facts.ram_mib:,.0f} MiB"
+        yield Finding("cache-ram", State.OK, text)
+    elif facts.ram_off:
+        text = "off: what a slot held is gone when another conversation takes it"
+        yield Finding("cache-ram", State.WARN, text, "start llama-server with --cache-ram 8192")
+    if truncated := sum(one.truncated for one in requests):
+        text = f"{counted(truncated, 'request')} ran out of context and was cut"
+        yield Finding("context", State.WARN, text, "a larger -c, or less in the client's window")
+    if refused := sum(one.error is not None for one in requests):
+        text = f"{counted(refused, 'request')} refused: longer than the context"
+        yield Finding("context", State.WARN, text, "a larger -c, or less in the client's window")
+    if any(one.derived for one in requests):
+        text = "prompt and reused are reckoned from the slots' final lengths (marked ~)"
+        yield Finding("figures", State.OK, text, "llama-server --verbosity 4 logs its own")
+
+
+def _table(requests: Sequence[LoggedRequest]) -> Iterator[str]:
+    if len(requests) > _SHOWN:
+        yield f"  {len(requests) - _SHOWN:,} earlier requests are not shown; --json has them all"
+    yield _HEAD
+    for one in requests[-_SHOWN:]:
+        mark = "~" if one.derived else ""
+        share, new = " " * 6, one.evaluated
+        if one.prompt and one.reused is not None:
+            share, new = f"{one.reused / one.prompt:6.1%}", one.prompt - one.reused
+        seconds = "?" if one.seconds is None else f"{one.seconds:,.2f} s"
+        yield (
+            f"{one.line:>7} {one.task:>6} {one.slot:>4} {_number(one.prompt, mark):>8} "
+            f"{_number(one.reused, mark):>8} {share} {_number(new):>8} {seconds:>8}  "
+            f"{one.verdict:<6} {'longer than the context' if one.error else one.reason}"
+        ).rstrip()
+
+
+def _count(requests: Iterable[LoggedRequest], verdict: Judgement) -> int:
+    return sum(one.verdict is verdict for one in requests)
+
+
+def _number(number: int | None, mark: str = "") -> str:
+    return "?" if number is None else f"{mark}{number:,}"
+
+
+def _json(request: LoggedRequest) -> dict[str, object]:
+    return asdict(request) | {"verdict": str(request.verdict)}

@@ -1,0 +1,89 @@
+"""Does the agent really go through the proxy: its record against the server's own counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cacheproxy.doctor.finding import Finding, State, counted
+from cacheproxy.doctor.load import Load
+from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.site import shown
+
+_NOISE = 5000
+"""Prompt tokens: earlier runs of doctor, and tries with curl, are no agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The server's work and the proxy's record at one moment; ``record`` None: it keeps none."""
+
+    load: Load
+    record: Record | None
+
+
+def check(proxy: str, upstream: str, before: Look, after: Look, watched: float) -> list[Finding]:
+    """Return the findings.
+
+    ``proxy``, ``upstream``: URLs. ``before``, ``after``: looks ``watched`` seconds apart; with 0
+    they are the same.
+    """
+    if after.record is None:
+        text = (
+            "this proxy keeps no record of its requests, so whether your agent goes through it "
+            "is not known here: watch its log, it has a line for each"
+        )
+        return [Finding("traffic", State.WARN, text)]
+    if watched:
+        return [_watched(proxy, upstream, before, after, watched)]
+    seen = len(after.record.seen)
+    if seen:
+        text = f"{counted(seen, 'request')} with a prompt came through this proxy"
+        return [Finding("traffic", State.OK, text)]
+    work = _work(after.load)
+    if work is None:
+        text = "no agent request has come through this proxy yet"
+        return [Finding("traffic", State.WARN, text, _through(proxy))]
+    text = (
+        f"{work}, and no agent request has come through this proxy: if your agent was used since, "
+        f"it talks to {shown(upstream)} directly. To be sure, use it during: "
+        "cacheproxy doctor --watch 60"
+    )
+    return [Finding("traffic", State.WARN, text, _through(proxy))]
+
+
+def _watched(proxy: str, upstream: str, before: Look, after: Look, watched: float) -> Finding:
+    assert after.record is not None
+    new = after.record.after(before.record) if before.record is not None else after.record.seen
+    worked, tokens = after.load.worked_since(before.load), after.load.since(before.load)
+    did = f"evaluated {tokens:,} prompt tokens" if tokens is not None else "worked on requests"
+    when = f"in the {watched:.0f} s watched"
+    if new:
+        evaluated = sum((one.prompt or 0) - (one.reused or 0) for one in new)
+        text = f"{counted(len(new), 'request')} came through this proxy {when}"
+        if tokens is not None and tokens > evaluated + _NOISE:
+            text += f", but the server {did}, {tokens - evaluated:,} of them for others"
+            return Finding("traffic", State.WARN, text, _through(proxy))
+        return Finding("traffic", State.OK, text)
+    if not worked:
+        text = f"no request came through this proxy, nor to the server as far as it tells, {when}"
+        return Finding("traffic", State.WARN, text, "use your agent meanwhile")
+    text = (
+        f"the server {did} {when}, none of it for requests from here: your agent still talks to "
+        f"{shown(upstream)} directly"
+    )
+    return Finding("traffic", State.FAIL, text, _through(proxy))
+
+
+def _work(load: Load) -> str | None:
+    """Say what the server has worked on since its start, if it was more than noise."""
+    if load.evaluated is not None:
+        if load.evaluated <= _NOISE:
+            return None
+        return f"the server has evaluated {load.evaluated:,} prompt tokens since it started"
+    if load.held is None or load.held <= _NOISE:
+        return None
+    return f"the server's slots hold a prompt of {load.held:,} tokens"
+
+
+def _through(proxy: str) -> str:
+    return f"ANTHROPIC_BASE_URL={shown(proxy)} claude   (OpenAI clients: {shown(proxy)}/v1)"

@@ -1,0 +1,166 @@
+"""The observer that captures: raw exchanges to disk, off the reactor thread.
+
+The reactor only hands an exchange over; one thread redacts, spells and writes. What waits is
+bounded: when the disk is slow or full, captures are dropped, counted and told of once, and no
+request ever waits. Not a bounded ``queue.Queue``: it bounds the number, not the bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from twisted.logger import Logger
+
+from cacheproxy import hookimpl
+from cacheproxy.core.captured import Captured
+from cacheproxy.core.captureline import to_line
+from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.session import Session, client_of
+from cacheproxy.observe.capturefolder import CaptureFolder
+
+_log = Logger()
+_SLOW = "the disk is too slow"
+_TOO_LARGE = "an exchange is larger than all that may wait for the disk"
+_CALM = 60.0
+"""Seconds without a drop, by the exchanges' own times, after which an episode is over."""
+_NOT_BODIES = 1024
+"""Bytes that an exchange is reckoned at besides its bodies and headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How much may wait for the disk: exchanges, and the bytes of their bodies."""
+
+    exchanges: int = 1000
+    size: int = 32 << 20
+
+
+class Capture:
+    """The observer. ``reactor``: an IReactorFromThreads, on whose thread it logs.
+
+    Its thread starts with the first exchange (twistd forks before that), and ends in ``close``.
+    ``dropped`` counts exchanges, ``written`` those on disk.
+    """
+
+    wants_response_body = True
+
+    def __init__(self, reactor: Any, folder: CaptureFolder, waiting: Waiting | None = None) -> None:
+        self.written = 0
+        self.dropped = 0
+        self._reactor = reactor
+        self._folder = folder
+        self._most = waiting or Waiting()
+        self._queue: SimpleQueue[tuple[Exchange, int] | None] = SimpleQueue()
+        # Each grows on one thread alone, so that neither needs a lock: what came, what went.
+        self._came = 0
+        self._went = 0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._telling = threading.Lock()
+        self._episode = 0
+        self._last_drop = 0.0
+
+    @hookimpl
+    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
+        """Hand the exchange over, or drop it; never waits for the disk."""
+        if self._closed:
+            return
+        size = _size_of(exchange)
+        waiting = self._came - self._went
+        if waiting + size > self._most.size or self._queue.qsize() >= self._most.exchanges:
+            self._drop(exchange.wall, _SLOW if size <= self._most.size else _TOO_LARGE)
+            return
+        self._came += size
+        # One that will wait does so without what its requests remember of their JSON.
+        self._queue.put((_without_parsed(exchange) if waiting else exchange, size))
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._write_all, name="cacheproxy-capture", daemon=True
+            )
+            self._thread.start()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Write what waits, for at most ``timeout`` seconds, and stop. Blocks."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._thread is None:
+            self._folder.close()
+            return
+        self._queue.put(None)
+        self._thread.join(timeout)
+        with contextlib.suppress(Empty), self._telling:
+            while self._queue.get_nowait() is not None:
+                self.dropped += 1
+        self._queue.put(None)  # it may have been taken out just now
+        if self.dropped:
+            self._tell(f"capture: {self.dropped:,} exchanges were dropped from it in all")
+
+    def _write_all(self) -> None:
+        while (found := self._queue.get()) is not None:
+            exchange, size = found
+            trouble = self._write(exchange)
+            if trouble:
+                self._drop(exchange.wall, trouble)
+            else:
+                self.written += 1
+                self._recover(exchange.wall)
+            self._went += size
+            del found, exchange  # do not hold on to it while waiting for the next
+        self._folder.close()
+
+    def _write(self, exchange: Exchange) -> str:
+        """Write one exchange; return what went wrong, without anything of its contents."""
+        try:
+            session = exchange.session or Session(client_of(exchange.received), "no-session")
+            self._folder.append(session, exchange.wall, to_line(Captured.of(exchange)))
+        except OSError as error:
+            return error.strerror or "the disk failed"
+        except Exception as error:  # one exchange must not end the captures of all others
+            return f"an exchange cannot be spelled ({type(error).__name__})"
+        return ""
+
+    def _drop(self, wall: float, why: str) -> None:
+        """Count, and tell of the first of an episode."""
+        with self._telling:
+            self.dropped += 1
+            self._episode += 1
+            self._last_drop = wall
+            if self._episode == 1:
+                self._tell(
+                    f"capture to {self._folder.path}: {why}: "
+                    "exchanges are dropped from it; the requests themselves go on"
+                )
+
+    def _recover(self, wall: float) -> None:
+        """Tell that it is over, once it has been calm for a while."""
+        if self._episode and wall - self._last_drop >= _CALM:
+            with self._telling:
+                self._tell(f"capture goes on; {self._episode:,} exchanges were dropped")
+                self._episode = 0
+
+    def _tell(self, text: str) -> None:
+        self._reactor.callFromThread(_log.warn, "{text}", text=text)
+
+
+def _size_of(exchange: Exchange) -> int:
+    received, sent = exchange.received, exchange.sent
+    size = _NOT_BODIES + len(received.body) + len(exchange.response_body or b"")
+    if sent is not None and sent.body is not received.body:
+        size += len(sent.body)
+    for name, value in (*received.headers, *exchange.response_headers):
+        size += len(name) + len(value)
+    return size
+
+
+def _without_parsed(exchange: Exchange) -> Exchange:
+    """Return it without what its requests remember of their JSON: ten times the body's size."""
+    received, sent = exchange.received, exchange.sent
+    bare = replace(received)
+    if sent is not None:
+        sent = bare if sent is received else replace(sent)
+    return replace(exchange, received=bare, sent=sent)

@@ -1,0 +1,69 @@
+"""The verdict on each turn, reached beside the data path, in order, in one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from twisted.logger import Logger
+from twisted.python.threadpool import ThreadPool
+
+from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.prompt import Order
+from cacheproxy.observe.known import KnownPrompts
+
+_log = Logger()
+_MOST_WAITING = 64 << 20
+"""Bytes of bodies that may wait for the thread; beyond, exchanges go on without a verdict."""
+
+
+class Judging:
+    """Takes finished exchanges, gives them on with their verdict, turn and side.
+
+    ``deliver`` is called on the reactor thread, once for each exchange: for those of one session
+    in the order they finished. ``order`` is what the upstream's template prints first.
+    """
+
+    def __init__(self, reactor: Any, deliver: Callable[[Exchange], None]) -> None:
+        self.order = Order.TOOLS_FIRST
+        self._reactor = reactor
+        self._deliver = deliver
+        self._known = KnownPrompts()
+        self._pool = ThreadPool(0, 1, "cacheproxy-judging")
+        self._waiting = 0
+        self._number = 0
+
+    def start(self) -> None:
+        """Start; the thread itself comes with the first exchange."""
+        self._pool.start()
+
+    def stop(self) -> None:
+        """Finish what waits, and stop. Blocks."""
+        self._pool.stop()
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Take a finished exchange. Those without a prompt need no verdict."""
+        self._number += 1
+        exchange = replace(exchange, number=self._number)
+        size = len(exchange.received.body)
+        if not exchange.turn or self._waiting + size > _MOST_WAITING:
+            self._deliver(exchange)
+            return
+        self._waiting += size
+        self._pool.callInThread(self._judge, exchange, size)
+
+    def _judge(self, exchange: Exchange, size: int) -> None:
+        try:
+            judged = self._known.judge(exchange, self.order)
+        except Exception as error:  # the record must not be lost for a comparison's sake
+            _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
+            judged = None
+        if judged is not None:
+            verdict, place = judged
+            exchange = replace(exchange, verdict=verdict, turn=place.turn, side=place.is_side)
+        self._reactor.callFromThread(self._judged, exchange, size)
+
+    def _judged(self, exchange: Exchange, size: int) -> None:
+        self._waiting -= size
+        self._deliver(exchange)

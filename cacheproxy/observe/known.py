@@ -1,0 +1,84 @@
+"""What is remembered of each session's prompts, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.prompt import Order, Prompt, prompt_of
+from cacheproxy.core.session import Session
+from cacheproxy.core.turns import Lanes, Place
+from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Before, Verdict, judge
+
+_MOST_BYTES = 64 << 20
+_MOST_SESSIONS = 10_000
+_MOST_LANES = 64
+
+
+@dataclass(slots=True)
+class _Known:
+    """One session: its lanes, and the last prompt of each that is still kept."""
+
+    lanes: Lanes = field(default_factory=Lanes)
+    last: OrderedDict[int, Before] = field(default_factory=OrderedDict)
+    cost: int = 0
+
+
+class KnownPrompts:
+    """The last prompt of every lane of every session; the least recently used session goes first.
+
+    Not thread-safe: it belongs to whoever judges. ``bytes_kept`` estimates what is held.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self.bytes_kept = 0
+        self._most_bytes = most_bytes
+        self._sessions: OrderedDict[Session, _Known] = OrderedDict()
+
+    def judge(self, exchange: Exchange, order: Order) -> tuple[Verdict, Place] | None:
+        """Return the verdict on a turn and its place; None if there is no prompt we can read."""
+        if exchange.session is None or exchange.sent is None:
+            return None
+        sent = prompt_of(exchange.sent, order)
+        unedited = (
+            sent if exchange.sent is exchange.received else prompt_of(exchange.received, order)
+        )
+        if sent is None or unedited is None:
+            return None
+        known = self._sessions.pop(exchange.session, None) or _Known()
+        self._sessions[exchange.session] = known
+        if len(known.last) >= _MOST_LANES:  # a client that never repeats itself
+            known.lanes = Lanes()
+        place = known.lanes.place(sent)
+        before = known.last.get(place.lane)
+        verdict = judge(before, sent, unedited, exchange.usage, first=place.turn == 1)
+        self._keep(known, place.lane, _next(sent, unedited, exchange.usage, before))
+        return verdict, place
+
+    def _keep(self, known: _Known, lane: int, before: Before) -> None:
+        self.bytes_kept -= known.cost
+        known.last[lane] = before
+        known.last.move_to_end(lane)
+        while len(known.last) > _MOST_LANES:
+            known.last.popitem(last=False)
+        known.cost = sum(_cost(kept) for kept in known.last.values())
+        self.bytes_kept += known.cost
+        while self._sessions and (
+            self.bytes_kept > self._most_bytes or len(self._sessions) > _MOST_SESSIONS
+        ):
+            _, gone = self._sessions.popitem(last=False)
+            self.bytes_kept -= gone.cost
+
+
+def _next(sent: Prompt, unedited: Prompt, usage: Usage, before: Before | None) -> Before:
+    """A turn that failed was not evaluated: the cache still holds the one before."""
+    if usage == Usage() and before is not None:
+        return before
+    return Before(sent, unedited, usage.prompt)
+
+
+def _cost(before: Before) -> int:
+    shared = before.sent is before.unedited
+    return before.sent.cost + (0 if shared else before.unedited.cost)

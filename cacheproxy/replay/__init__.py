@@ -1,0 +1,1 @@
+"""Captured requests, sent to a real server again: as captured, and through the rules."""

@@ -1,0 +1,111 @@
+"""What the server could reuse of each turn of a pass: what it shares with an earlier prompt.
+
+Counted with the server's own template and tokenizer where it lends them and they agree with what
+it counted; else estimated from the characters, by the turn's own density, against all earlier
+prompts of the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cacheproxy.core.prefix import parting
+from cacheproxy.core.prompt import Order, Prompt, prompt_of
+from cacheproxy.core.verdict import Before, Verdict, judge, tokens_of
+from cacheproxy.replay.counter import Counter
+from cacheproxy.replay.memory import Memory, Tokens
+from cacheproxy.replay.run import OnStep, Turn
+
+_AGREES = 0.005
+"""The part by which our count of a prompt may differ from the server's own and still be exact."""
+_AGREES_TOKENS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Tokens that could be reused; ``exact``: counted, else estimated (written with ``~``)."""
+
+    tokens: int
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Assessed:
+    """A turn with what could be expected of it; ``expected`` is None for the first of a pass."""
+
+    turn: Turn
+    expected: Expected | None
+    verdict: Verdict | None
+
+
+@dataclass(slots=True)
+class _Known:
+    """An earlier prompt of the pass."""
+
+    prompt: Prompt
+    counted: int | None
+
+
+def assess(
+    turns: Sequence[Turn],
+    counter: Counter | None,
+    memory: Memory,
+    order: Order,
+    progress: OnStep,
+) -> list[Assessed]:
+    """Return the turns of one pass, each with the estimate and the verdict.
+
+    ``memory``: what the server keeps, new for this pass.
+    """
+    known: list[_Known] = []
+    last: dict[tuple[str, str, int], Before] = {}
+    assessed: list[Assessed] = []
+    for turn in turns:
+        progress(f"comparing request {turn.number}", 0)
+        usage = turn.answer.usage
+        prompt = prompt_of(turn.sent, order)
+        if turn.answer.status != 200 or prompt is None:
+            assessed.append(Assessed(turn, None, None))
+            continue
+        now = _Known(prompt, usage.prompt)
+        expected = _counted(_tokens(turn, counter), memory) or _estimated(known, now)
+        known.append(now)
+        unedited = prompt_of(turn.asked, order) or prompt
+        before = last.get(turn.place.key)
+        verdict = judge(before, prompt, unedited, usage, first=before is None)
+        last[turn.place.key] = Before(prompt, unedited, usage.prompt)
+        assessed.append(Assessed(turn, expected, verdict))
+    return assessed
+
+
+def _tokens(turn: Turn, counter: Counter | None) -> Tokens | None:
+    """The prompt's tokens, unless our way of counting is not the server's."""
+    tokens = counter.tokens(turn.sent) if counter is not None else None
+    counted = turn.answer.usage.prompt
+    if tokens is None or counted is None:
+        return None
+    return tokens if abs(len(tokens) - counted) <= max(_AGREES_TOKENS, _AGREES * counted) else None
+
+
+def _counted(tokens: Tokens | None, memory: Memory) -> Expected | None:
+    reuse = memory.reuse(tokens) if tokens is not None else None
+    if tokens is None or reuse is None:
+        return None
+    # the last token of a prompt is always evaluated: the answer follows from it
+    return Expected(min(reuse, len(tokens) - 1), exact=True)
+
+
+def _estimated(known: Sequence[_Known], now: _Known) -> Expected | None:
+    found = [_shared(before, now) for before in known]
+    return max(found, key=lambda one: one.tokens, default=None)
+
+
+def _shared(before: _Known, now: _Known) -> Expected:
+    left = parting(before.prompt, now.prompt)
+    if left.was is None and before.counted is not None:
+        tokens = before.counted
+    else:
+        tokens = tokens_of(left.shared, now.prompt, now.counted).tokens
+    most = tokens if now.counted is None else max(0, now.counted - 1)
+    return Expected(min(tokens, most), exact=False)

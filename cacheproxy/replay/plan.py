@@ -1,0 +1,168 @@
+"""Which captured requests are sent, and what of each is changed: as little as can be.
+
+Law 1 holds here too: the token limit, the stream flag, and the model if one is named are spliced
+into the body's own text; the rest stays as it was captured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cacheproxy.core import dialect
+from cacheproxy.core.captured import Captured
+from cacheproxy.core.edits import Edit, apply
+from cacheproxy.core.redact import REDACTED
+from cacheproxy.core.request import Headers, Request
+
+PATHS = {
+    dialect.ANTHROPIC: "/v1/messages",
+    dialect.CHAT: "/v1/chat/completions",
+    dialect.RESPONSES: "/v1/responses",
+}
+"""Where local servers have these APIs; captures of gateways have them elsewhere."""
+
+LIMITS = {
+    dialect.ANTHROPIC: ("max_tokens",),
+    dialect.CHAT: ("max_completion_tokens", "max_tokens"),
+    dialect.RESPONSES: ("max_output_tokens",),
+    dialect.COMPLETION: ("n_predict", "max_tokens"),
+    dialect.OLLAMA: ("num_predict",),
+}
+"""The members that limit an answer, per dialect: those there are set, else the last is added."""
+
+_NOT_SENT = frozenset(
+    {
+        *("connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "expect"),
+        *("host", "content-length", "content-type", "accept-encoding", "proxy-connection"),
+        *("authorization", "x-api-key", "api-key", "cookie", "proxy-authorization", "via"),
+    }
+)
+"""Headers of the connection of then, and credentials."""
+
+_PLAIN = re.compile(r"[\x20-\x7e\t]*")
+_WHY = "replayed"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One request to be sent: ``number`` counts from 1, as people see it."""
+
+    number: int
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is sent, and what is left out, in words."""
+
+    items: tuple[Item, ...]
+    answers: int
+    left_out: tuple[str, ...] = ()
+
+
+def plan(captured: Iterable[Captured], *, answers: int = 1, model: str | None = None) -> Plan:
+    """Return the requests to send, each asking for ``answers`` tokens at most."""
+    ready: list[Request] = []
+    reasons: dict[str, int] = {}
+    for one in captured:
+        why = _unfit(one.request)
+        if why is None:
+            ready.append(prepared(one.request, answers=answers, model=model))
+        elif why:
+            reasons[why] = reasons.get(why, 0) + 1
+    items = tuple(Item(number, request) for number, request in enumerate(ready, start=1))
+    left_out = tuple(
+        f"{count} request{'s' if count > 1 else ''}: {why}" for why, count in reasons.items()
+    )
+    return Plan(items, answers, left_out)
+
+
+def prepared(request: Request, *, answers: int, model: str | None = None) -> Request:
+    """Return ``request`` as it is sent: limited to ``answers`` tokens, streamed.
+
+    Streamed, since the time to the first token cannot be told from the time to the last else.
+    """
+    body = request.json
+    assert body is not None
+    spoken = request.dialect or ""
+    wanted: dict[str, Any] = {}
+    names = LIMITS[spoken]
+    if spoken == dialect.OLLAMA:
+        options = body.get("options")
+        wanted["options"] = (options if isinstance(options, dict) else {}) | {names[0]: answers}
+    else:
+        wanted |= dict.fromkeys([name for name in names if name in body] or names[-1:], answers)
+    if spoken != dialect.OLLAMA or body.get("stream") is False:
+        wanted["stream"] = True
+    if spoken == dialect.CHAT:  # else most servers say nothing of usage when they stream
+        options = body.get("stream_options")
+        wanted["stream_options"] = (options if isinstance(options, dict) else {}) | {
+            "include_usage": True
+        }
+    if model is not None:
+        wanted["model"] = model
+    return replace(
+        with_members(request, wanted),
+        target=_target(request, spoken),
+        headers=tuple(_kept(request.headers)),
+    )
+
+
+def with_members(request: Request, members: dict[str, Any]) -> Request:
+    """Return ``request`` with these members of its body, changed in place or put at its start."""
+    document, body = request.document, request.json
+    assert document is not None
+    assert body is not None
+    text = apply(
+        document, [Edit(f"/{name}", new, _WHY) for name, new in members.items() if name in body]
+    )
+    added = {name: new for name, new in members.items() if name not in body}
+    if added:
+        start = text.index("{") + 1
+        comma = "," if body else ""
+        text = text[:start] + json.dumps(added, separators=(",", ":"))[1:-1] + comma + text[start:]
+    return request.with_text(text)
+
+
+def headers_of(request: Request, api_key: str | None) -> dict[str, str]:
+    """Return the headers to send; ``api_key`` in the two ways that servers ask for it."""
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+    headers |= {"Content-Type": "application/json", "Connection": "close"}
+    if api_key is not None:
+        headers |= {"Authorization": f"Bearer {api_key}", "X-Api-Key": api_key}
+    return headers
+
+
+def _unfit(request: Request) -> str | None:
+    """Return why ``request`` is not sent, empty if that is not worth saying, or None."""
+    if request.method != "POST":
+        return ""
+    if request.path.rstrip("/").endswith(("/count_tokens", "/apply-template")):
+        return "nothing is evaluated for it (count_tokens), left out"
+    if request.dialect is None:
+        return "of no API this command knows, left out"
+    if request.json is None:
+        return f"its body is {request.not_understood}, left out"
+    return None
+
+
+def _target(request: Request, spoken: str) -> str:
+    path = PATHS.get(spoken)
+    if path is None or request.path.endswith(path):
+        path = request.path
+    _, mark, query = request.target.partition("?")
+    return path + mark + query
+
+
+def _kept(headers: Headers) -> Iterator[tuple[bytes, bytes]]:
+    seen: set[str] = set()
+    for name, value in headers:
+        lowered = name.decode("latin-1").lower()
+        usable = _PLAIN.fullmatch(value.decode("latin-1")) and lowered not in seen
+        if lowered not in _NOT_SENT and usable and value != REDACTED.encode():
+            seen.add(lowered)
+            yield name, value

@@ -1,0 +1,76 @@
+"""A replay's result as one JSON object. No prompt text in it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from cacheproxy.replay import table
+from cacheproxy.replay.figures import Row, Total
+from cacheproxy.replay.report import Report
+
+
+def record(report: Report) -> dict[str, Any]:
+    """Return what was done, the sums and every turn; seconds and tokens, None where unknown."""
+    figures, run = report.figures, report.run
+    alike, answered = run.answered_alike()
+    return {
+        "verdict": report.verdict(),
+        "files": list(report.files),
+        "server": report.server,
+        "requests": len(run.plan.items),
+        "max_tokens": run.plan.answers,
+        "cold": run.cold.value,
+        "warm": sorted({row.number for row in figures.warm}),
+        "rules": list(run.ruleset.names),
+        "via": run.via.value,
+        "template": report.order.value if report.order is not None else None,
+        "expected": "counted" if figures.exact else "estimated",
+        "seconds_from": "server" if figures.server_time else "wall clock",
+        "interrupted": report.interrupted,
+        "compared": figures.compared,
+        "ratio": {"seconds": figures.faster, "evaluated": figures.fewer},
+        "as_captured": _pass(figures.captured, figures.totals[0]),
+        "through": _pass(figures.through, figures.totals[1]),
+        "answers": {"alike": alike, "of": answered} if run.plan.answers > 1 else None,
+        "notes": [f"{label}: {note}" for label, note in report.notes()],
+    }
+
+
+def _pass(rows: tuple[Row, ...], total: Total) -> dict[str, Any]:
+    return {
+        "turns": [_turn(row) for row in rows],
+        "total": {
+            "prompt": total.prompt,
+            "reused": total.reused,
+            "evaluated": total.evaluated,
+            "expected": total.expected,
+            "seconds": total.seconds,
+        },
+    }
+
+
+def _turn(row: Row) -> dict[str, Any]:
+    turn, judged = row.assessed.turn, row.assessed.verdict
+    known = row.assessed.expected
+    where = judged.where if judged is not None else None
+    reason = judged.reason if judged is not None else None
+    lost = judged.lost if judged is not None else None
+    return {
+        "number": row.number,
+        "session": turn.place.session.label,
+        "turn": turn.place.turn,
+        "side": turn.place.is_side,
+        "prompt": row.prompt,
+        "reused": row.reused,
+        "evaluated": row.evaluated,
+        "prefill_seconds": row.prefill,
+        "first_token_seconds": row.first,
+        "expected": asdict(known) if known is not None else None,
+        "verdict": table.verdict(row),
+        "reason": reason.value if reason is not None else None,
+        "path": where.path if where is not None else None,
+        "kind": where.kind.value if where is not None else None,
+        "lost": lost.tokens if lost is not None else None,
+        "status": turn.answer.status,
+    }

@@ -1,0 +1,202 @@
+"""A replay's result in words: for a terminal, or as Markdown to share. No prompt text in it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cacheproxy.core.prompt import Order
+from cacheproxy.replay import table
+from cacheproxy.replay.cold import Cold
+from cacheproxy.replay.figures import Figures, Row
+from cacheproxy.replay.run import AS_CAPTURED, THROUGH, Run, Via
+from cacheproxy.replay.words import counted, seconds, times
+
+WIDTH = 96
+WORTH_NAMING = 1.2
+"""A smaller ratio is no difference."""
+
+HOW_COLD = {
+    Cold.MARK: "each pass has a mark of its own in its first tool and its system text",
+    Cold.ERASE: "the server's slots were emptied before each pass (/slots erase)",
+}
+HOW_COUNTED = {
+    True: "counted with the server's own template and tokenizer",
+    False: "~ is estimated from the characters, at the turn's own tokens per character",
+    None: "nothing to compare",
+}
+
+REMOTE_NOTE = (
+    "this server is not on your own network, where the proxy edits requests only with "
+    "--edit-remote; it was set here"
+)
+
+Styled = tuple[str, str]
+"""A line and how it is shown: ``bold``, ``red``, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was done and what came of it. ``server``: the server in words, without its address.
+
+    ``order``: of its template, None if it was assumed. ``slots``: as many as it has, None if it
+    may keep more prompts than those. ``files``: names, without folders.
+    """
+
+    run: Run
+    figures: Figures
+    server: str
+    order: Order | None
+    slots: int | None
+    files: tuple[str, ...]
+    interrupted: bool = False
+
+    def head(self) -> str:
+        """Return what was done, in one line."""
+        done = "Interrupted. " if self.interrupted else ""
+        requests = counted(len(self.run.plan.items), "request")
+        cold = "Both passes start cold"
+        if self.figures.warm:
+            cold = "The passes did not start cold"
+        return (
+            f"{done}Replaying {requests} twice, in order, max_tokens={self.run.plan.answers}. "
+            f"{cold}. No tool is run."
+        )
+
+    def verdict(self) -> str:
+        """Return the sentence to remember."""
+        figures = self.figures
+        if not self.run.through:
+            return "The pass through cacheproxy was not begun: nothing to compare."
+        before, after = figures.totals
+        faster, fewer = figures.faster, figures.fewer
+        what = "prefill" if figures.server_time else "first tokens"
+        ratio = fewer or faster
+        if ratio is None or faster is None:
+            return "Nothing to compare: no request was answered in both passes."
+        took = f"{seconds(after.seconds)} through cacheproxy, {seconds(before.seconds)} as captured"
+        if 1 / WORTH_NAMING < ratio < WORTH_NAMING:
+            return f"No difference: {what} took {took}."
+        words = f"{times(faster)} faster {what}" if faster > 1 else f"{what} took {took}"
+        if fewer is None:
+            return f"{words}."
+        more = f"{times(fewer)} fewer" if fewer > 1 else f"{times(1 / fewer)} more"
+        return f"{words}, {more} prompt tokens to evaluate."
+
+    def notes(self) -> Iterator[tuple[str, str]]:
+        """Yield what was sent where, where the figures come from, and what to know of them."""
+        run, figures = self.run, self.figures
+        sessions = {turn.place.session for turn in run.captured}
+        what = f"{', '.join(self.files)}: {counted(len(run.plan.items), 'request')}"
+        yield "sent", f"{what}, {counted(len(sessions), 'session')}"
+        for line in run.plan.left_out:
+            yield "not sent", line
+        yield "to", self.server
+        yield "cold", HOW_COLD[run.cold]
+        applied = "a proxy in between" if run.via is Via.PROXY else "this command, without a proxy"
+        yield "rules", f"{', '.join(run.ruleset.names) or 'none'}; applied by {applied}"
+        first = "first token: by the wall clock"
+        yield "seconds", f"prefill: the server's own; {first}" if figures.server_time else first
+        yield "expected", self._how_expected()
+        yield from self._warnings()
+
+    def problems(self) -> Iterator[str]:
+        """Yield what went wrong at the server, a line each with what mends it."""
+        both = (*self.figures.captured, *self.figures.through)
+        failed = [row for row in both if row.failed]
+        if failed:
+            first = failed[0].assessed.turn.answer.error
+            yield f"{counted(len(failed), 'request')} failed, the first: {first}"
+        rows = [row for row in both if not row.failed]
+        if rows and all(row.prompt is None for row in rows):
+            yield (
+                f"{self.run.target.url} counts no tokens in its answers (no usage): only seconds "
+                "can be compared; llama-server, vLLM and SGLang count them"
+            )
+        elif rows and all(row.reused is None for row in rows):
+            yield (
+                f"{self.run.target.url} does not say what it reused: only seconds can be compared "
+                "(vLLM: --enable-prompt-tokens-details; SGLang: --enable-cache-report)"
+            )
+
+    def text(self, today: str) -> Iterator[Styled]:
+        """Yield the lines for people; ``today`` (a date) names the file to save to."""
+        for line in textwrap.wrap(self.head(), WIDTH):
+            yield line, ""
+        yield "", ""
+        for line in table.summary(self.figures).text():
+            yield line, ""
+        yield "", ""
+        yield f"  {self.verdict()}", "bold"
+        for name, rows in self._passes():
+            yield "", ""
+            yield f"{name[0].upper()}{name[1:]}", ""
+            for line in self._table(rows).text():
+                yield from _wrapped(line)
+        yield "", ""
+        for label, note in self.notes():
+            lines = textwrap.wrap(note, WIDTH - 13, break_on_hyphens=False) or [""]
+            yield f"  {label:<9}  {lines[0]}", ""
+            for line in lines[1:]:
+                yield f"{'':<13}{line}", ""
+        yield "", ""
+        yield f"Keep it: --save replay-{today}.json   Share it: --markdown", ""
+        if self.run.plan.answers == 1:
+            yield "To compare the answers too: --answers 64", ""
+
+    def markdown(self) -> str:
+        """Return the result as Markdown."""
+        lines = [f"**{self.verdict()}** {self.head()}", "", *table.summary(self.figures).markdown()]
+        for name, rows in self._passes():
+            lines += ["", f"### {name[0].upper()}{name[1:]}", "", *self._table(rows).markdown()]
+        lines += ["", *(f"* {label}: {note}" for label, note in self.notes())]
+        return "\n".join(lines)
+
+    def _passes(self) -> Iterator[tuple[str, tuple[Row, ...]]]:
+        yield AS_CAPTURED, self.figures.captured
+        if self.figures.through:
+            yield THROUGH, self.figures.through
+
+    def _table(self, rows: tuple[Row, ...]) -> table.Table:
+        both = (*self.figures.captured, *self.figures.through)
+        sessions = len({row.assessed.turn.place.session for row in both}) > 1
+        return table.turns(
+            rows, sessions=sessions, prefill=any(row.prefill is not None for row in both)
+        )
+
+    def _how_expected(self) -> str:
+        order = self.order
+        template = "its template is assumed to print tools first"
+        if order is not None:
+            template = f"its template prints {order.value}"
+        kept = "any earlier request of the pass"
+        if self.slots is not None and self.figures.exact:
+            slots = counted(self.slots, "slot")
+            kept = f"what its {slots} still had; it keeps no prompt beside them"
+        return f"shared with {kept}; {HOW_COUNTED[self.figures.exact]}; {template}"
+
+    def _warnings(self) -> Iterator[tuple[str, str]]:
+        figures, run = self.figures, self.run
+        if self.interrupted or figures.compared < len(run.plan.items):
+            yield "note", f"the sums are those of {counted(figures.compared, 'request')}"
+        if figures.warm:
+            numbers = ", ".join(str(number) for number in sorted({r.number for r in figures.warm}))
+            yield "note", f"not cold: #{numbers} reused what no request of the pass had sent before"
+        if not run.ruleset.rules:
+            yield "note", "no rule is on: cacheproxy plugins"
+        if run.target.edit_remote:
+            yield "note", REMOTE_NOTE
+        if run.plan.answers > 1:
+            same, of = run.answered_alike()
+            alike = f"{same:,} of {of:,} alike"
+            yield "answers", f"{alike}; a server that samples at random answers otherwise each time"
+
+
+def _wrapped(line: str) -> Iterator[Styled]:
+    style = "red" if line.endswith(" BREAK") else ""
+    if len(line) <= WIDTH:
+        yield line, style
+        return
+    for part in textwrap.wrap(line.strip(), WIDTH - 7, break_on_hyphens=False):
+        yield f"       {part}", style

@@ -1,0 +1,112 @@
+"""The rules of a replay, as the proxy in between has them, and as we fold requests ourselves.
+
+The requests a proxy sends on cannot be seen from here, and need not: rules are pure, so the same
+rules, sessions and order give the same bodies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from cacheproxy.config import Config
+from cacheproxy.core.normalize import Normalized, Report, normalize
+from cacheproxy.core.request import Request
+from cacheproxy.core.rules import Normalizer
+from cacheproxy.core.session import Session, session_of
+from cacheproxy.plugins import Plugins, choose
+
+
+@dataclass(frozen=True, slots=True)
+class Ruleset:
+    """The rules that are on, and ``toml``: the configuration of a proxy that has just these."""
+
+    rules: tuple[Normalizer, ...]
+    ask_plugins: Callable[[Request], str | None]
+    toml: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The rules' names."""
+        return tuple(rule.name for rule in self.rules)
+
+
+def ruleset(
+    settings: Config, with_rules: Iterable[str] = (), without_rules: Iterable[str] = ()
+) -> Ruleset:
+    """Return the user's own rules, changed by names; raises PluginError, ConfigError."""
+    plugins = Plugins()
+    plugins.load_packages(settings.block)
+    known = plugins.normalizers(settings.rules())
+    more, less = set(with_rules), set(without_rules)
+    choose(known, more, less)  # a wrong name is told, also where nothing follows from it
+    enable = sorted((set(settings.enable) - less) | more)
+    disable = sorted((set(settings.disable) - more) | less)
+    return Ruleset(
+        tuple(choose(known, enable, disable)),
+        plugins.session,
+        _toml(settings, enable, disable),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A request after the rules, and whose conversation it is."""
+
+    request: Request
+    reports: tuple[Report, ...]
+    session: Session
+
+
+class Fold:
+    """Applies rules to requests one after another, as the proxy does: pins last, per lane."""
+
+    def __init__(
+        self, rules: Sequence[Normalizer], ask_plugins: Callable[[Request], str | None]
+    ) -> None:
+        self._plain = tuple(rule for rule in rules if not rule.needs_previous)
+        self._pins = tuple(rule for rule in rules if rule.needs_previous)
+        self._ask_plugins = ask_plugins
+        self._last: dict[Lane, Request] = {}
+
+    def __call__(self, request: Request) -> Folded:
+        """Return ``request`` as it is sent, and remember it."""
+        plain = normalize(request, self._plain)
+        session = session_of(plain.request, self._ask_plugins(plain.request))
+        lane = lane_of(session, plain.request)
+        pinned = Normalized(plain.request)
+        if self._pins:
+            pinned = normalize(plain.request, self._pins, self._last.get(lane))
+            self._last[lane] = pinned.request
+        return Folded(pinned.request, plain.reports + pinned.reports, session)
+
+
+Lane = tuple[str, str, str, bool]
+
+
+def lane_of(session: Session, request: Request) -> Lane:
+    """Return what a request must share with an earlier one to extend it: session, API, tools."""
+    has_tools = bool((request.json or {}).get("tools"))
+    return (session.client, session.id, request.dialect or "", has_tools)
+
+
+def _toml(settings: Config, enable: Sequence[str], disable: Sequence[str]) -> str:
+    lines = [
+        *_members({"enable": enable, "disable": disable, "block": list(settings.block)}),
+        *(line for table in settings.rule for line in ("", "[[rule]]", *_members(_fields(table)))),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(table: Any) -> dict[str, Any]:
+    return dict(msgspec.structs.asdict(table))
+
+
+def _members(values: dict[str, Any]) -> Iterator[str]:
+    for name, value in values.items():
+        # JSON spells texts, flags and lists of texts as TOML does, but for one control character
+        yield f"{name} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f")

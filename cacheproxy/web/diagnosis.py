@@ -1,0 +1,29 @@
+"""GET /_cacheproxy/diagnose/ID|last: the report on one of the last exchanges.
+
+It quotes a few words of the prompt around a break, since the user asks for it by this page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from cacheproxy.core.report import report
+from cacheproxy.observe.recent import Recent
+
+PREFIX = b"/_cacheproxy/diagnose/"
+
+
+class Diagnosis:
+    """The page; ``active``: the names of the rules that are on."""
+
+    def __init__(self, recent: Recent, active: Collection[str]) -> None:
+        self._recent = recent
+        self._active = active
+
+    async def __call__(self, name: str) -> Mapping[str, Any] | None:
+        """Return the report on the exchange called ``name``, or None if there is none."""
+        exchange = self._recent.find(name)
+        if exchange is None or exchange.verdict is None:
+            return None
+        return report(exchange, exchange.verdict, active=self._active).as_json()
