@@ -1,0 +1,50 @@
+"""Exchanges for tests, built by function."""
+
+from __future__ import annotations
+
+import json
+
+from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.request import Request
+from cacheproxy.core.session import Session
+from cacheproxy.core.usage import Usage
+
+SYSTEM = "You are an agent. " * 200
+
+
+def body(*texts, system=SYSTEM, tools=("read", "write", "list"), model="m"):
+    """A conversation in which user and assistant said ``texts`` in turn."""
+    return {
+        "model": model,
+        "messages": [
+            {"role": ("user", "assistant")[index % 2], "content": text}
+            for index, text in enumerate(texts)
+        ],
+        "system": system,
+        "tools": [{"name": name, "input_schema": {"type": "object"}} for name in tools],
+    }
+
+
+def request(said):
+    return Request("POST", "/v1/messages", (), json.dumps(said).encode())
+
+
+def exchange(sent, received=None, *, session="s", usage=None, **changes):
+    """A turn that went well: bodies as dicts, usage as Usage."""
+    given = request(sent)
+    fields = {
+        "received": given if received is None else request(received),
+        "sent": given,
+        "reports": (),
+        "session": Session("agent", session),
+        "turn": 1,
+        "upstream": "http://localhost:8080",
+        "status": 200,
+        "outcome": Outcome.COMPLETE,
+        "usage": usage or Usage(),
+        "wall": 1_700_000_000.0,
+        "first_byte": 0.5,
+        "seconds": 1.0,
+        "bytes_down": 100,
+    }
+    return Exchange(**fields | changes)

@@ -1,0 +1,95 @@
+"""Verdicts are reached in order, beside the reactor, and lose no exchange."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import pytest
+
+from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Judgement
+from cacheproxy.observe import judging as module
+from cacheproxy.observe.judging import Judging
+from tests.observe.exchanges import body, exchange
+
+
+class Reactor:
+    """The one method that judging needs of a reactor: calls are kept for the test to make."""
+
+    def __init__(self):
+        self.calls = queue.Queue()
+
+    def callFromThread(self, function, *arguments):
+        self.calls.put((threading.current_thread(), function, arguments))
+
+    def run(self, count):
+        for _ in range(count):
+            _, function, arguments = self.calls.get(timeout=10)
+            function(*arguments)
+
+
+@pytest.fixture
+def reactor():
+    return Reactor()
+
+
+@pytest.fixture
+def delivered():
+    return []
+
+
+@pytest.fixture
+def judging(reactor, delivered):
+    judging = Judging(reactor, delivered.append)
+    judging.start()
+    yield judging
+    judging.stop()
+
+
+def test_turns_are_judged_in_order(judging, reactor, delivered):
+    """Each against the one before it."""
+    texts = ["a"]
+    for turn in range(20):
+        judging(exchange(body(*texts), usage=Usage(1000 + turn, 999 + turn if turn else 0)))
+        texts += ["b", "c"]
+    reactor.run(20)
+    assert [done.number for done in delivered] == list(range(1, 21))
+    assert [done.turn for done in delivered] == list(range(1, 21))
+    judgements = [done.verdict.judgement for done in delivered]
+    assert judgements == [Judgement.COLD] + [Judgement.OK] * 19
+
+
+def test_requests_without_a_prompt_are_delivered_at_once(judging, delivered):
+    """They wait for nobody."""
+    judging(exchange({}, turn=0, session="x"))
+    assert delivered[0].verdict is None
+    assert delivered[0].number == 1
+
+
+def test_when_too_much_waits_exchanges_go_on_without_a_verdict(
+    judging, reactor, delivered, monkeypatch
+):
+    """Memory is worth more than a verdict."""
+    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    judging(exchange(body("a")))
+    assert delivered[0].verdict is None
+    assert reactor.calls.empty()
+
+
+def test_a_comparison_that_fails_loses_no_exchange(judging, reactor, delivered, monkeypatch):
+    """It is delivered as it came."""
+    monkeypatch.setattr(judging._known, "judge", None)
+    judging(exchange(body("a")))
+    reactor.run(1)
+    assert delivered[0].verdict is None
+    assert judging._waiting == 0
+
+
+def test_the_work_is_not_done_on_the_calling_thread(judging, reactor, delivered):
+    """The reactor's own."""
+    judging(exchange(body("a")))
+    thread, function, arguments = reactor.calls.get(timeout=10)
+    assert thread is not threading.current_thread()
+    function(*arguments)
+    assert len(delivered) == 1

@@ -1,0 +1,148 @@
+"""What is remembered of prompts, and the verdicts that come of it."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+
+from cacheproxy.core.prompt import Order
+from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.observe.known import KnownPrompts
+from tests.observe.exchanges import SYSTEM, body, exchange
+
+TEXTS = ("a " * 2000, "b", "c")
+FIRST = Usage(1000, 0, 5, 1.0, 0.1)
+
+
+def judged(known, *turns, order=Order.SYSTEM_FIRST):
+    """The verdicts on ``turns``, and the place of the last."""
+    verdicts = []
+    for turn in turns:
+        verdict, place = known.judge(turn, order)
+        verdicts.append(verdict)
+    return verdicts, place
+
+
+def test_a_first_turn_is_cold_and_an_extension_that_was_reused_is_ok():
+    """The server's count decides."""
+    (cold, ok), place = judged(
+        KnownPrompts(),
+        exchange(body("a"), usage=FIRST),
+        exchange(body("a", "b", "c"), usage=Usage(1020, 1000)),
+    )
+    assert cold.judgement is Judgement.COLD
+    assert ok.judgement is Judgement.OK
+    assert ok.expected.tokens == 1000
+    assert (place.turn, place.is_side) == (2, False)
+
+
+def test_a_turn_that_agrees_but_was_not_reused_was_evicted():
+    """The prompts are equal, so the change is not why."""
+    (_, broken), _ = judged(
+        KnownPrompts(),
+        exchange(body("a"), usage=FIRST),
+        exchange(body("a", "b", "c"), usage=Usage(1020, 0, 5, 2.0)),
+    )
+    assert (broken.judgement, broken.reason) == (Judgement.BREAK, Reason.EVICTED)
+    assert broken.lost.tokens == 1000
+    assert broken.seconds_lost == pytest.approx(2.0 * 1000 / 1020)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reused", "reason"),
+    [
+        (body(*TEXTS, "d", system="Other. " + SYSTEM), 60, Reason.SYSTEM_CHANGED),
+        (body(*TEXTS, "d", tools=("read", "edit", "list")), 15, Reason.TOOLS_CHANGED),
+        (body("x" + TEXTS[0], *TEXTS[1:], "d"), 500, Reason.MESSAGES_CHANGED),
+        (body(*TEXTS, "d", model="n"), 0, Reason.MODEL_CHANGED),
+    ],
+)
+def test_a_break_is_named_after_the_part_that_changed(changed, reused, reason):
+    """In the words of the public cache-diagnostics API."""
+    (_, broken), _ = judged(
+        KnownPrompts(),
+        exchange(body(*TEXTS), usage=FIRST),
+        exchange(changed, usage=Usage(1020, reused)),
+        order=Order.TOOLS_FIRST,
+    )
+    assert (broken.judgement, broken.reason) == (Judgement.BREAK, reason)
+
+
+def test_what_the_edits_saved_is_told_apart():
+    """By the bodies as they came: their heads differ, so nothing would have been reused."""
+    (_, ok), _ = judged(
+        KnownPrompts(),
+        exchange(body("a"), body("a", system="nonce 1" + SYSTEM), usage=FIRST),
+        exchange(
+            body("a", "b"), body("a", "b", system="nonce 2" + SYSTEM), usage=Usage(1010, 1000)
+        ),
+    )
+    assert ok.judgement is Judgement.OK
+    assert ok.unedited.tokens < 20
+    assert ok.saved.tokens > 980
+    assert ok.saved.source == "estimated"
+
+
+def test_without_edits_nothing_was_saved():
+    """What the server reuses by itself is not ours."""
+    (_, ok), _ = judged(
+        KnownPrompts(),
+        exchange(body("a"), usage=FIRST),
+        exchange(body("a", "b"), usage=Usage(1010, 1000)),
+    )
+    assert ok.saved.tokens == 0
+
+
+def test_a_title_request_between_two_turns_is_a_side_request():
+    """The next turn is compared with the turn, not with the title."""
+    (_, title, ok), place = judged(
+        KnownPrompts(),
+        exchange(body("a"), usage=FIRST),
+        exchange(body("Write a title", system="short", tools=()), usage=Usage(30, 0)),
+        exchange(body("a", "b", "c"), usage=Usage(1020, 1000)),
+    )
+    assert title.judgement is Judgement.COLD
+    assert ok.judgement is Judgement.OK
+    assert place.turn == 2
+
+
+def test_a_turn_that_failed_leaves_the_one_before():
+    """It was never evaluated."""
+    (_, _, ok), _ = judged(
+        KnownPrompts(),
+        exchange(body("a"), usage=FIRST),
+        exchange(body("a", "b", "lost")),
+        exchange(body("a", "b", "c"), usage=Usage(1020, 1000)),
+    )
+    assert ok.judgement is Judgement.OK
+
+
+def test_memory_is_bounded_and_the_least_recently_used_session_goes():
+    """What Python holds is what ``bytes_kept`` says, within a half."""
+    most = 8 << 20
+    known = KnownPrompts(most)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(400):
+        said = body(f"{number} " * 50_000, system=f"{number}" + SYSTEM)
+        known.judge(exchange(said, session=str(number), usage=FIRST), Order.SYSTEM_FIRST)
+        assert known.bytes_kept <= most
+    held = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert known.bytes_kept > most / 2
+    assert held < 1.5 * most
+    verdict, _ = known.judge(
+        exchange(body("0 " * 50_000, "b", system="0" + SYSTEM), session="0", usage=FIRST),
+        Order.SYSTEM_FIRST,
+    )
+    assert verdict.judgement is Judgement.COLD  # forgotten
+
+
+def test_a_request_without_a_prompt_is_not_judged():
+    """Nor one without a session."""
+    known = KnownPrompts()
+    assert (
+        known.judge(exchange(body("a"), session=None) and exchange({}), Order.TOOLS_FIRST) is None
+    )
