@@ -99,7 +99,7 @@ def test_every_command_of_the_readme_exists():
     """The README names no subcommand that the command does not have."""
     from cacheproxy.cli.main import main
 
-    named = set(re.findall(r"cacheproxy (demo|plugins|doctor|inspect|replay|serve)\b", README))
+    named = set(re.findall(r"cacheproxy (capture|demo|diagnose|doctor|inspect|plugins|replay|serve)\b", README))
     assert named <= set(main.commands)
 
 

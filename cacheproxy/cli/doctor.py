@@ -98,8 +98,8 @@ def doctor(
 def _of_log(name: str) -> Report:
     try:
         if name == "-":
-            return read_log(_text(sys.stdin), "standard input")
-        with Path(name).open(encoding="utf-8", errors="replace") as lines:
+            return read_log(_text(sys.stdin.buffer), "standard input")
+        with Path(name).open("rb") as lines:
             return read_log(_text(lines), name)
     except OSError as error:
         _fail(f"cannot read {name}: {error.strerror}")
@@ -107,10 +107,10 @@ def _of_log(name: str) -> Report:
         _fail(str(error))
 
 
-def _text(lines: IO[str]) -> Iterator[str]:
+def _text(lines: IO[bytes]) -> Iterator[str]:
     """Yield lines of a sane length: a binary file may have one of a gigabyte."""
     while line := lines.readline(1 << 16):
-        yield line
+        yield line.decode("utf-8", "replace")
 
 
 def _proxy_url(config: Config) -> str:

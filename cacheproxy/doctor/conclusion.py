@@ -41,7 +41,6 @@ class Known:
     record: Record | None
     trials: Sequence[Trial]
     need: Need | None
-    sent: bool
 
 
 def conclude(known: Known, findings: Sequence[Finding]) -> Conclusion:
@@ -79,8 +78,10 @@ def _of_trials(known: Known) -> Conclusion:
     measured = [trial for trial in known.trials if trial.error is None and trial.is_measured]
     working = [trial for trial in measured if trial.works]
     if not measured:
-        why = "Nothing was sent." if not known.sent else "The server does not say what it reused."
-        if known.sent and known.trials and all(trial.error for trial in known.trials):
+        why = "The server does not say what it reused."
+        if not known.trials:
+            why = "No test prompt was sent."
+        elif all(trial.error for trial in known.trials):
             why = "The test requests were not answered as they should."
         return Conclusion(Answer.NOT_MEASURED, why)
     if not working:

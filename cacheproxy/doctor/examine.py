@@ -67,10 +67,16 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     site = Site(url, inputs.headers)
     server = upstreams.look(site)
     before = Look(server.load, record.read(running.url) if running.is_up else None)
-    after = _watch(inputs, site, running, before, on_step) if inputs.watch else before
+    after, watched = before, inputs.watch if running.is_up and server.server is not None else 0.0
+    if watched:
+        on_step(f"watching for {watched:.0f} s: use your agent now")
+        time.sleep(watched)
+        after = Look(loads.look(site), record.read(running.url) or before.record)
     here = tuple(rule.name for rule in found.rules)
     rules = running.rules if running.is_up else here
-    trials = _trials(inputs, server, running, found, on_step) if inputs.send else ()
+    # the test prompt imitates a field that vendors' own APIs check
+    edits = inputs.config.edit_remote or is_local(urlsplit(url).hostname or "")
+    trials = _trials(inputs, server, running, found, on_step) if inputs.send and edits else ()
 
     findings = [*proxy.check(running, url), *upstreams.check(server)]
     if running.upstream is not None and not is_same(running.upstream, url):
@@ -81,31 +87,23 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
         on = running.rules if one.through_proxy else here
         findings.append(outcome.check(one, on, kind, has_package=has_package))
     if not trials and server.server is not None:
-        findings.append(_not_tried(inputs, kind))
+        findings.append(_not_tried(inputs, kind, edits=edits))
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(after.record.clients()) if after.record is not None else ()
     needed = need.judge(trials, settings, rules, clients)
     if needed is not None:
         findings.append(needed.finding())
     if _is_its_own(running, url) and server.server is not None:
-        findings += traffic.check(running.url, url, before, after, inputs.watch)
+        findings += traffic.check(running.url, url, before, after, watched)
     findings += agents.check(after.record, time.time())
     context = server.server.context if server.server is not None else None
     findings += claude.check(settings, running.url, url, context, seen="claude" in clients)
-    edits = inputs.config.edit_remote or is_local(urlsplit(url).hostname or "")
     names = running.rules if running.is_up else None
     findings += plugins.check(found, names, edits=edits)
     if needed is not None and needed.is_superfluous:
         findings = [_excused(finding) for finding in findings]
-    known = Known(running, server, after.record, trials, needed, inputs.send)
+    known = Known(running, server, after.record, trials, needed)
     return Examination(conclude(known, findings), tuple(findings), running, server, trials)
-
-
-def _watch(inputs: Inputs, site: Site, running: Proxy, before: Look, on_step: OnStep) -> Look:
-    on_step(f"watching for {inputs.watch:.0f} s: use your agent now")
-    time.sleep(inputs.watch)
-    seen = record.read(running.url) if running.is_up else None
-    return Look(loads.look(site), seen or before.record)
 
 
 def _trials(
@@ -126,9 +124,12 @@ def _trials(
     return tuple(trials)
 
 
-def _not_tried(inputs: Inputs, kind: str) -> Finding:
+def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     if not inputs.send:
         return Finding("reuse", State.WARN, "not tried, since --no-send was given")
+    if not edits:
+        text = "not tried: the server is not on your own network, where nothing is edited either"
+        return Finding("reuse", State.WARN, text, "set edit_remote if it is yours")
     if kind == "Ollama":
         text = "not tried: Ollama does not say what it reuses, and a request may load a model"
         return Finding("reuse", State.WARN, text, "name a model with --model to compare seconds")

@@ -20,7 +20,7 @@ class Reactor:
     def __init__(self):
         self.calls = queue.Queue()
 
-    def callFromThread(self, function, *arguments):
+    def callFromThread(self, function, *arguments):  # noqa: N802 - Twisted's name
         self.calls.put((threading.current_thread(), function, arguments))
 
     def run(self, count):

@@ -1,0 +1,84 @@
+"""All checks together, with an agent at work."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from cacheproxy.config import Config
+from cacheproxy.demo.proxy import ProxyService
+from cacheproxy.doctor.conclusion import Answer
+from cacheproxy.doctor.examine import Inputs, examine
+from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.prompt import Header, text
+from cacheproxy.doctor.site import Site
+
+pytestmark = pytest.mark.llama
+AGENT = {"User-Agent": "claude-cli/2.1.285 (external, cli)"}
+
+
+@pytest.fixture
+def through(llama):
+    """A proxy that no agent has used yet."""
+    pytest.importorskip("cacheproxy_claude_code")
+    with ProxyService(llama.url) as service:
+        yield service
+
+
+@pytest.fixture
+def look(through, tmp_path):
+    """Examine it; return the verdict and the findings by name."""
+
+    def look(**more):
+        inputs = Inputs(Config(), through.url, None, {}, tmp_path, send=False, **more)
+        examined = examine(inputs, lambda _: None)
+        return examined.conclusion, {finding.name: finding for finding in examined.findings}
+
+    return look
+
+
+def converse(url, session, turns, before=""):
+    """Send the turns of a conversation as Claude Code would."""
+    site = Site(url, AGENT | {"X-Claude-Code-Session-Id": session})
+    messages = [{"role": "user", "content": f"Look at the house. {session}"}]
+    for number in range(turns):
+        system = before * number + Header("1a2", f"{number:05x}").text + text(session)
+        request = {"model": "m", "max_tokens": 1, "system": system, "messages": messages}
+        assert site.post("/v1/messages", json.dumps(request).encode(), 60).status == 200
+        messages += [
+            {"role": "assistant", "content": "It is grey."},
+            {"role": "user", "content": "And now the river, please."},
+        ]
+
+
+def test_an_agent_whose_turns_are_reused(look, through):
+    """YES, with the figures of its own requests."""
+    converse(through.url, "good", 4)
+    conclusion, findings = look()
+    assert conclusion.answer is Answer.YES
+    assert "in the last 4 requests" in conclusion.text
+    assert findings["traffic"].text == "4 requests with a prompt came through this proxy"
+    assert findings["agents"].text.startswith("seen: claude (4 requests in 1 session")
+    assert "turns" not in findings
+
+
+def test_an_agent_whose_turns_break(look, through):
+    """NO: something before the header changes, which no rule knows."""
+    converse(through.url, "bad", 4, before="another day. ")
+    conclusion, findings = look()
+    assert conclusion.answer is Answer.NO
+    assert findings["turns"].state is State.FAIL
+    assert "system_changed" in findings["turns"].text
+
+
+def test_an_agent_that_goes_past_the_proxy(look, llama):
+    """Seen while it works."""
+    agent = threading.Timer(0.3, converse, (llama.url, "past", 2))
+    agent.start()
+    conclusion, findings = look(watch=2.0)
+    agent.join()
+    assert findings["traffic"].state is State.FAIL
+    assert conclusion.answer is Answer.NOT_MEASURED
+    assert conclusion.text == "No agent request has come through the proxy yet."

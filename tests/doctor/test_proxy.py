@@ -1,0 +1,50 @@
+"""Is the proxy up."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.doctor import proxy as proxies
+from cacheproxy.doctor.finding import State
+
+SERVER = "http://localhost:8080"
+
+
+def check(url):
+    (finding,) = proxies.check(proxies.look(url), SERVER)
+    return finding
+
+
+@pytest.mark.llama
+def test_the_real_proxy(proxy, llama):
+    """Its version, upstream and rules, and that only this machine reaches it."""
+    seen = proxies.look(proxy.url)
+    assert seen.is_up
+    assert seen.upstream == llama.url
+    assert "claude-billing-header" in seen.rules
+    finding = check(proxy.url)
+    assert finding.state is State.OK
+    assert finding.text.endswith(", this machine only")
+
+
+def test_nobody_there(nobody):
+    """With the command that starts it."""
+    finding = check(nobody)
+    assert finding.state is State.FAIL
+    assert finding.fix == "twistd -n cacheproxy --upstream http://localhost:8080"
+
+
+@pytest.mark.parametrize("page", [(404, {}), {}, [], "x", {"version": 5, "upstream": {}}])
+def test_another_server(peer, page):
+    """It is told apart."""
+    finding = check(peer({proxies.HEALTH: page}).url)
+    assert finding.state is State.FAIL
+    assert "is no cacheproxy" in finding.text
+
+
+@pytest.mark.parametrize("url", [5, "ftp://x", "http://[", None])
+def test_a_health_page_that_names_no_upstream(peer, url):
+    """Then the configuration's is taken."""
+    page = {"version": "9", "upstream": {"url": url}, "rules": ["a", 5]}
+    seen = proxies.look(peer({proxies.HEALTH: page}).url)
+    assert (seen.version, seen.upstream, seen.rules) == ("9", None, ("a",))

@@ -1,0 +1,108 @@
+"""A report on a log: the real server's, as it is written today."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.prompt import Header, body
+from cacheproxy.doctor.server_log import NoLogError, read
+from cacheproxy.doctor.site import Site
+from cacheproxy.embedded import LlamaServer
+from tests.core.test_llama_log import turn
+
+
+def text(report):
+    return report.text(Console(file=io.StringIO(), width=96))
+
+
+@pytest.mark.llama
+@pytest.mark.parametrize("verbosity", [3, 4])
+def test_the_real_server_s_log(model, verbosity):
+    """What the log tells is what the answers told, at the default verbosity, too."""
+    headers = [Header("1a2", "b3c4d")] * 2 + [Header("5d6", "e7f80")]
+    with LlamaServer(model, n_ctx=2048, verbosity=verbosity, cache_ram_mib=64) as server:
+        site = Site(server.url)
+        usages = [
+            site.post("/v1/chat/completions", body("chat", "m", header, "x"), 60).json()["usage"]
+            for header in headers
+        ]
+    server.close()
+    report = read(server.log().splitlines(keepends=True), "llama.log")
+    requests = report.json()["requests"]
+    assert [one["prompt"] for one in requests] == [usage["prompt_tokens"] for usage in usages]
+    assert [one["reused"] for one in requests] == [
+        usage["prompt_tokens_details"]["cached_tokens"] for usage in usages
+    ]
+    assert [one["verdict"] for one in requests] == ["cold", "ok", "BREAK"]
+    assert {one["derived"] for one in requests} == {verbosity == 3}
+
+
+def test_a_broken_conversation():
+    """NO, and how much was evaluated again."""
+    report = read(
+        [turn(1, 18_000, 0), turn(2, 18_211, 33), turn(3, 18_904, 2_498)][0].splitlines()
+        + turn(2, 18_211, 33).splitlines()
+        + turn(3, 18_904, 2_498).splitlines(),
+        "x",
+    )
+    shown = text(report)
+    assert shown.startswith("Is the cache working?   NO   4.6% of 55,115 prompt tokens")
+    assert "BREAK  one of 18,000 came before" in shown
+    assert report.exit_code == 1
+    assert max(map(len, shown.splitlines())) <= 99
+
+
+def test_a_conversation_that_is_reused():
+    """YES, exit code 0."""
+    report = read((turn(1, 18_000, 0) + turn(2, 18_211, 18_000)).splitlines(), "x")
+    assert text(report).startswith("Is the cache working?   YES   49.7% of 36,211")
+    assert report.exit_code == 0
+
+
+def test_a_single_cold_request_proves_nothing():
+    """Neither that it works nor that it does not."""
+    report = read(turn(1, 18_000, 0).splitlines(), "x")
+    assert "NOT MEASURED" in text(report)
+
+
+def test_only_the_last_requests_are_shown():
+    """All are in the JSON."""
+    lines = "".join(turn(n, 18_000 + n, 17_999 * bool(n)) for n in range(50)).splitlines()
+    report = read(lines, "x")
+    assert "10 earlier requests are not shown" in text(report)
+    assert len(report.json()["requests"]) == 50
+
+
+def test_what_the_server_itself_said():
+    """Evictions, recomputed prompts, cut and refused ones: each with what mends it."""
+    log = turn(1, 9_000, 0) + turn(2, 9_100, 9_000).replace("truncated = 0", "truncated = 1")
+    log += (
+        "srv alloc:  - making room for prompt cache entry, removing oldest entry (size = 1 MiB)\n"
+    )
+    log += (
+        "slot update_slots: id  0 | task 3 | forcing full prompt re-processing due to lack\n"
+        "srv    send_error: task id = 3, error: request (9 tokens) exceeds the context, x\n"
+    )
+    names = [(finding.name, finding.state) for finding in read(log.splitlines(), "x").findings]
+    for name in ("memory", "cache-ram", "context"):
+        assert (name, State.WARN) in names
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("", "is no log of llama-server"),
+        ("Traceback (most recent call last):\n", "is no log of llama-server"),
+        ("srv  update_slots: all slots are idle\n", "tells of no request"),
+    ],
+)
+def test_a_log_of_another_kind(log, words):
+    """One line."""
+    with pytest.raises(NoLogError, match=words) as caught:
+        read(log.splitlines(), "my.log")
+    assert str(caught.value).startswith("my.log ")
+    assert "\n" not in str(caught.value)

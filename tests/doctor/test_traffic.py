@@ -1,0 +1,152 @@
+"""Whether the agent goes through the proxy: the record it serves, and the server's counters."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.request import Request
+from cacheproxy.core.session import Session
+from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Judgement, Reason, Verdict
+from cacheproxy.doctor import agents, record, traffic
+from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.load import Load
+from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.traffic import Look
+from cacheproxy.web.exchanges import Exchanges
+
+NOW = 1_000_000.0
+PROXY, SERVER = "http://127.0.0.1:8081", "http://localhost:8080"
+
+
+def exchange(number, client="claude", turn=1, reused=17_000, judged=Judgement.OK):
+    return Exchange(
+        received=Request("POST", "/v1/messages"),
+        sent=None,
+        reports=(),
+        session=Session(client, "3f9a"),
+        turn=turn,
+        upstream=SERVER,
+        status=200,
+        outcome=Outcome.COMPLETE,
+        usage=Usage(18_000, reused, 5),
+        wall=NOW - 120,
+        first_byte=0.1,
+        seconds=0.2,
+        bytes_down=9,
+        number=number,
+        verdict=Verdict(judged, Reason.SYSTEM_CHANGED if judged is Judgement.BREAK else None),
+    )
+
+
+@pytest.fixture
+def read(peer):
+    """Read the record of a proxy with these exchanges, from the page that the proxy serves."""
+
+    def read(*exchanges):
+        page = asyncio.run(Exchanges(exchanges)())
+        return record.read(peer({record.PAGE: page}).url)
+
+    return read
+
+
+def check(before, after=None, watched=0.0):
+    (finding,) = traffic.check(PROXY, SERVER, before, after or before, watched)
+    return finding
+
+
+def test_the_record_leaves_out_what_is_no_agent_s(read):
+    """Our own prompts, and requests without a prompt."""
+    kept = read(exchange(1), exchange(2, client="cacheproxy-doctor"), exchange(3, turn=0))
+    assert [one.number for one in kept.seen] == [1]
+    assert kept.seen[0].client == "claude"
+    assert (kept.seen[0].prompt, kept.seen[0].reused) == (18_000, 17_000)
+
+
+@pytest.mark.parametrize("page", [(404, {}), "text", {"exchanges": 5}, 7, None])
+def test_a_proxy_without_a_record(peer, page):
+    """Nothing is claimed."""
+    kept = record.read(peer({record.PAGE: page}).url)
+    assert kept is None
+    finding = check(Look(Load(evaluated=900_000), kept))
+    assert finding.state is State.WARN
+    assert "keeps no record" in finding.text
+
+
+@pytest.mark.parametrize(
+    "page", [[5, {}], [{"number": "x", "usage": 5, "wall": None, "turn": True}], {"exchanges": []}]
+)
+def test_a_strange_record_has_no_exchange(peer, page):
+    """Whoever answers there."""
+    assert record.read(peer({record.PAGE: page}).url).seen == ()
+
+
+def test_agents_that_come_through(read):
+    """How many requests; who and when."""
+    kept = read(exchange(1), exchange(2, turn=2), exchange(3, client="cline"))
+    finding = check(Look(Load(evaluated=900_000), kept))
+    assert (finding.state, finding.text[:10]) == (State.OK, "3 requests")
+    (seen,) = agents.check(kept, NOW)
+    assert seen.text == (
+        "seen: claude (2 requests in 1 session, the last 2 min ago), "
+        "cline (1 request in 1 session, the last 2 min ago)"
+    )
+    assert agents.check(Record(()), NOW) == []
+
+
+def test_turns_that_lost_the_cache(read):
+    """With the reasons; a problem if they are most."""
+    lost = [exchange(n, turn=n, reused=33, judged=Judgement.BREAK) for n in (2, 3)]
+    kept = [exchange(n, turn=n) for n in (4, 5, 6)]
+    _, few = agents.check(read(exchange(1, judged=Judgement.COLD), *lost, *kept), NOW)
+    assert few.state is State.WARN
+    assert few.text == "2 of the last 5 later turns lost the cache: system_changed 2"
+    _, most = agents.check(read(*lost, *kept[:1]), NOW)
+    assert most.state is State.FAIL
+
+
+def test_a_server_that_worked_for_others(read):
+    """Before the proxy or past it: suspicious, not proven."""
+    finding = check(Look(Load(evaluated=214_300), read()))
+    assert finding.state is State.WARN
+    assert "214,300 prompt tokens since it started, and no agent request" in finding.text
+    by_slots = check(Look(Load(tasks=((0, 7),), held=18_904), read()))
+    assert "slots hold a prompt of 18,904 tokens" in by_slots.text
+    quiet = check(Look(Load(evaluated=1_900), read()))
+    assert quiet.text == "no agent request has come through this proxy yet"
+
+
+class TestWatched:
+    def test_past_the_proxy(self, read):
+        """The server works, and nothing of it is ours."""
+        finding = check(Look(Load(evaluated=1_000), read()), Look(Load(215_300), read()), 60)
+        assert finding.state is State.FAIL
+        assert finding.text.startswith(
+            "the server evaluated 214,300 prompt tokens in the 60 s watched, none of it"
+        )
+        assert "ANTHROPIC_BASE_URL=http://127.0.0.1:8081 claude" in finding.fix
+
+    def test_past_the_proxy_without_counters(self, read):
+        """The slots took other requests."""
+        finding = check(
+            Look(Load(tasks=((0, 7),)), read()), Look(Load(tasks=((0, 12),)), read()), 60
+        )
+        assert finding.state is State.FAIL
+        assert finding.text.startswith("the server worked on requests in the 60 s watched")
+
+    def test_through_the_proxy(self, read):
+        """What came, and what else the server did."""
+        before, new = read(exchange(1)), read(exchange(1), exchange(2), exchange(3))
+        finding = check(Look(Load(0), before), Look(Load(2_000), new), 60)
+        assert (finding.state, finding.text[:22]) == (State.OK, "2 requests came throug")
+        finding = check(Look(Load(0), before), Look(Load(50_000), new), 60)
+        assert finding.state is State.WARN
+        assert "48,000 of them for others" in finding.text
+
+    def test_nobody_at_work(self, read):
+        """Then nothing can be said."""
+        finding = check(Look(Load(9_000), read()), Look(Load(9_000), read()), 60)
+        assert finding.state is State.WARN

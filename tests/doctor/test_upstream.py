@@ -1,0 +1,100 @@
+"""Which model server answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.doctor import load, upstream
+from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.site import Site
+from cacheproxy.embedded import LlamaServer
+
+
+def findings(url):
+    return upstream.check(upstream.look(Site(url)))
+
+
+@pytest.mark.llama
+def test_the_real_server(llama):
+    """Which one, its context and slots, and that it counts."""
+    server, metrics = findings(llama.url)
+    assert (server.name, server.state) == ("upstream", State.OK)
+    assert "llama-server" in server.text
+    assert "4,096 context · 2 slots" in server.text
+    assert (metrics.name, metrics.state) == ("metrics", State.OK)
+
+
+@pytest.mark.llama
+def test_without_metrics_and_with_a_key(model):
+    """Both are said, with what mends them; slots tell of work where counters do not."""
+    with LlamaServer(model, n_ctx=512, endpoint_metrics=False, api_keys=["secret"]) as server:
+        (locked,) = findings(server.url)
+        key = {"Authorization": "Bearer secret"}
+        seen = upstream.look(Site(server.url, key))
+    assert (locked.state, locked.fix) == (State.FAIL, "give it with --api-key KEY")
+    assert upstream.check(seen)[1].fix == "add --metrics to the llama-server command line"
+    assert seen.load.evaluated is None
+    assert seen.load.tasks is not None
+
+
+@pytest.mark.llama
+def test_work_is_seen_in_the_counters(llama, site):
+    """Tokens evaluated between two looks."""
+    before = load.look(site)
+    body = b'{"messages":[{"role":"user","content":"river garden house"}],"max_tokens":1}'
+    assert site.post("/v1/chat/completions", body, 30).status == 200
+    after = load.look(site)
+    assert after.since(before) > 3
+    assert after.worked_since(before) is True
+    assert after.worked_since(after) is False
+
+
+def test_nobody_there(nobody):
+    """The reason in the system's words."""
+    (finding,) = findings(nobody)
+    assert finding.state is State.FAIL
+    assert finding.text == f"no model server answers at {nobody}: Connection refused"
+
+
+def test_a_server_that_is_no_model_server(peer):
+    """Whatever it answers."""
+    for pages in ({}, {"/v1/models": ["x"], "/props": {"a": 1}, "/api/version": None}):
+        (finding,) = findings(peer(pages).url)
+        assert finding.state is State.FAIL
+        assert "is no model server" in finding.text
+
+
+def test_a_model_that_is_still_loading(peer):
+    """llama-server answers 503 meanwhile."""
+    loading = (503, {"error": {"message": "Loading model"}})
+    (finding,) = findings(peer(dict.fromkeys(("/props", "/v1/models"), loading)).url)
+    assert "is not ready: Loading model" in finding.text
+
+
+def test_a_proxy_is_not_taken_for_the_server(peer):
+    """Else every server would seem to need no proxy."""
+    pages = {
+        "/_cacheproxy/health": {"version": "0.1.0", "upstream": {}},
+        "/v1/models": {"data": []},
+    }
+    (finding,) = findings(peer(pages).url)
+    assert "is a cacheproxy, not the model server behind it" in finding.text
+
+
+def test_something_that_does_not_speak_http():
+    """A socket that closes at once."""
+    import socket
+    import threading
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            for _ in range(2):
+                connection, _address = listener.accept()
+                connection.recv(1000)
+                connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+                connection.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        (finding,) = findings(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    assert "it answers, but not in HTTP" in finding.text
