@@ -78,11 +78,13 @@ class Report:
         took = f"{seconds(after.seconds)} through cacheproxy, {seconds(before.seconds)} as captured"
         if 1 / WORTH_NAMING < ratio < WORTH_NAMING:
             return f"No difference: {what} took {took}."
-        words = f"{times(faster)} faster {what}" if faster > 1 else f"{what} took {took}"
-        if fewer is None:
-            return f"{words}."
-        more = f"{times(fewer)} fewer" if fewer > 1 else f"{times(1 / fewer)} more"
-        return f"{words}, {more} prompt tokens to evaluate."
+        tokens = ""
+        if fewer is not None:
+            more = f"{times(fewer)} fewer" if fewer > 1 else f"{times(1 / fewer)} more"
+            tokens = f"{more} prompt tokens to evaluate"
+        if faster >= WORTH_NAMING:
+            return f"{times(faster)} faster {what}{tokens and ', '}{tokens}."
+        return f"{tokens}{tokens and '; '}{what} took {took}."
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """Yield what was sent where, where the figures come from, and what to know of them."""
@@ -128,7 +130,8 @@ class Report:
         for line in table.summary(self.figures).text():
             yield line, ""
         yield "", ""
-        yield f"  {self.verdict()}", "bold"
+        for line in textwrap.wrap(self.verdict(), WIDTH - 2):
+            yield f"  {line}", "bold"
         for name, rows in self._passes():
             yield "", ""
             yield f"{name[0].upper()}{name[1:]}", ""
@@ -178,7 +181,7 @@ class Report:
 
     def _warnings(self) -> Iterator[tuple[str, str]]:
         figures, run = self.figures, self.run
-        if self.interrupted or figures.compared < len(run.plan.items):
+        if figures.compared < len(run.plan.items):
             yield "note", f"the sums are those of {counted(figures.compared, 'request')}"
         if figures.warm:
             numbers = ", ".join(str(number) for number in sorted({r.number for r in figures.warm}))

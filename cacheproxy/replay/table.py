@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cacheproxy.core.verdict import Judgement
 from cacheproxy.replay.figures import Figures, Row, Total
 from cacheproxy.replay.run import AS_CAPTURED, THROUGH
-from cacheproxy.replay.words import count, seconds, share
+from cacheproxy.replay.words import UNKNOWN, count, seconds, share
 
 Cells = tuple[str, ...]
 
@@ -111,7 +111,7 @@ def _cells(row: Row, *, sessions: bool, prefill: bool) -> list[str]:
         "side" if place.is_side else str(place.turn),
         count(row.prompt),
         count(row.reused),
-        share(row.share),
+        "" if row.share is None else share(row.share),
         count(row.evaluated),
         *([seconds(row.prefill)] if prefill else []),
         seconds(row.first),
@@ -131,12 +131,13 @@ def _remark(row: Row) -> str:
     if where is not None:
         words += f" at {where.path}: {where.kind.value}"
     if judged.lost is not None:
-        words += f"; {count(judged.lost.tokens)} tokens evaluated again"
+        about = "~" if judged.lost.source == "estimated" else ""
+        words += f"; {about}{count(judged.lost.tokens)} tokens evaluated again"
     return words
 
 
 def _sums(total: Total) -> Cells:
-    slowest = "?"
+    slowest = UNKNOWN
     if total.slowest is not None:
         row, judged = total.slowest, total.slowest.assessed.verdict
         time = row.prefill if row.prefill is not None else row.first
@@ -144,7 +145,7 @@ def _sums(total: Total) -> Cells:
         slowest = f"{seconds(time)} (#{row.number}{', cold' if cold else ''})"
     return (
         count(total.prompt),
-        f"{count(total.reused)} {share(total.share)}",
+        UNKNOWN if total.reused is None else f"{count(total.reused)} {share(total.share)}",
         count(total.evaluated),
         seconds(total.seconds),
         seconds(total.median),

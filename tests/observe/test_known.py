@@ -144,6 +144,6 @@ def test_memory_is_bounded_and_the_least_recently_used_session_goes():
 def test_a_request_without_a_prompt_is_not_judged():
     """Nor one without a session."""
     known = KnownPrompts()
-    assert (
-        known.judge(exchange(body("a"), session=None) and exchange({}), Order.TOOLS_FIRST) is None
-    )
+    assert known.judge(exchange({}), Order.TOOLS_FIRST) is None
+    nobodys = replace(exchange(body("a")), session=None)
+    assert known.judge(nobodys, Order.TOOLS_FIRST) is None
