@@ -38,6 +38,9 @@ from cacheproxy.web.health import PATH as HEALTH
 from cacheproxy.web.health import Health
 from cacheproxy.web.pages import OwnPages, Page
 
+_BACKLOG = 1024
+"""Connections that may wait to be accepted; the kernel may allow fewer."""
+
 
 def _shown(default: object) -> str:
     return ",".join(default) or "none" if isinstance(default, tuple) else str(default) or "none"
@@ -155,8 +158,10 @@ def assemble(reactor: Any, config: Config) -> Parts:
 def _endpoint(reactor: Any, config: Config) -> tuple[str, IStreamServerEndpoint]:
     interface = quoteStringArgument(config.interface)
     where = config.listen or f"tcp:{config.port}:interface={interface}"
+    # Twisted's 50 makes the rest of a burst wait a second, until their SYN is sent again.
+    backlog = "" if config.listen else f":backlog={_BACKLOG}"
     try:
-        return where, serverFromString(reactor, where)
+        return where, serverFromString(reactor, where + backlog)
     except Exception as error:  # whatever an endpoint's parser raises: a missing key file ...
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise ConfigError(f"listen {config.listen!r} is no endpoint: {reason}") from None

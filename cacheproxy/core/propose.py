@@ -107,12 +107,13 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     if any(change.now_text is None for change in changes):
         raise _RefusedError("it is not part of a text")
     anchor = _anchor(changes)
+    places = tuple(
+        dict.fromkeys(_place(steps[one.step][1], one.change.path) for one in field.sightings)
+    )
     is_date = field.kind is Kind.DATE  # a false date is worse than yesterday's
     return Rule(
         name=_name(field, anchor, names),
-        where=tuple(
-            dict.fromkeys(_place(steps[one.step][1], one.change.path) for one in field.sightings)
-        ),
+        where=places[0] if len(places) == 1 else places,
         pattern=anchor.pattern(_SHAPES[field.kind]),
         replacement="" if is_date else _constant(field.kind, changes),
         why=f"{field.kind.value} {'kept as first seen' if is_date else 'made constant'}",

@@ -1,0 +1,175 @@
+"""The command as people run it."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from cacheproxy.cli.replay import replay
+from cacheproxy.embedded import LlamaServer, write_model
+from tests.replay import conversation
+from tests.replay.standin import NO_USAGE, NOT_REUSED, answering
+
+PROGRAM = "from cacheproxy.cli.replay import replay; replay()"
+
+
+@pytest.fixture(autouse=True)
+def _own_settings(monkeypatch, tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text(conversation.RULE)
+    monkeypatch.setenv("CACHEPROXY_CONFIG", str(file))
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    pytest.importorskip("xllamacpp")
+    folder = tmp_path_factory.mktemp("replay")
+    model = write_model(folder / "tiny.gguf", text=conversation.text())
+    with LlamaServer(model, n_ctx=16_384) as server:
+        yield server
+
+
+@pytest.fixture
+def capture(tmp_path):
+    file = tmp_path / "agent.jsonl"
+    file.write_text("\n".join(conversation.lines()) + "\n")
+    return file
+
+
+def run(*arguments):
+    return CliRunner().invoke(replay, [str(argument) for argument in arguments])
+
+
+def one_line(result):
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("cacheproxy: ")
+    return line
+
+
+@pytest.mark.llama
+def test_it_prints_both_passes_and_the_gain(llama, capture, tmp_path):
+    result = run(capture, "--against", llama.url + "/v1/", "--save", tmp_path / "out.json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Replaying 4 requests twice, in order, max_tokens=1. Both passes start cold." in (
+        result.stdout
+    )
+    assert "fewer prompt tokens to evaluate" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert conversation.SECRET not in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 96
+    saved = json.loads((tmp_path / "out.json").read_text())
+    assert saved["ratio"]["evaluated"] > 1.5
+    assert saved["expected"] == "counted"
+    assert "nonce" in saved["rules"]
+
+
+@pytest.mark.llama
+def test_a_rule_left_out_leaves_the_passes_alike(llama, capture):
+    result = run(
+        capture, "--against", llama.url, "--without-rule", "nonce", "--json", "--via", "rules"
+    )
+    assert result.exit_code == 0, result.output
+    value = json.loads(result.stdout)
+    assert value["verdict"].startswith("No difference")
+    assert [turn["verdict"] for turn in value["through"]["turns"]] == ["cold"] + ["BREAK"] * 3
+
+
+@pytest.mark.llama
+def test_a_truncated_line_is_one_line_and_the_good_ones_are_used(llama, capture):
+    good = capture.read_text()
+    capture.write_text(good + good[:200])
+    result = run(capture, "--against", llama.url, "--markdown", "--via", "rules")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert f"{capture}:5: " in line
+    assert "| prompt tokens |" in result.stdout
+    assert "Replaying 4 requests" in result.stdout
+
+
+class TestInput:
+    """Each kind of bad input is one clear line and exit code 2."""
+
+    def against_nobody(self, file, *more):
+        return one_line(run(file, "--against", "http://127.0.0.1:9", *more))
+
+    def test_a_har_without_bodies(self, tmp_path):
+        request = {"method": "POST", "url": "http://x/v1/messages", "headers": []}
+        entry = {"startedDateTime": "2026-11-21T10:00:00Z", "time": 1, "request": request}
+        file = tmp_path / "a.har"
+        file.write_text(json.dumps({"log": {"entries": [entry]}}))
+        result = run(file, "--against", "http://127.0.0.1:9")
+        assert result.exit_code == 2
+        assert result.stdout == ""
+        assert str(file) in result.stderr
+
+    def test_a_file_of_another_kind(self, tmp_path):
+        file = tmp_path / "a.bin"
+        file.write_bytes(b"\x7fELF\0\0")
+        result = run(file, "--against", "http://127.0.0.1:9")
+        assert result.exit_code == 2
+        assert result.stderr.startswith(f"cacheproxy: {file}: neither")
+
+    def test_no_such_session(self, capture):
+        assert "no session is called x9" in self.against_nobody(capture, "--session", "x9")
+
+    def test_no_such_rule(self, capture):
+        assert "no rule is called x9" in self.against_nobody(capture, "--with-rule", "x9")
+
+    def test_what_is_no_url(self, capture):
+        assert "http://localhost:8080" in one_line(run(capture, "--against", "localhost"))
+
+
+class TestServer:
+    """So is each kind of bad server."""
+
+    def test_nobody_there(self, capture):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert "mend --against" in one_line(run(capture, "--against", url))
+
+    def test_one_that_refuses_all(self, capture):
+        with answering({"error": "invalid api key"}, status=401) as url:
+            assert "--api-key" in one_line(run(capture, "--against", url, "--via", "rules"))
+
+    @pytest.mark.parametrize(
+        ("answer", "said"), [(NO_USAGE, "no usage"), (NOT_REUSED, "does not say what it reused")]
+    )
+    def test_one_without_usage_still_has_its_seconds(self, answer, said, capture):
+        with answering(answer) as url:
+            result = run(capture, "--against", url, "--via", "rules")
+        assert result.exit_code == 2
+        (line,) = result.stderr.splitlines()
+        assert said in line
+        assert "first token, total" in result.stdout
+
+    def test_a_file_that_cannot_be_saved(self, capture, tmp_path):
+        with answering(NOT_REUSED) as url:
+            result = run(capture, "--against", url, "--via", "rules", "--save", tmp_path)
+        assert result.exit_code == 2
+        assert "cannot write" in result.stderr
+        assert "Replaying" in result.stdout
+
+
+def test_ctrl_c_keeps_what_was_measured(capture):
+    """What both passes have, or the first alone, is printed; the exit code is the shells' own."""
+    with answering(NOT_REUSED, seconds=0.4) as url:
+        command = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, capture, "--against", url, "--via", "rules"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(2.5)
+        command.send_signal(signal.SIGINT)
+        output, errors = command.communicate(timeout=30)
+    assert command.returncode == 130
+    assert output.startswith("Interrupted. Replaying 4 requests")
+    assert "As captured" in output
+    assert "Traceback" not in errors

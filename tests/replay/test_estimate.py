@@ -1,0 +1,85 @@
+"""What could be reused, where no server lends its tokenizer; and the verdict."""
+
+import pytest
+
+from cacheproxy.core.prompt import Order
+from cacheproxy.core.usage import Usage
+from cacheproxy.replay.estimate import Expected, assess
+from cacheproxy.replay.figures import figures
+from cacheproxy.replay.memory import Everything
+from cacheproxy.replay.plan import plan
+from cacheproxy.replay.run import Turn, places_of
+from cacheproxy.replay.wire import Answer
+
+from . import conversation
+
+
+def turns(rules, usages, *, through):
+    """Turns as if they had been answered: what the estimate makes of them is what counts."""
+    planned = plan(conversation.captured(turns=len(usages)))
+    places = places_of(planned, rules)
+    made = []
+    for item, place, usage in zip(planned.items, places, usages, strict=True):
+        sent = item.request
+        if through:
+            text = sent.body.decode()
+            sent = sent.with_text(text.replace(text[text.index("nonce-") :][:14], "nonce-0"))
+        answer = Answer(200, Usage(*usage), 0.5, 1.0)
+        made.append(Turn(item.number, place, item.request, sent, answer))
+    return made
+
+
+def quiet(_doing, _done):
+    pass
+
+
+def test_a_prompt_that_goes_on_may_reuse_all_of_the_one_before(rules):
+    usages = [(1000, 0), (1050, 1000), (1100, 1050)]
+    found = assess(
+        turns(rules, usages, through=True), None, Everything(), Order.SYSTEM_FIRST, quiet
+    )
+    assert [one.expected for one in found] == [None, Expected(1000, False), Expected(1050, False)]
+    assert [one.verdict.judgement for one in found] == ["cold", "ok", "ok"]
+
+
+def test_a_prompt_that_parts_early_may_reuse_little(rules):
+    usages = [(1000, 0), (1050, 3)]
+    first, second = assess(
+        turns(rules, usages, through=False), None, Everything(), Order.SYSTEM_FIRST, quiet
+    )
+    assert first.expected is None
+    assert 0 < second.expected.tokens < 20
+    assert (second.verdict.judgement, second.verdict.reason) == ("BREAK", "system_changed")
+    assert second.verdict.where.path == "/messages/0/content"
+
+
+def test_equal_prompts_that_were_not_reused_were_evicted(rules):
+    usages = [(1000, 0), (1050, 0)]
+    found = assess(
+        turns(rules, usages, through=True), None, Everything(), Order.SYSTEM_FIRST, quiet
+    )
+    assert found[1].verdict.reason == "evicted"
+
+
+def test_sums_are_those_of_the_turns_both_passes_have(rules):
+    usages = [(1000, 0, 1, 2.0), (1050, 10, 1, 2.0), (1100, 10, 1, 3.0)]
+    before = assess(
+        turns(rules, usages, through=False), None, Everything(), Order.SYSTEM_FIRST, quiet
+    )
+    after = [(1000, 0, 1, 2.0), (1050, 1000, 1, 0.25)]
+    through = assess(
+        turns(rules, after, through=True), None, Everything(), Order.SYSTEM_FIRST, quiet
+    )
+    found = figures(before, through)
+    assert found.compared == 2
+    assert found.server_time
+    assert [total.prompt for total in found.totals] == [2050, 2050]
+    assert [total.evaluated for total in found.totals] == [2040, 1050]
+    assert found.faster == pytest.approx(4 / 2.25)
+    assert found.through[1].error == 0
+
+
+def test_reuse_that_the_pass_does_not_explain_is_not_cold(rules):
+    usages = [(1000, 900), (1050, 1000)]
+    rows = assess(turns(rules, usages, through=True), None, Everything(), Order.SYSTEM_FIRST, quiet)
+    assert [row.number for row in figures(rows, rows[:0]).warm] == [1]

@@ -1,0 +1,117 @@
+"""What a replay says: no prompt text, no wider than 96, the same in each form."""
+
+import pytest
+
+from cacheproxy.core.prompt import Order
+from cacheproxy.replay.estimate import assess
+from cacheproxy.replay.figures import figures
+from cacheproxy.replay.memory import Everything
+from cacheproxy.replay.plan import plan
+from cacheproxy.replay.record import record
+from cacheproxy.replay.report import WIDTH, Report
+from cacheproxy.replay.run import Run, Target, Via
+from cacheproxy.replay.wire import Answer
+from cacheproxy.replay.words import TIMES, seconds, share, times
+
+from . import conversation
+from .test_estimate import quiet, turns
+
+BEFORE = [(10_000, 0, 1, 40.0), (10_500, 30, 1, 41.0), (11_000, 30, 1, 44.0)]
+AFTER = [(10_000, 0, 1, 40.0), (10_500, 10_000, 1, 2.0), (11_000, 10_500, 1, 2.0)]
+
+
+@pytest.fixture
+def report(rules):
+    return reported(rules, BEFORE, AFTER)
+
+
+def reported(rules, before, after, **options):
+    run = Run(plan(conversation.captured(turns=3)), Target("http://x:1"), rules, via=Via.RULES)
+    run.captured = turns(rules, before, through=False)
+    run.through = turns(rules, after, through=True)
+    passes = (assess(done, None, Everything(), Order.SYSTEM_FIRST, quiet) for done in run.passes)
+    return Report(
+        run, figures(*passes), "a server", Order.SYSTEM_FIRST, None, ("a.har",), **options
+    )
+
+
+def text_of(report):
+    return [line for line, _ in report.text("2026-11-21")]
+
+
+def test_the_verdict_is_the_ratio_and_both_sides_are_in_the_table(report):
+    assert (
+        report.verdict()
+        == f"2.8{TIMES} faster prefill, 2.9{TIMES} fewer prompt tokens to evaluate."
+    )
+    lines = text_of(report)
+    assert lines[0].startswith("Replaying 3 requests twice, in order, max_tokens=1. Both passes")
+    assert "  reused                    60 0.2%        20,500 65.1%" in lines
+    assert any(line.endswith(" BREAK") for line in lines)
+    assert any("system_changed at /messages/0/content: hex nonce" in line for line in lines)
+
+
+def test_no_form_has_text_of_a_prompt_or_is_too_wide(report):
+    lines = text_of(report)
+    assert max(map(len, lines)) <= WIDTH
+    for said in ("\n".join(lines), report.markdown(), str(record(report))):
+        assert conversation.SECRET not in said
+        assert "nonce-" not in said
+        assert "wizards" not in said
+
+
+def test_an_estimate_has_its_mark(report):
+    assert any("~10,500" in line for line in text_of(report))
+    assert "| ~10,500 | ok |" in report.markdown()
+    assert record(report)["through"]["turns"][2]["expected"] == {"tokens": 10_500, "exact": False}
+
+
+def test_no_difference_is_said_as_such(rules):
+    same = reported(rules, AFTER, AFTER)
+    assert same.verdict().startswith("No difference: prefill took 44.0 s through cacheproxy")
+
+
+def test_an_interrupted_replay_compares_what_both_passes_have(rules):
+    cut = reported(rules, BEFORE, AFTER[:2], interrupted=True)
+    assert text_of(cut)[0].startswith("Interrupted. ")
+    assert any("the sums are those of 2 requests" in line for line in text_of(cut))
+    begun = reported(rules, BEFORE[:1], [], interrupted=True)
+    assert "not begun" in begun.verdict()
+    assert text_of(begun)
+
+
+def test_what_the_server_does_not_say_is_a_question_mark(rules):
+    mute = reported(rules, [(None, None)] * 3, [(None, None)] * 3)
+    (line,) = mute.problems()
+    assert "no usage" in line
+    assert any("?" in line for line in text_of(mute))
+    assert not any("? ?" in line for line in text_of(mute))
+    half = reported(rules, [(9, None)] * 3, [(9, None)] * 3)
+    assert "--enable-prompt-tokens-details" in next(half.problems())
+    assert not any("; 9 tokens" in line for line in text_of(half))
+
+
+def test_a_failed_turn_is_told_without_what_the_server_said(rules):
+    failing = reported(rules, BEFORE, AFTER)
+    turn = failing.run.captured[1]
+    error = Answer(500, turn.answer.usage, None, 1.0, error=f"500 ({conversation.SECRET})")
+    failing.run.captured[1] = type(turn)(turn.number, turn.place, turn.asked, turn.sent, error)
+    passes = (
+        assess(done, None, Everything(), Order.SYSTEM_FIRST, quiet) for done in failing.run.passes
+    )
+    again = Report(failing.run, figures(*passes), "a server", None, None, ("a.har",))
+    assert any("answered 500" in line for line in text_of(again))
+    assert conversation.SECRET not in again.markdown()
+    assert next(again.problems()).startswith("1 request failed, the first: 500")
+    assert again.figures.compared == 2
+
+
+def test_numbers_are_as_people_read_them():
+    assert [seconds(number) for number in (0.084, 9.996, 59.96, 892, None)] == [
+        "0.08 s",
+        "10.0 s",
+        "1 min 00 s",
+        "14 min 52 s",
+        "?",
+    ]
+    assert [times(2.81), times(22.4), share(None)] == [f"2.8{TIMES}", f"22{TIMES}", "?"]
