@@ -99,7 +99,8 @@ def test_every_command_of_the_readme_exists():
     """The README names no subcommand that the command does not have."""
     from cacheproxy.cli.main import main
 
-    named = set(re.findall(r"cacheproxy (capture|demo|diagnose|doctor|inspect|plugins|replay|serve)\b", README))
+    words = "capture|demo|diagnose|doctor|inspect|plugins|replay|serve"
+    named = set(re.findall(rf"cacheproxy ({words})\b", README))
     assert named <= set(main.commands)
 
 

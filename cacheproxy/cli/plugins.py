@@ -62,9 +62,7 @@ def _as_json(
     groups: list[tuple[Package, list[Normalizer]]], own: list[Any], active: set[str]
 ) -> dict[str, Any]:
     def listed(rules: list[Any]) -> list[dict[str, Any]]:
-        return [
-            {"name": rule.name, "on": rule.name in active, "why": rule.why} for rule in rules
-        ]
+        return [{"name": rule.name, "on": rule.name in active, "why": rule.why} for rule in rules]
 
     return {
         "packages": [

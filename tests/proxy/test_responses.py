@@ -237,6 +237,16 @@ def test_an_answer_before_the_request_is_read(connect, upstream):
     assert (answer.status, answer.body, answer.end) == (413, b"too much", "whole")
 
 
+def test_a_burst_of_connections_is_accepted_at_once(proxy):
+    """None waits the second after which TCP tries again."""
+    for _ in range(2):
+        started = time.monotonic()
+        clients = [Client(proxy.address) for _ in range(200)]
+        assert time.monotonic() - started < 0.9
+        for client in clients:
+            client.close()
+
+
 def test_two_hundred_streams_at_once(proxy, serve):
     """Each client gets every byte of its own stream, and no other's."""
     chunks = 12
