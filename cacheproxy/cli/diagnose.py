@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote
 
@@ -69,7 +71,8 @@ def diagnose(
         if not files:
             _print(_from_proxy(proxy, name), as_json=as_json)
             return
-        found = installed(config)
+        is_new = apply and config is not None and not Path(config).expanduser().exists()
+        found = installed(os.devnull if is_new else config)
     except (RunningError, ConfigError, PluginError) as error:
         _fail(str(error))
     records, problems = read(files)

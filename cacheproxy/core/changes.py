@@ -19,7 +19,7 @@ _ALL = frozenset(Part)
 _KEPT = 0.5
 """Share of the earlier messages, by number or size, that must still be there; with less, the
 history was replaced (a compaction), and what differs in it is no field."""
-_TELLING = 12
+_TELLING = {Kind.REMOVED: 20, Kind.TEXT: 60}
 """Characters of a text from which finding it again elsewhere means that it was moved."""
 
 
@@ -196,16 +196,16 @@ def _in_text(hunk: Hunk, block: Segment, was: str, now: str) -> Change:
 
 def _with_moves(found: list[Change], elsewhere: list[str]) -> list[Change]:
     """Call moved what has gone at one place and stands, the same but for its tokens, elsewhere."""
-    if not any(change.kind in (Kind.REMOVED, Kind.TEXT) for change in found):
+    if not any(change.kind in _TELLING for change in found):
         return found
     came = {masked(change.now.strip()) for change in found if change.kind is Kind.ADDED}
     places = [masked(text) for text in elsewhere] + sorted(came)
     result: list[Change] = []
     taken: set[str] = set()
     for change in found:
-        text = masked(change.was.strip()) if change.kind in (Kind.REMOVED, Kind.TEXT) else ""
-        # A text that shrank, as where a reminder was glued to what the user wrote, counts too.
-        if len(text) >= _TELLING and any(text in place for place in places):
+        text, least = change.was.strip(), _TELLING.get(change.kind)
+        text = masked(text) if least is not None and len(text) >= least else ""
+        if text and any(text in place for place in places):
             taken.add(text)
             result.append(replace(change, kind=Kind.MOVED))
         else:

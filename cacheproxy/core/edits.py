@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from json.encoder import encode_basestring, encode_basestring_ascii
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, AnyStr, Final
 
 from cacheproxy.core.document import Document, Entry, offsets_in_string
 from cacheproxy.core.paths import Path, parse_pointer, to_pointer
@@ -103,8 +103,8 @@ def encode(value: Any) -> str:
     return text
 
 
-def common_prefix(one: str, other: str) -> int:
-    """Return how many characters ``one`` and ``other`` share from the start."""
+def common_prefix(one: AnyStr, other: AnyStr) -> int:
+    """Return how many characters or bytes ``one`` and ``other`` share from the start."""
     low, high = 0, min(len(one), len(other))
     if one[:high] == other[:high]:
         return high

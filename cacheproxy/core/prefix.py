@@ -40,6 +40,10 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     ours, theirs = before.segments, after.segments
     i = j = at_i = at_j = shared = 0
     while i < len(ours) and j < len(theirs):
+        if ours[i] is theirs[j] and at_i == at_j == 0:
+            shared += len(ours[i].text)
+            i, j = i + 1, j + 1
+            continue
         one, other = ours[i].text, theirs[j].text
         length = min(len(one) - at_i, len(other) - at_j)
         left, right = one[at_i : at_i + length], other[at_j : at_j + length]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -59,12 +59,20 @@ class Segment:
     source: str = "client"
 
 
+Pieces = dict[tuple[int, Part, int], tuple[Segment, ...]]
+"""Index of a message, its part, and a hash of its spelling, to its segments."""
+
+
 @dataclass(frozen=True)
 class Prompt:
-    """A whole prompt, in the order of the template. ``model`` as the request names it."""
+    """A whole prompt, in the order of the template. ``model`` as the request names it.
+
+    ``pieces``: the segments of each message by where and how it stood, for the next turn to use.
+    """
 
     model: str
     segments: tuple[Segment, ...]
+    pieces: Pieces = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def chars(self) -> int:
@@ -77,14 +85,25 @@ class Prompt:
         return sum(len(segment.text) + 200 for segment in self.segments)
 
 
-def prompt_of(request: Request, order: Order = Order.TOOLS_FIRST) -> Prompt | None:
-    """Return the prompt of ``request``, or None if it has none that we can read."""
+def prompt_of(
+    request: Request, order: Order = Order.TOOLS_FIRST, earlier: Prompt | None = None
+) -> Prompt | None:
+    """Return the prompt of ``request``, or None if it has none that we can read.
+
+    ``earlier``: one that is likely to be much the same. Its segments are used again where they
+    are equal, which makes a turn cost what is new in it.
+    """
     document = request.document
     if document is None:
         return None
     body = document.value
+    pieces: Pieces = {}
+    known = earlier.pieces if earlier is not None else {}
     if request.dialect is not None:
-        tools, texts = list(_tools(document)), list(_texts(request.dialect, body))
+        tools, texts = (
+            list(_tools(document)),
+            list(_texts(request.dialect, document, pieces, known)),
+        )
     elif _is_gemini(request.path):
         tools, texts = list(_gemini_tools(body)), list(_gemini_texts(body))
     else:
@@ -93,8 +112,20 @@ def prompt_of(request: Request, order: Order = Order.TOOLS_FIRST) -> Prompt | No
     rest = [segment for segment in texts if segment.part is not Part.SYSTEM]
     head = tools + system if order is Order.TOOLS_FIRST else system + tools
     model = body.get("model")
-    segments = tuple(head + rest)
-    return Prompt(model if isinstance(model, str) else "", segments) if segments else None
+    segments = tuple((_known_again(head, earlier) if earlier is not None else head) + rest)
+    return Prompt(model if isinstance(model, str) else "", segments, pieces) if segments else None
+
+
+def _known_again(head: list[Segment], earlier: Prompt) -> list[Segment]:
+    """Return ``head`` with the segments of ``earlier`` that are equal to its own."""
+    by_path = {
+        segment.path: segment for segment in earlier.segments if segment.part is not Part.MESSAGES
+    }
+    again = []
+    for segment in head:
+        old = by_path.get(segment.path)
+        again.append(old if old is not None and old == segment else segment)
+    return again
 
 
 def _tools(document: Document) -> Iterator[Segment]:
@@ -119,7 +150,8 @@ def _without_breakpoint(document: Document, tool: Entry) -> str:
     return head + comma.join(kept) + tail
 
 
-def _texts(spoken: str, body: dict[str, Any]) -> Iterator[Segment]:
+def _texts(spoken: str, document: Document, pieces: Pieces, known: Pieces) -> Iterator[Segment]:
+    body = document.value
     if spoken == dialect.COMPLETION:
         # One text of everybody's words: nothing in it is known to be the client's own.
         yield from _content("/prompt", body.get("prompt"), Part.MESSAGES, "user")
@@ -132,14 +164,22 @@ def _texts(spoken: str, body: dict[str, Any]) -> Iterator[Segment]:
     items = body.get(name)
     if isinstance(items, str):
         yield Segment(Part.MESSAGES, f"/{name}", items, "user", "user")
+    if not isinstance(items, list) or not items:
+        return
     at_head = spoken != dialect.ANTHROPIC
-    for index, item in enumerate(items if isinstance(items, list) else ()):
+    for index, entry in enumerate(document.siblings((name, 0))):
+        item = entry.value
         role = item.get("role") if isinstance(item, dict) else None
         role = role if isinstance(role, str) else ""
         # Templates take leading system messages for the system text; later ones stay in place.
         at_head = at_head and role in ("system", "developer")
         part = Part.SYSTEM if at_head else Part.MESSAGES
-        yield from _item(f"/{name}/{index}", item, part, role)
+        key = (index, part, hash(document.text[entry.value_start : entry.end]))
+        found = known.get(key)
+        if found is None:
+            found = tuple(_item(f"/{name}/{index}", item, part, role))
+        pieces[key] = found
+        yield from found
 
 
 def _is_gemini(path: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from cacheproxy.core.hunks import share_of_words
 from cacheproxy.core.jsondiff import tool_name
@@ -102,11 +103,17 @@ class Lanes:
 def tools_of(prompt: Prompt) -> frozenset[str]:
     """Return the names of the tools."""
     names = (
-        tool_name(json.loads(segment.text))
+        _tool_name(segment.text)
         for segment in prompt.segments
         if segment.part is Part.TOOLS
     )
     return frozenset(name or "" for name in names)
+
+
+@lru_cache(maxsize=2048)
+def _tool_name(text: str) -> str | None:
+    """The name of a tool as spelled: the same tools come in every turn of everybody."""
+    return tool_name(json.loads(text))
 
 
 def system_of(prompt: Prompt) -> str:

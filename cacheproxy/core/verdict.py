@@ -117,7 +117,7 @@ def judge(
     left = parting(before.sent, sent)
     same_model = before.sent.model == sent.model
     could = _could_reuse(before, left, sent, usage) if same_model else Count(0, "estimated")
-    without = _counterfactual(before, unedited, usage)
+    without = _counterfactual(before, unedited, usage) if same_model else could
     saved = _saved(usage, could, without)
     reason = None if same_model else Reason.MODEL_CHANGED
     if reason is None and left.was is not None:

@@ -23,6 +23,7 @@ class _Known:
 
     lanes: Lanes = field(default_factory=Lanes)
     last: OrderedDict[int, Before] = field(default_factory=OrderedDict)
+    latest: Prompt | None = None
     cost: int = 0
 
 
@@ -41,14 +42,17 @@ class KnownPrompts:
         """Return the verdict on a turn and its place; None if there is no prompt we can read."""
         if exchange.session is None or exchange.sent is None:
             return None
-        sent = prompt_of(exchange.sent, order)
+        known = self._sessions.pop(exchange.session, None) or _Known()
+        self._sessions[exchange.session] = known
+        sent = prompt_of(exchange.sent, order, known.latest)
         unedited = (
-            sent if exchange.sent is exchange.received else prompt_of(exchange.received, order)
+            sent
+            if exchange.sent is exchange.received
+            else prompt_of(exchange.received, order, sent)
         )
         if sent is None or unedited is None:
             return None
-        known = self._sessions.pop(exchange.session, None) or _Known()
-        self._sessions[exchange.session] = known
+        known.latest = sent
         if len(known.last) >= _MOST_LANES:  # a client that never repeats itself
             known.lanes = Lanes()
         place = known.lanes.place(sent)
