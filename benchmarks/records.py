@@ -41,7 +41,10 @@ tap.Recent = Forget
 """
 RUN = "from twisted.scripts.twistd import run; run()"
 ANSWER = json.dumps(
-    {"type": "message", "usage": {"input_tokens": 10, "cache_read_input_tokens": 9990, "output_tokens": 1}}
+    {
+        "type": "message",
+        "usage": {"input_tokens": 10, "cache_read_input_tokens": 9990, "output_tokens": 1},
+    }
 ).encode()
 REPLY = (
     b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -53,7 +56,11 @@ def bodies(size: int) -> list[bytes]:
     """The turns of one session: a head of ``size`` bytes with tools, then a message more each."""
     words = "the quick brown fox jumps over the lazy dog "
     tools = [
-        {"name": f"tool{n}", "description": words * (size // 4 // 12 // len(words)), "input_schema": {}}
+        {
+            "name": f"tool{n}",
+            "description": words * (size // 4 // 12 // len(words)),
+            "input_schema": {},
+        }
         for n in range(12)
     ]
     system = [
@@ -63,7 +70,13 @@ def bodies(size: int) -> list[bytes]:
     found = []
     messages: list[dict[str, str]] = [{"role": "user", "content": "SESSION"}]
     for turn in range(TURNS):
-        body = {"model": "m", "max_tokens": 1, "messages": messages, "system": system, "tools": tools}
+        body = {
+            "model": "m",
+            "max_tokens": 1,
+            "messages": messages,
+            "system": system,
+            "tools": tools,
+        }
         found.append(json.dumps(body).replace("CCH00", f"{turn:05x}").encode())
         messages = [
             *messages,

@@ -114,8 +114,11 @@ def assert_extends(earlier: Request, later: Request, rules: Sequence[Normalizer]
     for name in ("tools", "functions", "system", "instructions"):
         is_text = name in ("system", "instructions")
         before, after = earlier.json.get(name), later.json.get(name)
-        _assert_alike(_blocks(before) if is_text else _plain(before),
-                      _blocks(after) if is_text else _plain(after), name)
+        _assert_alike(
+            _blocks(before) if is_text else _plain(before),
+            _blocks(after) if is_text else _plain(after),
+            name,
+        )
     for name in ("messages", "input"):
         before, after = _messages(earlier.json.get(name)), _messages(later.json.get(name))
         assert len(before) <= len(after), f"{name}: {len(before)} became {len(after)}"
@@ -178,5 +181,5 @@ def _assert_same(before: str, after: str, complaint: str) -> None:
         return
     shared = common_prefix(before, after)
     start = max(0, shared - 20)
-    shown = f"{before[start:shared + _SHOWN]!r} became {after[start:shared + _SHOWN]!r}"
+    shown = f"{before[start : shared + _SHOWN]!r} became {after[start : shared + _SHOWN]!r}"
     raise AssertionError(f"{complaint}, at {shared}: {shown}")

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import click
 
 from cacheproxy.cli.diagnosetext import lines
+from cacheproxy.cli.inspecttext import visible
 from cacheproxy.cli.installed import Installed, installed
 from cacheproxy.cli.proposing import AppendError, append, proposal_lines
 from cacheproxy.cli.running import RunningError, get_json
@@ -106,7 +107,7 @@ def _from_captures(
         _fail(f"{name!r} is neither a number nor 'last'")
     else:
         wanted = int(name)
-        numbered = [i for i, record in enumerate(records) if record.number == wanted]
+        numbered = [i for i, record in enumerate(records) if wanted and record.number == wanted]
         index = numbered[-1] if numbered else wanted - 1
     if index not in places:
         if not 0 <= index < len(records):
@@ -124,10 +125,10 @@ def _propose(
     names = {rule.name for rule in found.rules}
     proposals, refusals = propose(fields(steps, found.rules), steps, requests, names)
     if as_json:
-        click.echo(json.dumps(_as_object(proposals, refusals), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(_as_object(proposals, refusals), indent=2))
     else:
         for line in proposal_lines(proposals, refusals, steps=len(steps)):
-            click.echo(line)
+            click.echo(visible(line))
     if apply and proposals:
         try:
             file = append([proposal.toml() for proposal in proposals], config)
@@ -156,10 +157,10 @@ def _as_object(proposals: list[Proposal], refusals: list[Refusal]) -> dict[str, 
 
 def _print(found: Report, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(found.as_json(), indent=2))
         return
     for line in lines(found):
-        click.echo(line)
+        click.echo(visible(line))
 
 
 def _fail(message: str) -> NoReturn:

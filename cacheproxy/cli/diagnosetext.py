@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from cacheproxy.cli.inspecttext import place_name
 from cacheproxy.core.report import Report
 from cacheproxy.core.verdict import Count, Judgement, Reason
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def lines(found: Report) -> Iterator[str]:
@@ -63,7 +60,7 @@ def _verdict(found: Report) -> str:
         return f"{start}: no break."
     differ = f"{start}, then differ in {place_name(found.path)}."
     if found.judgement is Judgement.OK:
-        return f"{differ}\n  So near the end that it is no break."
+        return f"{differ} That is no break."
     return differ
 
 
@@ -86,8 +83,8 @@ def _place(found: Report) -> Iterator[str]:
     if found.excerpts is None:
         return
     start, end = found.excerpts.marked
-    yield from _row("was", _visible(found.excerpts.was))
-    yield from _row("now", _visible(found.excerpts.now))
+    yield from _row("was", found.excerpts.was)
+    yield from _row("now", found.excerpts.now)
     yield f"{'':<{10 + start}}{'^' * max(1, end - start)}"
 
 
@@ -100,11 +97,6 @@ def _row(name: str, text: str, right: str = "") -> Iterator[str]:
     else:
         yield left
         yield f"          {right}"
-
-
-def _visible(text: str) -> str:
-    """``text`` with a sign for each control character: a terminal would obey them."""
-    return _CONTROL.sub("·", text)
 
 
 def _count(count: Count) -> str:

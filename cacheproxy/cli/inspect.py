@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from cacheproxy.cli.inspecttext import lines
+from cacheproxy.cli.inspecttext import lines, visible
 from cacheproxy.cli.installed import installed
 from cacheproxy.config import ConfigError
 from cacheproxy.core.capture import read
@@ -57,10 +57,10 @@ def inspect(
         if not problems:
             _fail(f"no request with a prompt in {', '.join(files)}")
     elif as_json:
-        click.echo(json.dumps(as_object(result, found.active), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(as_object(result, found.active), indent=2))
     else:
         for line in lines(result, found.active, files):
-            click.echo(line)
+            click.echo(visible(line))
     if problems:
         raise SystemExit(2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
@@ -10,6 +11,8 @@ from cacheproxy.core.inspection import Inspection, PartView, SideView
 from cacheproxy.core.volatile import Field
 
 WIDTH = 96
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that change the direction of what follows."""
 _PROPOSABLE = (Kind.UUID, Kind.DATE, Kind.CLOCK, Kind.NONCE, Kind.COUNTER)
 
 
@@ -169,6 +172,14 @@ def _next(result: Inspection, files: Sequence[str]) -> Iterator[str]:
 
 def _tokens(chars: float, result: Inspection) -> str:
     return f"≈{round(chars / result.chars_per_token):,}"
+
+
+def visible(line: str) -> str:
+    """``line`` as a terminal may have it: a dot for each character that it would obey.
+
+    Halves of characters, which JSON can spell and no terminal print, become question marks.
+    """
+    return _CONTROL.sub("·", line).encode("utf-8", "replace").decode()
 
 
 def _cut(text: str, width: int) -> str:

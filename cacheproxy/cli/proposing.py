@@ -28,7 +28,7 @@ def proposal_lines(
         if not proposal.rule.default:
             yield "# Off by default, for the model then goes on seeing the first one. Switch it on:"
             yield f"# twistd -n cacheproxy --enable {proposal.rule.name}"
-        yield proposal.toml()
+        yield from proposal.toml().split("\n")
     for refusal in refusals:
         found = refusal.field
         yield f"# No rule for {field_name(found)} ({found.kind.value}): {refusal.why}."

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from cacheproxy.core.captured import Applied, Captured
-from cacheproxy.core.edits import common_prefix
+from cacheproxy.core.edits import common_prefix, common_suffix
 from cacheproxy.core.exchange import Outcome
 from cacheproxy.core.request import Headers
 from cacheproxy.core.session import Session
@@ -215,7 +215,7 @@ def _convert(value: Any, kind: Any) -> Any:
 def _change(body: bytes, sent: bytes) -> dict[str, Any]:
     """Return ``sent`` as what stands in it instead of ``body``'s bytes from one to another."""
     start = common_prefix(body, sent)
-    tail = common_prefix(body[start:][::-1], sent[start:][::-1])
+    tail = common_suffix(body, sent, min(len(body), len(sent)) - start)
     middle = _spelled("sent_middle", sent[start : len(sent) - tail])
     return {"sent_from": start, "sent_to": len(body) - tail, **middle}
 

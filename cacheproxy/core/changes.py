@@ -63,7 +63,10 @@ def changes(before: Request, after: Request, parts: Iterable[Part] = _ALL) -> li
     wanted = frozenset(parts)
     found: list[Change] = []
     if Part.TOOLS in wanted:
-        found += _tools(before.json or {}, after.json or {})
+        try:
+            found += _tools(before.json or {}, after.json or {})
+        except RecursionError:  # nested so deeply that only the whole can be compared
+            found += [] if _same_tools(earlier, later) else [_TOO_DEEP]
     if Part.SYSTEM in wanted:
         found += _texts(before, after, earlier, later, Part.SYSTEM)
     if Part.MESSAGES in wanted:
@@ -79,6 +82,17 @@ def _tools(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
             yield Change(found.kind, Part.TOOLS, path, "client", found.was, found.now)
         else:
             yield _in_text(found.hunk, Segment(Part.TOOLS, path, ""), found.was, found.now)
+
+
+_TOO_DEEP = Change(Kind.TEXT, Part.TOOLS, "/tools", "client", "", "")
+
+
+def _same_tools(earlier: Prompt, later: Prompt) -> bool:
+    one, other = (
+        [segment.text for segment in prompt.segments if segment.part is Part.TOOLS]
+        for prompt in (earlier, later)
+    )
+    return one == other
 
 
 def _without_breakpoints(tools: Any) -> list[Any]:
@@ -103,7 +117,9 @@ def _texts(
         for i, j in aligned.pairs
         for path, was, now in form_changes(before, after, ours[i].path, theirs[j].path)
     ]
-    if _extends(ours, theirs, exactly=fixed):
+    # A system text with nothing behind it may grow.
+    may_grow = not fixed or earlier.segments[-1].part is part
+    if _extends(ours, theirs, exactly=not may_grow):
         return spelt
     result = [
         Change(Kind.MOVED, part, ours[i].path, _source(ours[i]), ours[i].text, theirs[j].text)

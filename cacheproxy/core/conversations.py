@@ -22,17 +22,13 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One request of a conversation. ``index``: among all that were given, from 0."""
+    """One request of a conversation, as it came. ``index``: among all that were given, from 0."""
 
     index: int
     record: Captured
+    request: Request
     prompt: Prompt
     place: Place
-
-    @property
-    def request(self) -> Request:
-        """The request as it came."""
-        return self.record.request
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,7 @@ def lanes_of(
         if known is None:
             known = _Session(session, request.header(_PARENT_HEADER))
         sessions[session] = known
-        known.add(index, record, prompt)
+        known.turns.append(Turn(index, record, request, prompt, known.order.place(prompt)))
     unique = list(dict.fromkeys(sessions.values()))
     lanes = [lane for session in unique for lane in session.lanes(_parent(session, unique))]
     return sorted(lanes, key=lambda lane: lane.turns[0].index)
@@ -81,9 +77,6 @@ class _Session:
     parent: str | None = None
     order: Lanes = field(default_factory=Lanes)
     turns: list[Turn] = field(default_factory=list)
-
-    def add(self, index: int, record: Captured, prompt: Prompt) -> None:
-        self.turns.append(Turn(index, record, prompt, self.order.place(prompt)))
 
     @property
     def has_id(self) -> bool:

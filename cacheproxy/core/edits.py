@@ -117,6 +117,18 @@ def common_prefix(one: AnyStr, other: AnyStr) -> int:
     return low
 
 
+def common_suffix(one: AnyStr, other: AnyStr, most: int) -> int:
+    """Return how many, up to ``most``, ``one`` and ``other`` share at the end."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def _refuse_overlaps(whole: dict[Path, Any], in_strings: dict[Path, list[Edit]]) -> None:
     """Raise EditError where an edit lies in what another replaces or removes as a whole.
 
@@ -136,7 +148,7 @@ def _replace(document: Document, entry: Entry, new: Any) -> list[_Splice]:
         if old == new:
             return []
         start = common_prefix(old, new)
-        tail = common_prefix(old[start:][::-1], new[start:][::-1])
+        tail = common_suffix(old, new, min(len(old), len(new)) - start)
         middle = new[start : len(new) - tail]
         return _in_string(document, entry, [(start, len(old) - tail, middle)])
     text = encode(new)

@@ -132,11 +132,11 @@ def inspect(
     sent, used = _sent(lanes, [rule for rule in rules if rule.name in on])
     better, _ = _sent(lanes, [rule for rule in rules if rule.name in on | more])
     density = _density(lanes)
-    walls = [turn.record.wall for lane in lanes for turn in lane.turns if turn.record.wall]
+    walls = [turn.record.wall for lane in lanes for turn in lane.turns]
     return Inspection(
         requests=len(records),
         prompts=sum(len(lane.turns) for lane in lanes),
-        seconds=max(walls) - min(walls) if len(walls) > 1 else None,
+        seconds=max(walls) - min(walls) if any(walls) and len(walls) > 1 else None,
         sessions=tuple(_session(lane) for lane in mains),
         sides=tuple(_sides(lanes, mains)),
         steps=len(steps),

@@ -82,7 +82,7 @@ class Prompt:
     @cached_property
     def cost(self) -> int:
         """Bytes that keeping it takes, roughly: the texts, and what Python adds to each."""
-        return sum(len(segment.text) + 200 for segment in self.segments)
+        return self.chars + 200 * len(self.segments)
 
 
 def prompt_of(

@@ -107,6 +107,8 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     if any(change.now_text is None for change in changes):
         raise _RefusedError("it is not part of a text")
     anchor = _anchor(changes)
+    if not (anchor.before + anchor.after).isprintable():
+        raise _RefusedError("there are control characters around it on its line")
     places = tuple(
         dict.fromkeys(_place(steps[one.step][1], one.change.path) for one in field.sightings)
     )

@@ -102,11 +102,7 @@ class Lanes:
 
 def tools_of(prompt: Prompt) -> frozenset[str]:
     """Return the names of the tools."""
-    names = (
-        _tool_name(segment.text)
-        for segment in prompt.segments
-        if segment.part is Part.TOOLS
-    )
+    names = (_tool_name(segment.text) for segment in prompt.segments if segment.part is Part.TOOLS)
     return frozenset(name or "" for name in names)
 
 

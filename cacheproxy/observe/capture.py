@@ -27,6 +27,9 @@ _SLOW = "the disk is too slow"
 _TOO_LARGE = "an exchange is larger than all that may wait for the disk"
 _CALM = 60.0
 """Seconds without a drop, by the exchanges' own times, after which an episode is over."""
+_GATHER = 0.2
+"""Seconds in which more may come before the thread looks again: to wake it up for each exchange
+would cost the reactor more than the writing does."""
 _NOT_BODIES = 1024
 """Bytes that an exchange is reckoned at besides its bodies and headers."""
 
@@ -60,6 +63,7 @@ class Capture:
         self._went = 0
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._closing = threading.Event()
         self._telling = threading.Lock()
         self._episode = 0
         self._last_drop = 0.0
@@ -88,6 +92,7 @@ class Capture:
         if self._closed:
             return
         self._closed = True
+        self._closing.set()
         if self._thread is None:
             self._folder.close()
             return
@@ -111,6 +116,8 @@ class Capture:
                 self._recover(exchange.wall)
             self._went += size
             del found, exchange  # do not hold on to it while waiting for the next
+            if self._queue.empty():
+                self._closing.wait(_GATHER)
         self._folder.close()
 
     def _write(self, exchange: Exchange) -> str:

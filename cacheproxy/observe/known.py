@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.paths import parse_pointer
 from cacheproxy.core.prompt import Order, Prompt, prompt_of
+from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.turns import Lanes, Place
 from cacheproxy.core.usage import Usage
@@ -45,11 +48,7 @@ class KnownPrompts:
         known = self._sessions.pop(exchange.session, None) or _Known()
         self._sessions[exchange.session] = known
         sent = prompt_of(exchange.sent, order, known.latest)
-        unedited = (
-            sent
-            if exchange.sent is exchange.received
-            else prompt_of(exchange.received, order, sent)
-        )
+        unedited = _unedited(exchange, sent, order)
         if sent is None or unedited is None:
             return None
         known.latest = sent
@@ -74,6 +73,33 @@ class KnownPrompts:
         ):
             _, gone = self._sessions.popitem(last=False)
             self.bytes_kept -= gone.cost
+
+
+def _unedited(exchange: Exchange, sent: Prompt | None, order: Order) -> Prompt | None:
+    """Return the prompt as it came: what was sent, but for the texts that edits name."""
+    if exchange.sent is exchange.received or sent is None:
+        return sent
+    paths = {edit.path for report in exchange.reports for edit in report.edits}
+    inside = all(edit.span is not None for report in exchange.reports for edit in report.edits)
+    found = {path: _text_at(exchange.received, path) for path in paths} if inside else {}
+    texts = {path: text for path, text in found.items() if text is not None}
+    if not texts or len(texts) < len(paths):  # blocks have come or gone: read it as a whole
+        return prompt_of(exchange.received, order, sent)
+    segments = tuple(
+        replace(segment, text=texts[segment.path]) if segment.path in texts else segment
+        for segment in sent.segments
+    )
+    return replace(sent, segments=segments)
+
+
+def _text_at(request: Request, pointer: str) -> str | None:
+    value: Any = request.json
+    try:
+        for step in parse_pointer(pointer):
+            value = value[int(step) if isinstance(value, list) else step]
+    except (LookupError, TypeError, ValueError):
+        return None
+    return value if isinstance(value, str) else None
 
 
 def _next(sent: Prompt, unedited: Prompt, usage: Usage, before: Before | None) -> Before:

@@ -40,7 +40,9 @@ def delivered():
 
 
 @pytest.fixture
-def judging(reactor, delivered):
+def judging(reactor, delivered, monkeypatch):
+    """One that takes every body for a large one."""
+    monkeypatch.setattr(module, "_THREAD_ABOVE", 0)
     judging = Judging(reactor, delivered.append)
     judging.start()
     yield judging
@@ -84,6 +86,20 @@ def test_a_comparison_that_fails_loses_no_exchange(judging, reactor, delivered, 
     reactor.run(1)
     assert delivered[0].verdict is None
     assert judging._waiting == 0
+
+
+def test_a_small_body_is_judged_at_once_unless_a_large_one_waits(reactor, delivered, monkeypatch):
+    """The way to the thread costs more than the work; but turns stay in order."""
+    judging = Judging(reactor, delivered.append)
+    judging.start()
+    judging(exchange(body("a"), usage=Usage(1000, 0)))
+    assert delivered[0].verdict.judgement is Judgement.COLD
+    judging(exchange(body("a", "b", "c" * (129 << 10)), usage=Usage(9000, 1000)))
+    judging(exchange(body("a", "b", "c", "d"), usage=Usage(1010, 1000)))
+    assert len(delivered) == 1
+    reactor.run(2)
+    assert [done.turn for done in delivered] == [1, 2, 3]
+    judging.stop()
 
 
 def test_the_work_is_not_done_on_the_calling_thread(judging, reactor, delivered):
