@@ -106,8 +106,8 @@ async def client(port: int, jobs: Iterator[tuple[str, bytes]]) -> None:
     for session, body in jobs:
         writer.write(
             b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"User-Agent: claude-cli/1\r\nX-Claude-Code-Session-Id: %s\r\nContent-Length: %d\r\n\r\n%s"
-            % (session.encode(), len(body), body)
+            b"User-Agent: claude-cli/1\r\nX-Claude-Code-Session-Id: %s\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (session.encode(), len(body), body)
         )
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200"), head
@@ -142,9 +142,18 @@ class Proxy:
         code = (OFF if variant == "off" else "") + RUN
         extra = ["--capture", f"{folder}/{variant}"] if variant == "capture" else []
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code, "-n", "--pidfile=", f"--logfile={folder}/{variant}.log"]
-            + ["cacheproxy", "--config", os.devnull, "--port", "0"]
-            + ["--upstream", f"http://127.0.0.1:{upstream_port}", *extra],
+            [
+                *(
+                    sys.executable,
+                    "-c",
+                    code,
+                    "-n",
+                    "--pidfile=",
+                    f"--logfile={folder}/{variant}.log",
+                ),
+                *("cacheproxy", "--config", os.devnull, "--port", "0"),
+                *("--upstream", f"http://127.0.0.1:{upstream_port}", *extra),
+            ],
         )
         log = Path(folder, f"{variant}.log")
         for _ in range(200):

@@ -208,7 +208,10 @@ MESSAGES = st.lists(
 BODIES = st.fixed_dictionaries(
     {},
     optional={
-        "system": CONTENTS, "instructions": CONTENTS, "messages": MESSAGES, "input": MESSAGES,
+        "system": CONTENTS,
+        "instructions": CONTENTS,
+        "messages": MESSAGES,
+        "input": MESSAGES,
     },
 )
 
@@ -221,8 +224,11 @@ def test_a_quote_stays_whatever_stands_around_it(before, after, header, name):
     tail = {
         "tools": [{"name": "t", "description": quote}],
         "turns": [
-            user(quote), user([block(quote), block(quote, "tool_result")]),
-            message(quote, "assistant"), message(quote, "tool"), message(quote),
+            user(quote),
+            user([block(quote), block(quote, "tool_result")]),
+            message(quote, "assistant"),
+            message(quote, "tool"),
+            message(quote),
         ],
     }
 

@@ -94,18 +94,24 @@ def test_several_texts_are_wrapped_as_one_reminder():
 def test_after_tool_results_it_follows_them_in_the_same_message():
     """What the tool returned stays as it is."""
     assert sent(user("hi"), call("1"), user([result("1", "x")]), system("news")) == [
-        user("hi"), call("1"), user([result("1", "x"), wrapped("news")]),
+        user("hi"),
+        call("1"),
+        user([result("1", "x"), wrapped("news")]),
     ]
 
 
 def test_it_never_comes_between_a_call_and_its_result():
     """Until the last result is there it waits, and stands after it; else it is left."""
     assert sent(user("hi"), call("1"), system("news"), user([result("1"), text("go on")])) == [
-        user("hi"), call("1"), user([result("1"), text("go on"), wrapped("news")]),
+        user("hi"),
+        call("1"),
+        user([result("1"), text("go on"), wrapped("news")]),
     ]
     two = [user("hi"), call("1", "2"), user([result("1")]), system("news"), user([result("2")])]
     assert sent(*two) == [
-        user("hi"), call("1", "2"), user([result("1"), result("2"), wrapped("news")]),
+        user("hi"),
+        call("1", "2"),
+        user([result("1"), result("2"), wrapped("news")]),
     ]
     assert_untouched(ON, request({"messages": [user("hi"), call("1"), system("news")]}))
 
@@ -115,7 +121,9 @@ def test_an_answered_call_holds_nothing_up():
     tools = system([{"type": "tool_addition", "tool": {}}])
     answered = [user("hi"), call("1"), user([result("1")]), tools]
     assert sent(*answered, system("news"), assistant("ho")) == [
-        *answered, user("<system-reminder>\nnews\n</system-reminder>"), assistant("ho"),
+        *answered,
+        user("<system-reminder>\nnews\n</system-reminder>"),
+        assistant("ho"),
     ]
     assert_untouched(ON, request({"messages": [user("hi"), call("1"), tools, system("news")]}))
 
@@ -134,11 +142,14 @@ def test_without_a_user_message_beside_it_it_becomes_one():
     )
     assert normalized(ON, request(body)).body.decode() == wanted
     assert sent(user("hi"), assistant("ho"), system([text("a"), text("b")])) == [
-        user("hi"), assistant("ho"),
+        user("hi"),
+        assistant("ho"),
         user([text("<system-reminder>\na"), text("b\n</system-reminder>")]),
     ]
     assert sent(user("hi"), assistant("ho"), system("a"), system("b")) == [
-        user("hi"), assistant("ho"), user([wrapped("a"), wrapped("b")]),
+        user("hi"),
+        assistant("ho"),
+        user([wrapped("a"), wrapped("b")]),
     ]
 
 
@@ -148,7 +159,9 @@ def test_user_messages_it_held_apart_are_joined_in_order():
         user([text("a"), wrapped("news"), text("b")]),
     ]
     assert sent(user("a"), assistant("x"), system("news"), user("b")) == [
-        user("a"), assistant("x"), user([wrapped("news"), text("b")]),
+        user("a"),
+        assistant("x"),
+        user([wrapped("news"), text("b")]),
     ]
 
 

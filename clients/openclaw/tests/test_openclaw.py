@@ -92,12 +92,14 @@ each_form = pytest.mark.parametrize("as_blocks", [False, True], ids=["string", "
 def test_ids_become_constant_and_timestamps_go(api, as_blocks):
     """Every other byte of the request stays."""
     turn = body(
-        api, system_text(UUIDS[0]), wrapper("6678") + STAMP + "hello", "ho", STAMPS[1] + "next",
+        api,
+        system_text(UUIDS[0]),
+        wrapper("6678") + STAMP + "hello",
+        "ho",
+        STAMPS[1] + "next",
         as_blocks=as_blocks,
     )
-    wanted = body(
-        api, system_text("0"), wrapper("0") + "hello", "ho", "next", as_blocks=as_blocks
-    )
+    wanted = body(api, system_text("0"), wrapper("0") + "hello", "ho", "next", as_blocks=as_blocks)
     assert normalized(ON, turn).body == wanted.body
     assert_idempotent(RULES, turn)
 
@@ -110,7 +112,10 @@ def test_a_later_turn_extends_the_earlier_whatever_is_written_anew(api, as_block
         api, system_text(UUIDS[0], "x-1"), wrapper("1") + STAMP + "hello", as_blocks=as_blocks
     )
     later = body(
-        api, system_text(UUIDS[1], "x-2"), wrapper("2") + STAMPS[2] + "hello", "ho",
+        api,
+        system_text(UUIDS[1], "x-2"),
+        wrapper("2") + STAMPS[2] + "hello",
+        "ho",
         STAMPS[3] + "next",
     )
     with pytest.raises(AssertionError):
@@ -143,7 +148,9 @@ def test_one_edit_per_timestamp_and_per_message_id():
     )
     counts = {report.rule: len(report.edits) for report in normalize(turn, ON).reports}
     assert counts == {
-        "openclaw-timestamp": 2, "openclaw-message-id": 2, "openclaw-user-message-id": 1,
+        "openclaw-timestamp": 2,
+        "openclaw-message-id": 2,
+        "openclaw-user-message-id": 1,
     }
 
 
@@ -232,8 +239,10 @@ def test_only_the_first_text_of_a_message_is_the_clients():
     [
         ('{"message_id":"a"}', '{"message_id":"0"}'),
         ('{"x": 1,"message_id" : -17 }', '{"x": 1,"message_id" : 0 }'),
-        ('{"message_id": "a\\"b\\\\", "y": {"message_id": 5}}',
-         '{"message_id": "0", "y": {"message_id": 0}}'),
+        (
+            '{"message_id": "a\\"b\\\\", "y": {"message_id": 5}}',
+            '{"message_id": "0", "y": {"message_id": 0}}',
+        ),
         ('{"text": "say \\"message_id\\": \\"5\\" ,"}', None),
         ('{"message_id": null, "reply_to_id": "5", "my_message_id": "5"}', None),
         ('{"message_id": ["5"], "message_ids": "5"}', None),
@@ -252,8 +261,12 @@ def test_an_id_keeps_its_json_type(api, before, after):
 
 @pytest.mark.parametrize(
     "text",
-    ['{"message_id": "5"}', '```\n{"message_id": "5"}\n```', '```json\n{"message_id": "5"}\n',
-     'x ```json\n{"message_id": "5"}\n```'],
+    [
+        '{"message_id": "5"}',
+        '```\n{"message_id": "5"}\n```',
+        '```json\n{"message_id": "5"}\n',
+        'x ```json\n{"message_id": "5"}\n```',
+    ],
 )
 @each_api
 def test_in_system_text_only_fenced_json_counts(api, text):
@@ -306,7 +319,11 @@ def test_the_session_is_read_from_the_runtime_line(api, as_blocks):
     )
     assert cacheproxy_session(in_user) == "openclaw/c3f0"
     other = body(
-        api, "You are.", "hi sessionId=5", RUNTIME.format("x"), RUNTIME.format("y"),
+        api,
+        "You are.",
+        "hi sessionId=5",
+        RUNTIME.format("x"),
+        RUNTIME.format("y"),
         as_blocks=as_blocks,
     )
     assert cacheproxy_session(other) is None
@@ -320,9 +337,25 @@ def test_a_session_is_not_guessed():
 
 TEXTS = st.lists(
     st.sampled_from(
-        [STAMP, *STAMPS[1:], wrapper("5"), wrapper("6"), "```json\n", '{"message_id": "5"}', "\n",
-         "```\n", " ", "hi", "\ud83d", "Conversation info (untrusted metadata):\n", '"', "\r\n",
-         '{"message_id": 5,\n', "}\n", "Sender (untrusted metadata):\n"]
+        [
+            STAMP,
+            *STAMPS[1:],
+            wrapper("5"),
+            wrapper("6"),
+            "```json\n",
+            '{"message_id": "5"}',
+            "\n",
+            "```\n",
+            " ",
+            "hi",
+            "\ud83d",
+            "Conversation info (untrusted metadata):\n",
+            '"',
+            "\r\n",
+            '{"message_id": 5,\n',
+            "}\n",
+            "Sender (untrusted metadata):\n",
+        ]
     ),
     max_size=8,
 ).map("".join)
@@ -330,8 +363,11 @@ CONTENTS = st.one_of(
     TEXTS,
     st.lists(
         st.one_of(
-            st.builds(lambda kind, text: {"type": kind, "text": text},
-                      st.sampled_from(["text", "input_text", "tool_result"]), TEXTS),
+            st.builds(
+                lambda kind, text: {"type": kind, "text": text},
+                st.sampled_from(["text", "input_text", "tool_result"]),
+                TEXTS,
+            ),
             st.sampled_from([None, 1, {}, {"type": "text"}, {"type": "text", "text": None}]),
         ),
         max_size=3,
@@ -378,8 +414,13 @@ def test_deep_nesting_is_left_alone():
 def test_long_texts_take_no_long_time():
     """Texts made to look almost right are given up without trying every way."""
     start = time.process_time()
-    for text in ("A" + " a" * 200_000, "[Wed " * 50_000, '{"message_id": "' * 20_000,
-                 "```json\n" * 50_000, "Runtime: " + "a=b | " * 50_000):
+    for text in (
+        "A" + " a" * 200_000,
+        "[Wed " * 50_000,
+        '{"message_id": "' * 20_000,
+        "```json\n" * 50_000,
+        "Runtime: " + "a=b | " * 50_000,
+    ):
         for api, path in APIS.items():
             turn = body(api, text, wrapper("0") + text, text)
             normalized(ON, turn)
