@@ -1,0 +1,242 @@
+"""``cacheproxy diagnose`` as people run it."""
+
+import json
+import os
+import socket
+import threading
+import tomllib
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from click.testing import CliRunner
+
+from cacheproxy.cli.diagnose import diagnose
+from cacheproxy.cli.inspect import inspect
+from cacheproxy.config import default_file
+from tests.core.planting import anthropic, chat, insert, jsonl, numbered, plant
+from tests.core.test_volatile import set_system
+
+
+@pytest.fixture(autouse=True)
+def _home(monkeypatch, tmp_path):
+    """The user's own config file is somewhere below."""
+    monkeypatch.delenv("CACHEPROXY_CONFIG", raising=False)
+    for name in ("HOME", "XDG_CONFIG_HOME", "APPDATA", "LOCALAPPDATA"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+
+
+def run(*arguments):
+    return CliRunner().invoke(diagnose, [str(argument) for argument in arguments])
+
+
+def one_line(result):
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    return line
+
+
+def planted(tmp_path, kind="nonce", bodies=anthropic, at=500):
+    def change(body, turn):
+        set_system(body, lambda text: insert(text, at, f"run id: {numbered(kind, turn)}."))
+
+    file = tmp_path / "x.jsonl"
+    file.write_text(jsonl(plant(bodies(4), change)))
+    return file
+
+
+class TestCaptured:
+    def test_the_last_turn(self, tmp_path):
+        text = run("--from", planted(tmp_path)).stdout
+        assert text.startswith("Request 4   client, session planted, turn 4   compared with turn 3")
+        assert "then differ in system[1]." in text
+        assert "where   /system/1/text, byte " in text
+        assert "reason  system_changed" in text
+        assert "class   hex nonce, another each time" in text
+        assert "seen in 3 of 3 turns" in text
+        lines = text.splitlines()
+        now = next(i for i, line in enumerate(lines) if line.startswith("  now"))
+        start = lines[now + 1].index("^")
+        assert lines[now][start:].startswith(numbered("nonce", 3))
+        assert len(lines[now + 1].strip()) == 8
+        assert max(map(len, lines)) <= 96
+
+    def test_one_of_them(self, tmp_path):
+        assert run("1", "--from", planted(tmp_path)).stdout.splitlines()[2] == (
+            "  The first turn of its conversation: there was nothing to reuse."
+        )
+        assert "turn 2   compared with turn 1" in run("2", "--from", planted(tmp_path)).stdout
+
+    def test_json(self, tmp_path):
+        found = json.loads(run("last", "--json", "--from", planted(tmp_path)).stdout)
+        assert found["path"] == "/system/1/text"
+        assert found["kind"] == "hex nonce"
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("99", "there is no request 99"),
+            ("0", "there is no request 0"),
+            ("x", "neither a number"),
+        ],
+    )
+    def test_none_of_them(self, tmp_path, name, said):
+        assert said in one_line(run(name, "--from", planted(tmp_path)))
+
+    def test_control_characters_do_not_reach_the_terminal(self, tmp_path):
+        def change(body, turn):
+            set_system(body, lambda text: f"\x1b[31m\x07 n={turn} \x9b\n{text}")
+
+        file = tmp_path / "x.jsonl"
+        file.write_text(jsonl(plant(chat(3), change)))
+        for command, arguments in ((diagnose, ["--from", str(file)]), (inspect, [str(file)])):
+            text = CliRunner().invoke(command, arguments).stdout
+            assert not {"\x1b", "\x07", "\x9b"} & set(text)
+
+    def test_a_truncated_line_and_the_good_ones(self, tmp_path):
+        file = planted(tmp_path)
+        file.write_text(file.read_text()[:-100])
+        result = run("--from", file)
+        assert f"{file}:4:" in one_line(result)
+        assert result.stdout.startswith("Request 3")
+
+
+@pytest.fixture
+def served():
+    """A server that answers what it is told, on a free port."""
+    answers = {}
+
+    class Pages(BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, body = answers.get(self.path, (404, b'{"error": "there is no exchange 9"}'))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Pages)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", answers
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class TestRunning:
+    def test_the_same_text_as_from_a_capture(self, served, tmp_path):
+        url, answers = served
+        captured = run("last", "--from", planted(tmp_path))
+        body = run("last", "--json", "--from", planted(tmp_path)).stdout.encode()
+        answers["/_cacheproxy/diagnose/last"] = (200, body)
+        assert run("--proxy", url).stdout == captured.stdout
+
+    def test_an_exchange_it_does_not_know(self, served):
+        url, _ = served
+        assert one_line(run("9", "--proxy", url)) == "cacheproxy: there is no exchange 9"
+
+    @pytest.mark.parametrize(
+        "answer", [(200, b"<html>"), (500, b"{}"), (200, b"{}"), (200, b"[1]")]
+    )
+    def test_something_else_answers(self, served, answer):
+        url, answers = served
+        answers["/_cacheproxy/diagnose/last"] = answer
+        assert url in one_line(run("--proxy", url))
+
+    def test_nobody_is_there(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert "start it (twistd -n cacheproxy)" in one_line(run("--proxy", url))
+
+    @pytest.mark.parametrize("url", ["localhost", "ftp://x", "http://[", "http://x:y"])
+    def test_what_is_no_url(self, url):
+        assert "--proxy takes a URL" in one_line(run("--proxy", url))
+
+
+class TestPropose:
+    @pytest.mark.parametrize("kind", ["uuid", "clock", "nonce", "counter"])
+    @pytest.mark.parametrize("bodies", [anthropic, chat])
+    def test_applied_it_covers_the_field(self, tmp_path, kind, bodies):
+        file = planted(tmp_path, kind, bodies)
+        result = run("--propose", "--apply", "--from", file)
+        assert result.exit_code == 0
+        config = default_file()
+        assert f"Appended to {config}" in result.stdout
+        (table,) = tomllib.loads(config.read_text())["rule"]
+        assert config.read_text() in result.stdout
+        assert config.stat().st_mode & 0o777 == 0o600
+        after = CliRunner().invoke(inspect, [str(file)]).stdout
+        assert f"3 of 3     {table['name']}\n" in after
+        assert "Nothing to propose" in run("--propose", "--from", file).stdout
+
+    def test_shown_it_changes_nothing(self, tmp_path):
+        text = run("--propose", "--from", planted(tmp_path)).stdout
+        assert len(tomllib.loads(text)["rule"]) == 1
+        assert not default_file().exists()
+
+    def test_what_a_user_wrote_gets_none_and_the_reason(self, tmp_path):
+        def change(body, turn):
+            body["messages"][1]["content"] = f"at {numbered('clock', turn)} hello there my friend"
+
+        file = tmp_path / "x.jsonl"
+        file.write_text(jsonl(plant(chat(4), change)))
+        text = run("--propose", "--apply", "--from", file).stdout
+        assert "it stands in text that the user wrote" in text
+        assert tomllib.loads(text) == {}
+        assert not default_file().exists()
+
+    def test_json(self, tmp_path):
+        found = json.loads(run("--propose", "--json", "--from", planted(tmp_path)).stdout)
+        assert [one["path"] for one in found["proposals"]] == ["/system/1/text"]
+        assert found["refused"] == []
+
+    def test_appended_to_what_is_there(self, tmp_path):
+        config = tmp_path / "mine.toml"
+        before = '# mine\nport = 8099\n\n[[rule]]\nname = "x"\nwhere = "system"\npattern = "x"'
+        config.write_text(before)
+        config.chmod(0o640)
+        result = run("--propose", "--apply", "-c", config, "--from", planted(tmp_path))
+        assert result.exit_code == 0
+        assert config.read_text().startswith(before)
+        assert len(tomllib.loads(config.read_text())["rule"]) == 2
+        assert config.stat().st_mode & 0o777 == 0o640
+        assert [file.name for file in tmp_path.iterdir() if "mine" in file.name] == ["mine.toml"]
+
+    def test_a_named_file_is_made(self, tmp_path):
+        config = tmp_path / "new" / "mine.toml"
+        assert run("--propose", "--apply", "-c", config, "--from", planted(tmp_path)).exit_code == 0
+        assert config.stat().st_mode & 0o777 == 0o600
+
+    def test_a_link_stays_a_link(self, tmp_path):
+        real, link = tmp_path / "real.toml", tmp_path / "link.toml"
+        real.write_text("")
+        link.symlink_to(real)
+        run("--propose", "--apply", "-c", link, "--from", planted(tmp_path))
+        assert link.is_symlink()
+        assert "rule" in real.read_text()
+
+    @pytest.mark.parametrize("before", ["port = ", "rule = []\n", "prot = 1\n"])
+    def test_a_file_that_is_wrong_before_or_after_is_left(self, tmp_path, before):
+        config = tmp_path / "mine.toml"
+        config.write_text(before)
+        result = run("--propose", "--apply", "-c", config, "--from", planted(tmp_path))
+        assert str(config) in one_line(result)
+        assert config.read_text() == before
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_a_folder_that_cannot_be_written(self, tmp_path):
+        folder = tmp_path / "locked"
+        folder.mkdir(mode=0o500)
+        result = run("--propose", "--apply", "-c", folder / "x.toml", "--from", planted(tmp_path))
+        assert "cannot write" in one_line(result)
+
+    @pytest.mark.parametrize("arguments", [["--apply"], ["--propose"]])
+    def test_options_that_do_not_go_together(self, arguments):
+        assert arguments[0] in one_line(run(*arguments))
+
+    def test_a_file_of_another_kind(self, tmp_path):
+        file = tmp_path / "x.txt"
+        file.write_text("hello")
+        assert str(file) in one_line(run("--propose", "--from", file))
