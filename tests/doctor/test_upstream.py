@@ -89,12 +89,16 @@ def test_something_that_does_not_speak_http():
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer():
-            for _ in range(2):
+            while True:
                 connection, _address = listener.accept()
-                connection.recv(1000)
-                connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
-                connection.close()
+                with connection:
+                    if not connection.recv(1000):
+                        return
+                    connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
 
-        threading.Thread(target=answer, daemon=True).start()
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
         (finding,) = findings(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        socket.create_connection(listener.getsockname()).close()  # which ends the thread
+        thread.join(10)
     assert "it answers, but not in HTTP" in finding.text
