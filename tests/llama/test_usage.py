@@ -1,0 +1,63 @@
+"""What the real server says of reuse, read in each dialect's own arithmetic."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+
+from cacheproxy.core.usage import UsageReader
+from .replay import erase
+
+WORDS = "The quick brown fox jumps over the lazy dog. " * 40
+MESSAGES = [{"role": "user", "content": WORDS}]
+ASKED = {
+    "/v1/messages": {"max_tokens": 4, "messages": MESSAGES},
+    "/v1/chat/completions": {
+        "max_tokens": 4,
+        "messages": MESSAGES,
+        "stream_options": {"include_usage": True},
+    },
+    "/v1/responses": {"max_output_tokens": 4, "input": WORDS},
+    "/completion": {"n_predict": 4, "prompt": WORDS, "cache_prompt": True},
+}
+
+
+def usage_of(url, path, *, stream):
+    """Ask once, and read the answer in small pieces, as it may come."""
+    body = json.dumps({"model": "random", "stream": stream, **ASKED[path]}).encode()
+    request = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=60) as response:
+        reader = UsageReader(response.headers["content-type"])
+        while chunk := response.read(97):
+            reader.feed(chunk)
+    return reader.close()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("path", ASKED)
+def test_reused_and_evaluated_add_up_to_the_prompt(llama, path, stream):
+    """The first time all is evaluated, the second time nearly all is reused."""
+    erase(llama.url)
+    first = usage_of(llama.url, path, stream=stream)
+    second = usage_of(llama.url, path, stream=stream)
+    assert first.prompt == second.prompt
+    assert first.prompt > 100
+    assert first.reused == 0
+    assert first.evaluated == first.prompt
+    assert first.prompt - 8 <= second.reused < second.prompt
+    assert second.evaluated == second.prompt - second.reused
+    assert second.output == 4
+
+
+def test_the_dialects_agree(llama):
+    """Anthropic's input_tokens leaves out what was cached, OpenAI's counts it: it is the same."""
+    found = {}
+    for path in ("/v1/messages", "/v1/chat/completions", "/v1/responses"):
+        erase(llama.url)
+        usage_of(llama.url, path, stream=False)
+        again = usage_of(llama.url, path, stream=True)
+        found[path] = (again.prompt, again.reused)
+    assert len(set(found.values())) == 1, found
