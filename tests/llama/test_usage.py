@@ -8,6 +8,7 @@ import urllib.request
 import pytest
 
 from cacheproxy.core.usage import UsageReader
+
 from .replay import erase
 
 WORDS = "The quick brown fox jumps over the lazy dog. " * 40
