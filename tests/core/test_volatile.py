@@ -322,7 +322,8 @@ def test_a_schema_nested_however_deeply(depth):
     sent = [Request("POST", "/v1/messages", body=body(number).encode()) for number in range(2)]
     result = fields([(sent[0], sent[1])])
     assert all(field.path.startswith("/tools") for field in result)
-    assert len(result) == (1 if depth < 950 else 0)
+    # How deep the scanner goes is the Python version's affair.
+    assert len(result) == (0 if sent[0].json is None else 1)
     assert fields([(sent[0], sent[0])]) == ()
 
 
