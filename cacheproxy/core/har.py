@@ -4,9 +4,6 @@ HAR 1.2: http://www.softwareishard.com/blog/har-12-spec/. What it has no word fo
 entry under ``_cacheproxy`` ("custom fields ... must start with an underscore"), with the names
 of our own JSON line. Browsers, mitmproxy and recording libraries each leave something out; what
 can be understood is.
-
-Own code: haralyzer reads only (statistics of web pages), hario-core insists on fields that
-mitmproxy leaves out.
 """
 
 from __future__ import annotations
