@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred, succeed
 from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import ILogObserver, Logger
@@ -99,17 +99,15 @@ class ProxyService(Service):
         """Stop listening; then finish the records that are waiting, in a thread."""
         super().stopService()
         port, self._port = self._port, None
-        closed = Deferred.fromCoroutine(_none()) if port is None else port.stopListening()
-        return cast("Deferred[Any]", closed or Deferred.fromCoroutine(_none())).addCallback(
-            lambda _: deferToThreadPool(
-                self._parts.reactor, self._parts.reactor.getThreadPool(), self._close
-            )
-        )
+        closed = maybeDeferred(port.stopListening) if port is not None else succeed(None)
+        return closed.addCallback(lambda _: Deferred.fromCoroutine(self._finish_records()))
 
-    def _close(self) -> None:
-        self._parts.judging.stop()
-        if self._parts.capture is not None:
-            self._parts.capture.close()
+    async def _finish_records(self) -> None:
+        """Verdicts first: what they deliver, here on the reactor, may still be captured."""
+        reactor, capture = self._parts.reactor, self._parts.capture
+        await deferToThreadPool(reactor, reactor.getThreadPool(), self._parts.judging.stop)
+        if capture is not None:
+            await deferToThreadPool(reactor, reactor.getThreadPool(), capture.close)
 
     async def _introduce(self) -> None:
         parts = self._parts
@@ -139,10 +137,6 @@ class ProxyService(Service):
 
     def _say(self, line: str) -> None:
         _log.info("{line}", line=line)
-
-
-async def _none() -> None:
-    """Nothing to wait for."""
 
 
 def version() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.prompt import Prompt, prompt_of
@@ -39,11 +38,6 @@ class Lane:
     turns: tuple[Turn, ...]
     is_side: bool
     parent: Session | None = None
-
-    @property
-    def interrupts(self) -> int:
-        """How many separate times it ran: its turns in a row count once."""
-        return 1 + sum(later.index - turn.index > 1 for turn, later in pairwise(self.turns))
 
 
 def lanes_of(

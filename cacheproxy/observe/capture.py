@@ -49,8 +49,6 @@ class Capture:
     ``dropped`` counts exchanges, ``written`` those on disk.
     """
 
-    wants_response_body = True
-
     def __init__(self, reactor: Any, folder: CaptureFolder, waiting: Waiting | None = None) -> None:
         self.written = 0
         self.dropped = 0

@@ -25,7 +25,7 @@ class _Known:
     """One session: its lanes, and the last prompt of each that is still kept."""
 
     lanes: Lanes = field(default_factory=Lanes)
-    last: OrderedDict[int, Before] = field(default_factory=OrderedDict)
+    last: dict[int, Before] = field(default_factory=dict)
     latest: Prompt | None = None
     cost: int = 0
 
@@ -52,8 +52,8 @@ class KnownPrompts:
         if sent is None or unedited is None:
             return None
         known.latest = sent
-        if len(known.last) >= _MOST_LANES:  # a client that never repeats itself
-            known.lanes = Lanes()
+        if len(known.last) >= _MOST_LANES:  # a client that never repeats itself: begin anew
+            known.lanes, known.last = Lanes(), {}
         place = known.lanes.place(sent)
         before = known.last.get(place.lane)
         verdict = judge(before, sent, unedited, exchange.usage, first=place.turn == 1)
@@ -63,9 +63,6 @@ class KnownPrompts:
     def _keep(self, known: _Known, lane: int, before: Before) -> None:
         self.bytes_kept -= known.cost
         known.last[lane] = before
-        known.last.move_to_end(lane)
-        while len(known.last) > _MOST_LANES:
-            known.last.popitem(last=False)
         known.cost = sum(_cost(kept) for kept in known.last.values())
         self.bytes_kept += known.cost
         while self._sessions and (

@@ -10,6 +10,7 @@ import pytest
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.observe import known as module
 from cacheproxy.observe.known import KnownPrompts
 from tests.observe.exchanges import SYSTEM, body, exchange
 
@@ -147,3 +148,21 @@ def test_a_request_without_a_prompt_is_not_judged():
     assert known.judge(exchange({}), Order.TOOLS_FIRST) is None
     nobodys = replace(exchange(body("a")), session=None)
     assert known.judge(nobodys, Order.TOOLS_FIRST) is None
+
+
+def test_a_client_that_never_repeats_itself_begins_anew_only_when_it_must(monkeypatch):
+    """After so many lanes all are forgotten, once; then turns are turns again."""
+    monkeypatch.setattr(module, "_MOST_LANES", 4)
+    known = KnownPrompts()
+    others = [
+        exchange(body(f"{n}", system=f"{n} " * 300, tools=(f"tool{n}",)), usage=FIRST)
+        for n in range(4)
+    ]
+    verdicts, _ = judged(
+        known,
+        *others,
+        exchange(body("a"), usage=FIRST),
+        exchange(body("a", "b", "c"), usage=Usage(1020, 1000)),
+    )
+    assert [verdict.judgement for verdict in verdicts] == [Judgement.COLD] * 5 + [Judgement.OK]
+    assert known.bytes_kept < 3 * len(SYSTEM)
