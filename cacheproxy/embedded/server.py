@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from cacheproxy.embedded.child import READY, UNAVAILABLE
 
@@ -62,8 +62,8 @@ class LlamaServer:
     """``http://127.0.0.1:PORT``, without a slash at the end."""
 
     def __init__(self, model: Path, **settings: Setting) -> None:
-        # opened for appending: reading it does not move the place where the child writes
-        self._log = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed in close)
+        # read with pread alone: the place where the child writes is shared with us
+        self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed in close)
         self._last_log = ""
         self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our own module)
             [
@@ -99,8 +99,7 @@ class LlamaServer:
         """Return all the server has logged so far, or had logged when it was closed."""
         if self._log.closed:
             return self._last_log
-        self._log.seek(0)
-        return self._log.read().decode("utf-8", "replace")
+        return _whole(self._log).decode("utf-8", "replace")
 
     def close(self) -> int:
         """Stop the server and return its exit status, 0 if it left in peace. Idempotent."""
@@ -132,3 +131,11 @@ class LlamaServer:
         finally:
             alarm.cancel()
         raise StartFailedError(f"The embedded llama.cpp did not start:\n{self.log()[-2000:]}")
+
+
+def _whole(file: IO[bytes]) -> bytes:
+    """Return all of ``file`` without moving the place in it, which a child writes at, too.
+
+    A seek and a read would now and then make the child write over its own first line.
+    """
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from cacheproxy.config import ENV_PREFIX
 from cacheproxy.replay.errors import ReplayError
@@ -35,8 +35,8 @@ class ProxyService:
     def __init__(
         self, upstream: str, *, edit_remote: bool = False, config: Path | None = None
     ) -> None:
-        # opened for appending: reading it does not move the place where the child writes
-        self._output = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed in close)
+        # read with pread alone: the place where the child writes is shared with us
+        self._output = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed in close)
         self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our own module)
             [
                 *(sys.executable, "-m", "cacheproxy.demo.child"),
@@ -77,8 +77,7 @@ class ProxyService:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             ended = self._process.poll() is not None
-            self._output.seek(0)
-            text = self._output.read().decode("utf-8", "replace")
+            text = _whole(self._output).decode("utf-8", "replace")
             if found := _BANNER.search(text):
                 return found[1]
             if ended:
@@ -92,3 +91,11 @@ def _environment() -> dict[str, str]:
     """Return our environment without the proxy's settings, output unbuffered."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
     return kept | {"PYTHONUNBUFFERED": "1"}
+
+
+def _whole(file: IO[bytes]) -> bytes:
+    """Return all of ``file`` without moving the place in it, which a child writes at, too.
+
+    A seek and a read would now and then make the child write over its own first line.
+    """
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)

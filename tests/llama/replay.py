@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from cacheproxy.core.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.request import Request
@@ -183,7 +183,7 @@ class Proxy:
 
     def __init__(self, upstream: str, *options: str) -> None:
         kept = {name: text for name, text in os.environ.items() if "CACHEPROXY_" not in name}
-        self._output = tempfile.TemporaryFile("a+b")  # noqa: SIM115 (closed in close)
+        self._output = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed in close)
         self._process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "cacheproxy.demo.child"),
@@ -209,8 +209,7 @@ class Proxy:
 
     def log(self) -> str:
         """Return all it has said so far."""
-        self._output.seek(0)
-        return self._output.read().decode("utf-8", "replace")
+        return _whole(self._output).decode("utf-8", "replace")
 
     def close(self) -> None:
         """Stop the service."""
@@ -265,3 +264,11 @@ def _texts(value: Any) -> Iterator[str]:
         yield from _texts(inner)
     for inner in value if isinstance(value, list) else ():
         yield from _texts(inner)
+
+
+def _whole(file: IO[bytes]) -> bytes:
+    """Return all of ``file`` without moving the place in it, which a child writes at, too.
+
+    A seek and a read would now and then make the child write over its own first line.
+    """
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)
