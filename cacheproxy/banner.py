@@ -37,7 +37,7 @@ def rest(
     yield f"  Claude Code   ANTHROPIC_BASE_URL={address} claude"
     yield f"  OpenAI API    base URL {address}/v1"
     if open_to_others:
-        yield "  warning     listening beyond this machine: anybody who can reach it can use it"
+        yield "  access      other machines can reach it: clients send the token as their API key"
     yield ""
     yield "Ready."
 

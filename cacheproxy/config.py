@@ -76,7 +76,34 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     edit_remote: Annotated[
         bool, Meta(description="edit requests even if the upstream is not a local server")
     ] = False
+    allow_host: Annotated[
+        tuple[str, ...],
+        Meta(description="names beside localhost that clients call the proxy by, joined by commas"),
+    ] = ()
+    token: Annotated[
+        str,
+        Meta(
+            description="secret that clients must send; better put in CACHEPROXY_TOKEN",
+            pattern=r"^[!-~]*\Z",
+        ),
+    ] = ""
     max_body: Annotated[int, Meta(ge=1, le=4096, description="largest request body, in MiB")] = 64
+    max_head: Annotated[
+        int, Meta(ge=1, le=1024, description="largest request headers in all, in KiB")
+    ] = 64
+    max_target: Annotated[
+        int, Meta(ge=1, le=1024, description="longest request target, in KiB")
+    ] = 32
+    max_connections: Annotated[
+        int, Meta(ge=1, le=65535, description="most client connections at a time")
+    ] = 4096
+    idle_timeout: Annotated[
+        float,
+        Meta(gt=0, le=86400, description="seconds between requests, and between pieces of a body"),
+    ] = 75.0
+    head_timeout: Annotated[
+        float, Meta(gt=0, le=3600, description="seconds for a request's headers to come, in all")
+    ] = 30.0
     connect_timeout: Annotated[
         float, Meta(gt=0, le=3600, description="seconds to wait for a connection to the upstream")
     ] = 2.0
@@ -85,6 +112,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = ""
     verbose: Annotated[bool, Meta(description="log body sizes and each edit")] = False
     rule: tuple[RuleTable, ...] = ()
+
+    def token_header(self) -> dict[str, str]:
+        """Return the header by which our own commands get in."""
+        return {"X-Cacheproxy-Token": self.token} if self.token else {}
 
     def rules(self) -> list[Rule]:
         """Return the file's ``[[rule]]`` tables as rules; raises ConfigError."""

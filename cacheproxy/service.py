@@ -26,8 +26,8 @@ from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.terminal import TerminalObserver
 from cacheproxy.plugins import Package
-from cacheproxy.proxy.channel import ProxySite
 from cacheproxy.proxy.probe import probe, template_order
+from cacheproxy.proxy.site import ProxySite
 from cacheproxy.proxy.upstream import Upstream
 
 _log = Logger()
@@ -86,6 +86,12 @@ class ProxyService(Service):
             self._refuse_start(
                 2, f"upstream {url.text} is this proxy itself: set --upstream or --port"
             )
+        if self._open_to_others() and not self._parts.site.access.token:
+            self._refuse_start(
+                2,
+                f"{self.address} can be reached from other machines: set a secret in "
+                "CACHEPROXY_TOKEN that clients must send, or listen on 127.0.0.1",
+            )
 
     def startService(self) -> None:
         """Print the banner: the first line at once, the rest when the upstream has answered."""
@@ -112,14 +118,13 @@ class ProxyService(Service):
     async def _introduce(self) -> None:
         parts = self._parts
         server = await probe(parts.upstream, parts.reactor)
-        host = self._port.getHost() if self._port is not None else None
         lines = banner.rest(
             self.address,
             server,
             parts.rules,
             parts.packages,
             edits=parts.edits,
-            open_to_others=isinstance(host, IPv4Address | IPv6Address) and not is_loopback(host),
+            open_to_others=self._open_to_others(),
         )
         for line in lines:
             self._say(line)
@@ -127,6 +132,10 @@ class ProxyService(Service):
             order = await template_order(parts.upstream, parts.reactor)
             if order is not None:
                 parts.judging.order = order
+
+    def _open_to_others(self) -> bool:
+        host = self._port.getHost() if self._port is not None else None
+        return isinstance(host, IPv4Address | IPv6Address) and not is_loopback(host)
 
     def _refuse_start(self, code: int, message: str) -> NoReturn:
         pidfile = self._twistd.get("pidfile") if self._twistd is not None else None

@@ -14,6 +14,7 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.python import usage
 
 from cacheproxy.config import Config, ConfigError, load, options
+from cacheproxy.core.access import Access
 from cacheproxy.core.locality import is_local
 from cacheproxy.core.rules import Normalizer
 from cacheproxy.observe.capture import Capture
@@ -22,12 +23,13 @@ from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugins import PluginError, Plugins, choose
-from cacheproxy.proxy.channel import Limits, ProxySite
 from cacheproxy.proxy.exchange import Course
+from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
 from cacheproxy.proxy.probe import probe
 from cacheproxy.proxy.resource import ProxyResource
+from cacheproxy.proxy.site import ProxySite
 from cacheproxy.proxy.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.service import Parts, ProxyService, stop, version
 from cacheproxy.web.diagnosis import PREFIX as DIAGNOSIS
@@ -140,7 +142,12 @@ def assemble(reactor: Any, config: Config) -> Parts:
         EXCHANGES: Exchanges(recent),
     }
     own = OwnPages(pages, {DIAGNOSIS: Diagnosis(recent, names)})
-    site = ProxySite(ProxyResource(course, own), reactor, Limits(body=config.max_body << 20))
+    site = ProxySite(
+        ProxyResource(course, own),
+        reactor,
+        _limits(config),
+        Access(frozenset(name.lower() for name in config.allow_host), config.token),
+    )
     return Parts(
         reactor=reactor,
         endpoint=endpoint,
@@ -152,6 +159,17 @@ def assemble(reactor: Any, config: Config) -> Parts:
         rules=rules,
         packages=plugins.packages,
         edits=edits,
+    )
+
+
+def _limits(config: Config) -> Limits:
+    return Limits(
+        body=config.max_body << 20,
+        head=config.max_head << 10,
+        target=config.max_target << 10,
+        connections=config.max_connections,
+        idle=config.idle_timeout,
+        head_seconds=config.head_timeout,
     )
 
 

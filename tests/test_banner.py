@@ -67,10 +67,10 @@ def test_a_package_that_could_not_be_loaded_is_named():
     assert "plugin      cacheproxy-x could not be loaded: ImportError: no such thing" in text
 
 
-def test_listening_beyond_this_machine_is_warned_of():
+def test_it_says_how_other_machines_get_in():
     """And only then."""
-    assert "warning" in rest(open_to_others=True)
-    assert "warning" not in rest(open_to_others=False)
+    assert "token" in rest(open_to_others=True)
+    assert "token" not in rest(open_to_others=False)
 
 
 def test_lines_fit_a_terminal():

@@ -16,7 +16,7 @@ from cacheproxy.cli.inspecttext import visible
 from cacheproxy.cli.installed import Installed, installed
 from cacheproxy.cli.proposing import AppendError, append, proposal_lines
 from cacheproxy.cli.running import RunningError, get_json
-from cacheproxy.config import ConfigError
+from cacheproxy.config import ConfigError, load
 from cacheproxy.core.capture import read
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.conversations import Lane, lanes_of
@@ -70,7 +70,7 @@ def diagnose(
         _fail("--propose needs captures: cacheproxy diagnose --propose --from FILE")
     try:
         if not files:
-            _print(_from_proxy(proxy, name), as_json=as_json)
+            _print(_from_proxy(proxy, name, config), as_json=as_json)
             return
         is_new = apply and config is not None and not Path(config).expanduser().exists()
         found = installed(os.devnull if is_new else config)
@@ -90,9 +90,10 @@ def diagnose(
         raise SystemExit(2)
 
 
-def _from_proxy(proxy: str, name: str) -> Report:
+def _from_proxy(proxy: str, name: str, config: str | None) -> Report:
+    token = load({}, os.environ, config).token_header()
     try:
-        return Report.from_json(get_json(proxy, _PAGE + quote(name, safe="")))
+        return Report.from_json(get_json(proxy, _PAGE + quote(name, safe=""), token))
     except ReportError:
         raise RunningError(f"{proxy} does not speak as this version of cacheproxy does") from None
 

@@ -80,6 +80,7 @@ def doctor(
                 environ=os.environ,
                 home=Path.home(),
                 headers=_headers(api_key),
+                token=settings.token_header(),
                 model=model,
                 send=not no_send,
                 watch=watch,

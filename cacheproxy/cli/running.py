@@ -7,6 +7,7 @@ loopback interface through a proxy named in the environment.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,8 +20,11 @@ class RunningError(Exception):
     """No good answer; the message says in one line what is wrong and what mends it."""
 
 
-def get_json(proxy: str, path: str) -> Any:
-    """Return the JSON value at ``path`` of the proxy at the URL ``proxy``; raises RunningError."""
+def get_json(proxy: str, path: str, token: Mapping[str, str]) -> Any:
+    """Return the JSON value at ``path`` of the proxy at the URL ``proxy``; raises RunningError.
+
+    ``token``: the header that holds its token, if it has one.
+    """
     try:
         parts = urlsplit(proxy)
         host, port = parts.hostname, parts.port
@@ -31,7 +35,7 @@ def get_json(proxy: str, path: str) -> Any:
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(host, port, timeout=_SECONDS)
     try:
-        connection.request("GET", path, headers={"Accept": "application/json"})
+        connection.request("GET", path, headers={"Accept": "application/json", **token})
         response = connection.getresponse()
         status, body = response.status, response.read(_LARGEST)
     except (OSError, HTTPException) as error:
@@ -48,6 +52,8 @@ def get_json(proxy: str, path: str) -> Any:
         value = None
     if status == 200 and value is not None:
         return value
+    if status == 401:
+        raise RunningError(f"{proxy} asks for its token: set CACHEPROXY_TOKEN to it")
     said = value.get("error") if isinstance(value, dict) else None
     if isinstance(said, str) and status == 404:
         raise RunningError(said)

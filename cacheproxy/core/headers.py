@@ -31,6 +31,18 @@ def end_to_end(headers: Headers, also: frozenset[bytes] = frozenset()) -> Header
     return tuple((name, value) for name, value in headers if name.lower() not in gone)
 
 
+def for_client(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
+    """Return a response's end-to-end headers, without permissions for other sites' web pages.
+
+    llama-server sends ``Access-Control-Allow-Origin: *``, which would let any page read answers.
+    """
+    return tuple(
+        (name, value)
+        for name, value in end_to_end(headers, also)
+        if not name.lower().startswith(b"access-control-")
+    )
+
+
 def values(headers: Headers, name: bytes) -> list[bytes]:
     """Return all values of header ``name`` (lower case)."""
     return [value for key, value in headers if key.lower() == name]

@@ -32,7 +32,7 @@ class Inputs:
     """What to look at. ``proxy``: its URL; ``upstream``: the server's, None to ask the proxy.
 
     ``send``: whether test prompts may be sent; ``watch``: seconds to wait for the agent's own.
-    ``headers`` go to the server, and hold its key.
+    ``headers`` go to the server, and hold its key; ``token`` to the proxy.
     """
 
     config: Config
@@ -41,6 +41,7 @@ class Inputs:
     environ: Mapping[str, str]
     home: Path
     headers: dict[str, str] = field(default_factory=dict)
+    token: dict[str, str] = field(default_factory=dict)
     model: str | None = None
     send: bool = True
     watch: float = 0.0
@@ -61,17 +62,17 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     """Run all checks. Raises ConfigError or PluginError, as the proxy would."""
     found = plugins.installed(inputs.config)
     on_step("asking the proxy")
-    running = proxy.look(inputs.proxy)
+    running = proxy.look(inputs.proxy, inputs.token)
     url = inputs.upstream or running.upstream or inputs.config.upstream.rstrip("/")
     on_step("asking the model server")
     site = Site(url, inputs.headers)
     server = upstreams.look(site)
-    before = Look(server.load, record.read(running.url) if running.is_up else None)
+    before = Look(server.load, record.read(running.url, inputs.token) if running.is_up else None)
     after, watched = before, inputs.watch if running.is_up and server.server is not None else 0.0
     if watched:
         on_step(f"watching for {watched:.0f} s: use your agent now")
         time.sleep(watched)
-        after = Look(loads.look(site), record.read(running.url) or before.record)
+        after = Look(loads.look(site), record.read(running.url, inputs.token) or before.record)
     here = tuple(rule.name for rule in found.rules)
     rules = running.rules if running.is_up else here
     # the test prompt imitates a field that vendors' own APIs check
@@ -113,7 +114,8 @@ def _trials(
     model = inputs.model or server.model
     if server.server is None or (server.server.kind == "Ollama" and inputs.model is None):
         return ()
-    through = Site(running.url, inputs.headers) if _is_its_own(running, server.url) else None
+    headers = inputs.headers | inputs.token
+    through = Site(running.url, headers) if _is_its_own(running, server.url) else None
     site, trials = Site(server.url, inputs.headers), []
     for api, path in PATHS.items():
         on_step(f"sending a short prompt to {path}")

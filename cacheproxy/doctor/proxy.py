@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,7 +24,7 @@ class Proxy:
     """The proxy as its health page tells; None where there is none, or it does not say.
 
     ``problem``: why ``version`` is None. ``reachable``: an address of this machine at which
-    others can reach it, too.
+    others can reach it, too; ``has_token``: they need a token then.
     """
 
     url: str
@@ -32,6 +33,7 @@ class Proxy:
     rules: tuple[str, ...] = ()
     problem: str | None = None
     reachable: str | None = None
+    has_token: bool = False
 
     @property
     def is_up(self) -> bool:
@@ -39,12 +41,18 @@ class Proxy:
         return self.version is not None
 
 
-def look(url: str) -> Proxy:
-    """Ask the proxy at ``url`` for its health page. Never raises."""
+def look(url: str, headers: Mapping[str, str]) -> Proxy:
+    """Ask the proxy at ``url`` for its health page. Never raises.
+
+    ``headers``: the proxy's token, if it has one.
+    """
+    site = Site(url, dict(headers))
     try:
-        answer = Site(url).get(HEALTH)
+        answer = site.get(HEALTH)
     except NoAnswerError as error:
         return Proxy(url, problem=f"no proxy answers at {shown(url)}: {error}")
+    if answer.status == 401:
+        return Proxy(url, problem=f"{shown(url)} asks for its token: set CACHEPROXY_TOKEN")
     page: Any = answer.json() if answer.status == 200 else None
     if not is_health(page):
         return Proxy(url, problem=f"what answers at {shown(url)} is no cacheproxy")
@@ -53,7 +61,8 @@ def look(url: str) -> Proxy:
         version=page["version"],
         upstream=_upstream(page.get("upstream")),
         rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
-        reachable=_reachable(url),
+        reachable=_reachable(site),
+        has_token=bool(headers),
     )
 
 
@@ -66,13 +75,18 @@ def check(proxy: Proxy, upstream: str) -> list[Finding]:
     """Return the findings; ``upstream``: the model server's URL, for the command that starts it."""
     if not proxy.is_up:
         start = f"twistd -n cacheproxy --upstream {shown(upstream)}"
-        if "no cacheproxy" in (proxy.problem or ""):
+        if "token" in (proxy.problem or ""):
+            start = "run this command with the same CACHEPROXY_TOKEN as the proxy"
+        elif "no cacheproxy" in (proxy.problem or ""):
             start = "name the proxy's own URL with --proxy"
         return [Finding("proxy", State.FAIL, proxy.problem or "", start)]
     where = urlsplit(proxy.url)
     text = f"cacheproxy {proxy.version} listens on {where.hostname}:{where.port}"
     if proxy.reachable is not None:
-        text += f", and on {proxy.reachable}, where others on your network can use it, too"
+        text += f", and on {proxy.reachable}"
+        if proxy.has_token:
+            return [Finding("proxy", State.OK, text + ", where clients need the token")]
+        text += ", where others on your network can use it, too"
         return [Finding("proxy", State.WARN, text, "start it with --interface 127.0.0.1")]
     return [Finding("proxy", State.OK, text + (", this machine only" * is_loopback(proxy.url)))]
 
@@ -85,16 +99,16 @@ def _upstream(page: Any) -> str | None:
         return None
 
 
-def _reachable(url: str) -> str | None:
+def _reachable(site: Site) -> str | None:
     """Return the address, not of the loopback interface, where the same proxy answers."""
-    port = urlsplit(url).port
-    if not is_loopback(url) or port is None:
+    port = urlsplit(site.url).port
+    if not is_loopback(site.url) or port is None:
         return None
     with contextlib.suppress(OSError, NoAnswerError):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect(_DOCUMENTATION)
             address = str(probe.getsockname()[0])
         if not address.startswith("127."):
-            page = Site(f"http://{address}:{port}").page(HEALTH)
+            page = Site(f"http://{address}:{port}", site.headers).page(HEALTH)
             return f"{address}:{port}" if is_health(page) else None
     return None

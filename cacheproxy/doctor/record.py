@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,10 +70,13 @@ class Record:
         return tuple(one for one in self.seen if one.number > last)
 
 
-def read(proxy: str) -> Record | None:
-    """Return the record of the proxy at ``proxy`` (a URL), None if it keeps none. Never raises."""
+def read(proxy: str, headers: Mapping[str, str]) -> Record | None:
+    """Return the record of the proxy at ``proxy`` (a URL), None if it keeps none. Never raises.
+
+    ``headers``: the proxy's token, if it has one.
+    """
     try:
-        page = Site(proxy).page(PAGE)
+        page = Site(proxy, dict(headers)).page(PAGE)
     except NoAnswerError:
         return None
     if isinstance(page, dict):

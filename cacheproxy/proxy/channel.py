@@ -1,94 +1,52 @@
-"""The downstream side: twisted.web's channel with our limits, and bodies kept in memory.
+"""The downstream side: twisted.web's channel with our limits, deadlines and access rules.
 
 What Twisted 26.10 does otherwise: bodies of 100 kB and all chunked ones go to a temporary file
-on disk, bodies have no limit, headers end at 16 KiB with a bare 400.
+on disk, bodies have no limit, headers end at 16 KiB with a bare 400, and each byte restarts the
+only timer, so that one header a minute keeps a connection for ever.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import socket
+from enum import Enum, auto
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
-from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.interfaces import ISystemHandle, ITCPTransport
+from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.http import RESPONSES, HTTPChannel
-from twisted.web.resource import IResource
-from twisted.web.server import NOT_DONE_YET, Request, Site
+from twisted.web.http import HTTPChannel
+from twisted.web.server import Request
 
+from cacheproxy.core.access import Refusal
+from cacheproxy.proxy.deadline import Deadline
 from cacheproxy.proxy.errors import error_body
 
 if TYPE_CHECKING:
-    from twisted.internet.interfaces import ITCPTransport
+    from cacheproxy.proxy.limits import Limits
+    from cacheproxy.proxy.site import ProxySite
 
+_log = Logger()
 _LINGER_SECONDS = 2.0
 """How long a refused client may go on sending: closing at once would reset its connection
 before it has read the answer (RFC 9112, section 9.6)."""
+_UNREAD_SECONDS = 600.0
+"""How long a client may take to read the end of an answer: what our buffer and the kernel's hold,
+a few hundred kilobytes, since the rest waits at the upstream."""
+_SLOWEST_BODY = 1024
+"""Bytes a second, below which a body on the whole comes too slowly."""
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
+"""Two minutes after a client's machine is gone its connection closes, and frees its slot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a client may send. Bytes, except ``headers`` (a count) and ``idle`` (seconds)."""
+class _Phase(Enum):
+    """What a connection is waiting for."""
 
-    body: int = 64 << 20
-    head: int = 64 << 10
-    target: int = 32 << 10
-    headers: int = 1000
-    idle: float = 75.0
-
-
-class ProxyRequest(Request):
-    """A request whose body is bytes in memory, and whose target is left as it came."""
-
-    defaultContentType = None
-    channel: ProxyChannel
-
-    def __init__(self, channel: ProxyChannel, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(channel, *arguments, **keywords)
-        self.body = b""
-        self._chunks: list[bytes] = []
-        self._size = 0
-
-    def gotLength(self, length: int | None) -> None:
-        """Keep no file: chunks are joined once, when the last has come."""
-
-    def handleContentChunk(self, data: bytes) -> None:
-        """Keep a chunk of the body; refuse the request when there are too many (chunked)."""
-        self._size += len(data)
-        if self._size > self.channel.limits.body:
-            self._chunks.clear()
-            self.channel.refuse_body()
-        else:
-            self._chunks.append(data)
-
-    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        """Take the whole request: no form parsing, no query parsing."""
-        self.method, self.uri, self.clientproto = command, path, version
-        self.path = path.partition(b"?")[0]
-        self.args = {}
-        self.body = b"".join(self._chunks)
-        self._chunks.clear()
-        self.process()
-
-    def process(self) -> None:
-        """Hand the request to the site's resource, without Server, Date or Content-Type added."""
-        self.site = self.channel.site
-        self.prepath, self.postpath = [], []
-        try:
-            body = self.site.resource.render(self)
-        except Exception:
-            self._log.failure("the resource failed")
-            body = self.answer(500, "an internal error; the log says more")
-        if body is not NOT_DONE_YET:
-            self.write(body)
-            self.finish()
-
-    def answer(self, status: int, message: str) -> bytes:
-        """Set status and headers for an error of our own; return its body, in the dialect."""
-        body = error_body(self.path.decode("latin-1"), status, message)
-        self.setResponseCode(status)
-        self.setHeader(b"Content-Type", b"application/json")
-        self.setHeader(b"Content-Length", b"%d" % len(body))
-        return body
+    IDLE = auto()
+    HEAD = auto()
+    BODY = auto()
+    ANSWER = auto()
+    CLOSING = auto()
 
 
 class ProxyChannel(HTTPChannel):
@@ -101,12 +59,37 @@ class ProxyChannel(HTTPChannel):
     totalHeadersSize = 1 << 30
 
     limits: Limits
-    site: Any
+    site: ProxySite
+    _deadline: Deadline
+    _phase = _Phase.IDLE
     _refused = False
     _head_size = 0
     _head_lines = 0
-    _linger: IDelayedCall | None = None
+    _body_size = 0
+    _body_since = 0.0
     _target = b""
+
+    def connectionMade(self) -> None:
+        """Begin to wait for a request."""
+        super().connectionMade()
+        self._deadline = Deadline(self.site.reactor, self._expired)
+        self._wait(_Phase.IDLE, self.limits.idle)
+        self.site.channels.add(self)
+        _notice_dead_peer(self.transport)
+
+    def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
+        """Leave nothing behind."""
+        self._deadline.stop()
+        self.site.channels.discard(self)
+        super().connectionLost(reason)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Start the head's deadline with its first byte; drop what a refused client sends on."""
+        if self._refused:
+            return
+        if self._phase is _Phase.IDLE:
+            self._wait(_Phase.HEAD, self.limits.head_seconds)
+        super().dataReceived(data)
 
     def lineReceived(self, line: bytes) -> None:
         """Count the head's bytes and lines before Twisted parses them."""
@@ -136,22 +119,37 @@ class ProxyChannel(HTTPChannel):
             self._refuse(431, f"the headers are larger than {self.limits.head} bytes")
 
     def headerReceived(self, line: bytes) -> bool:
-        """Refuse a Content-Length that int() would choke on (more than 4300 digits)."""
+        """Refuse framing headers that Twisted lets pass or fails on.
+
+        A Content-Length of more than 4300 digits, which int() refuses, and ``identity``, which is
+        no transfer coding (RFC 9112, section 7) and may hide a second opinion on the length.
+        """
         name, _, value = line.partition(b":")
-        if name.lower() == b"content-length" and len(value) > 32:
+        name = name.lower()
+        if name == b"content-length" and len(value) > 32:
             self._refuse(400, "the Content-Length makes no sense")
+            return False
+        if name == b"transfer-encoding" and value.strip(b" \t").lower() != b"chunked":
+            self._refuse(400, "the only Transfer-Encoding of a request is chunked")
             return False
         return bool(super().headerReceived(line))
 
     def allHeadersReceived(self) -> None:
-        """Refuse a body that is announced as too large before saying 100 Continue."""
+        """Refuse what can be refused before saying 100 Continue, and before any of the body."""
         self._head_size = self._head_lines = 0
         if self._refused:
+            return
+        refusal = self._refusal()
+        if refusal is not None:
+            self._refuse(refusal.status, refusal.message)
             return
         if self.length is not None and self.length > self.limits.body:
             self.refuse_body()
             return
         super().allHeadersReceived()
+        if self.length != 0:
+            self._body_size, self._body_since = 0, self.site.reactor.seconds()
+            self._wait(_Phase.BODY, self.limits.idle)
 
     def checkPersistence(self, request: Request, version: bytes) -> bool:  # noqa: N802 - Twisted's
         """Whether the connection may serve another request (RFC 9112, section 9.3).
@@ -166,77 +164,123 @@ class ProxyChannel(HTTPChannel):
         request.responseHeaders.setRawHeaders(b"Connection", [b"close"])
         return False
 
-    def allContentReceived(self) -> None:
-        """Do not process what has been refused."""
-        if not self._refused:
-            super().allContentReceived()
-
     def rawDataReceived(self, data: bytes) -> None:
-        """Drop what a refused client goes on sending."""
-        if not self._refused:
-            super().rawDataReceived(data)
+        """Move the body's deadline; drop what a refused client goes on sending."""
+        if self._refused:
+            return
+        if self._phase is _Phase.BODY:
+            self._body_size += len(data)
+            spent = self.site.reactor.seconds() - self._body_since
+            self._deadline.set(min(self.limits.idle, self._body_seconds() - spent))
+        super().rawDataReceived(data)
 
-    def dataReceived(self, data: bytes) -> None:
-        """Drop what a refused client goes on sending."""
-        if not self._refused:
-            super().dataReceived(data)
+    def allContentReceived(self) -> None:
+        """Process the request, unless it has been refused. The upstream may take its time."""
+        if self._refused:
+            return
+        self._phase = _Phase.ANSWER
+        self._deadline.clear()
+        super().allContentReceived()
 
-    def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
-        """Stop waiting for a refused client to go."""
-        if self._linger is not None and self._linger.active():
-            self._linger.cancel()
-        super().connectionLost(reason)
+    def writeHeaders(self, version: Any, code: Any, reason: Any, headers: Any) -> None:  # noqa: N802 - Twisted's
+        """Say so if this is the connection's last answer."""
+        if self.site.draining and self.persistent:
+            self.persistent = False
+            headers.setRawHeaders(b"Connection", [b"close"])
+        super().writeHeaders(version, code, reason, headers)
 
-    def refuse_body(self) -> None:
-        """Answer 413 to a body over the limit."""
-        self._refuse(413, f"the request body is larger than {self.limits.body >> 20} MiB")
+    def requestDone(self, request: Request) -> None:  # noqa: N802 - Twisted's
+        """Wait for the next request, or for the client to read the rest of its answer."""
+        if self.site.draining:
+            self.persistent = False
+        if self.persistent:
+            self._wait(_Phase.IDLE, self.limits.idle)
+        else:
+            self._wait(_Phase.CLOSING, _UNREAD_SECONDS)
+        super().requestDone(request)
 
-    def _respondToBadRequestAndDisconnect(self) -> None:
-        self._refuse(400, "the request is not valid HTTP/1.1")
+    def close_if_idle(self) -> None:
+        """Close, unless a request is under way."""
+        if self._phase is _Phase.IDLE:
+            self._leave()
 
     def abort(self) -> None:
         """Close at once, with a reset."""
         cast("ITCPTransport", self.transport).abortConnection()
 
+    def refuse_body(self) -> None:
+        """Answer 413 to a body over the limit."""
+        self._refuse(413, f"the request body is larger than {self.limits.body >> 20} MiB")
+
+    def _refusal(self) -> Refusal | None:
+        site, headers = self.site, self.requests[-1].requestHeaders
+        if site.draining:
+            return Refusal(503, "the proxy is shutting down")
+        if len(site.channels) > self.limits.connections:
+            return Refusal(503, f"there are more than {self.limits.connections} connections")
+
+        def values(name: bytes) -> list[bytes]:
+            return list(headers.getRawHeaders(name, []))
+
+        address = getattr(cast("ITCPTransport", self.transport).getHost(), "host", "")
+        refusal = site.access.refusal(values, address, http10=self._version == b"HTTP/1.0")
+        if refusal is None and site.access.token:
+            for name in site.access.token_headers(values):
+                headers.removeHeader(name)
+        return refusal
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        self._refuse(400, "the request is not valid HTTP/1.1")
+
     def _refuse(self, status: int, message: str) -> None:
         if self._refused:
             return
         self._refused = True
+        _log.warn("refused a request: {status} {message}", status=status, message=message)
         path = self._target.partition(b"?")[0].decode("latin-1")
         body = error_body(path, status, message)
-        reason = RESPONSES.get(status, b"Error")
+        reason = HTTPStatus(status).phrase.encode()
+        more = _MORE.get(status, b"")
         transport = cast("ITCPTransport", self.transport)
         transport.write(
             b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
-            b"Connection: close\r\n\r\n%s" % (status, reason, len(body), body)
+            b"%sConnection: close\r\n\r\n%s" % (status, reason, len(body), more, body)
         )
-        self.setTimeout(None)
         transport.loseWriteConnection()
-        self._linger = self.site.reactor.callLater(_LINGER_SECONDS, transport.abortConnection)
+        self._wait(_Phase.CLOSING, _LINGER_SECONDS)
+
+    def _wait(self, phase: _Phase, seconds: float) -> None:
+        self._phase = phase
+        self._deadline.set(seconds)
+
+    def _body_seconds(self) -> float:
+        """How long the body may have taken so far, in all."""
+        return self.limits.idle + self._body_size / _SLOWEST_BODY
+
+    def _expired(self) -> None:
+        if self._phase is _Phase.HEAD:
+            self._refuse(408, f"the headers took longer than {self.limits.head_seconds:g} s")
+        elif self._phase is _Phase.BODY:
+            self._refuse(408, "the request body came too slowly, or not at all")
+        elif self._phase is _Phase.IDLE:
+            self._leave()
+        else:
+            self.abort()
+
+    def _leave(self) -> None:
+        """Close once the client has read what it still has to (twisted#12498)."""
+        self._wait(_Phase.CLOSING, _UNREAD_SECONDS)
+        self.loseConnection()
 
 
-class ProxySite(Site):
-    """The factory of downstream connections: no access log (query strings hold keys)."""
+_MORE = {401: b"WWW-Authenticate: Bearer\r\n", 503: b"Retry-After: 1\r\n"}
 
-    def __init__(self, resource: IResource, reactor: IReactorTime, limits: Limits) -> None:
-        super().__init__(
-            resource,
-            requestFactory=ProxyRequest,
-            parsePOSTFormSubmission=False,
-            timeout=limits.idle,
-            reactor=reactor,
-        )
-        self.limits = limits
 
-    protocol = ProxyChannel  # type: ignore[assignment]  # HTTP/2 is not negotiated
-    noisy = False
-
-    def buildProtocol(self, addr: Any) -> Any:
-        """Return a channel that knows the limits."""
-        channel = cast("ProxyChannel", super().buildProtocol(addr))
-        channel.limits = self.limits
-        channel.MAX_LENGTH = self.limits.head + self.limits.target
-        return channel
-
-    def log(self, request: Any) -> None:
-        """Write no access log: one line per exchange is an observer's business."""
+def _notice_dead_peer(transport: Any) -> None:
+    if not (ITCPTransport.providedBy(transport) and ISystemHandle.providedBy(transport)):
+        return
+    transport.setTcpKeepAlive(True)
+    handle = cast("socket.socket", transport.getHandle())
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):  # macOS calls the first one otherwise
+            handle.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

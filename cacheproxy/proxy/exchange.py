@@ -14,17 +14,17 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.headers import end_to_end, values
+from cacheproxy.core.headers import for_client, values
 from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage, UsageReader
-from cacheproxy.proxy.channel import ProxyRequest
 from cacheproxy.proxy.connection import UpstreamResponse
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
 from cacheproxy.proxy.relay import Relay
+from cacheproxy.proxy.request import ProxyRequest
 from cacheproxy.proxy.upstream import Upstream
 
 _log = Logger()
@@ -126,7 +126,7 @@ class Running:
         # A length beside chunked would contradict itself (RFC 9112, section 6.3).
         chunked = values(head.headers, b"transfer-encoding")
         dropped = frozenset({b"content-length"}) if chunked else frozenset()
-        headers = self.response_headers = end_to_end(head.headers, dropped)
+        headers = self.response_headers = for_client(head.headers, dropped)
         for name, value in headers:
             self.down.responseHeaders.addRawHeader(name, value)
         if self.turn:

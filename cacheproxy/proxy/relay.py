@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IReactorTime
 
     from cacheproxy.core.usage import UsageReader
-    from cacheproxy.proxy.channel import ProxyRequest
     from cacheproxy.proxy.connection import UpstreamConnection
+    from cacheproxy.proxy.request import ProxyRequest
 
 _FLUSH_SECONDS = 10.0
 """How long a client may take to read what had come before its answer broke off."""

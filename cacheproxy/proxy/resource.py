@@ -7,8 +7,8 @@ from collections.abc import Callable
 from twisted.web.resource import IResource
 from zope.interface import implementer
 
-from cacheproxy.proxy.channel import ProxyRequest
 from cacheproxy.proxy.exchange import Course, Running
+from cacheproxy.proxy.request import ProxyRequest
 
 OWN = b"/_cacheproxy"
 """Our own pages are under this path; everything else belongs to the upstream."""
@@ -31,6 +31,8 @@ class ProxyResource:
             return self._own(request)
         if not request.uri.startswith(b"/") and request.uri != b"*":
             return request.answer(400, "only request targets that start with '/' are relayed")
+        if request.method in (b"TRACE", b"CONNECT"):  # TRACE echoes credentials
+            return request.answer(501, "TRACE and CONNECT are not relayed")
         vias = request.requestHeaders.getRawHeaders(b"via", [])
         if any(self._via_token in via.lower() for via in vias):
             return request.answer(508, "the upstream leads back to cacheproxy itself: a loop")

@@ -12,8 +12,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET, Request
 
-from cacheproxy.web.access import refusal
-
 _log = Logger()
 Page = Callable[[], Awaitable[Mapping[str, Any]]]
 """A page returns a JSON object."""
@@ -34,10 +32,7 @@ class OwnPages:
         self._named = dict(named or {})
 
     def __call__(self, request: Request) -> bytes | int:
-        """Answer ``request``, at once or later."""
-        refused = refusal(request)
-        if refused is not None:
-            return _json(request, 403, {"error": refused})
+        """Answer ``request``, which the channel has let in, at once or later."""
         page = self._find(request.path)
         if page is None:
             return _json(request, 404, {"error": "there is no such page; see /_cacheproxy/health"})

@@ -5,20 +5,22 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.doctor import proxy as proxies
+from cacheproxy.doctor import record
 from cacheproxy.doctor.finding import State
+from tests.proxy.harness import Proxy
 
 SERVER = "http://localhost:8080"
 
 
-def check(url):
-    (finding,) = proxies.check(proxies.look(url), SERVER)
+def check(url, token=()):
+    (finding,) = proxies.check(proxies.look(url, dict(token)), SERVER)
     return finding
 
 
 @pytest.mark.llama
 def test_the_real_proxy(proxy, llama):
     """Its version, upstream and rules, and that only this machine reaches it."""
-    seen = proxies.look(proxy.url)
+    seen = proxies.look(proxy.url, {})
     assert seen.is_up
     assert seen.upstream == llama.url
     assert "claude-billing-header" in seen.rules
@@ -46,5 +48,19 @@ def test_another_server(peer, page):
 def test_a_health_page_that_names_no_upstream(peer, url):
     """Then the configuration's is taken."""
     page = {"version": "9", "upstream": {"url": url}, "rules": ["a", 5]}
-    seen = proxies.look(peer({proxies.HEALTH: page}).url)
+    seen = proxies.look(peer({proxies.HEALTH: page}).url, {})
     assert (seen.version, seen.upstream, seen.rules) == ("9", None, ("a",))
+
+
+def test_a_proxy_that_asks_for_a_token(tmp_path):
+    """Without it there is one thing to do; with it all is as ever."""
+    arguments = ("--upstream", SERVER, "--interface", "0.0.0.0")
+    with Proxy(tmp_path, *arguments, CACHEPROXY_TOKEN="a-secret") as proxy:
+        url = f"http://127.0.0.1:{proxy.address[1]}"
+        without = check(url)
+        assert without.state is State.FAIL
+        assert "CACHEPROXY_TOKEN" in without.fix
+        found = check(url, {"X-Cacheproxy-Token": "a-secret"})
+        assert found.state is State.OK
+        assert record.read(url, {"X-Cacheproxy-Token": "a-secret"}).seen == ()
+        assert record.read(url, {}) is None

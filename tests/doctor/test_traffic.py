@@ -48,7 +48,7 @@ def read(peer):
 
     def read(*exchanges):
         page = asyncio.run(Exchanges(exchanges)())
-        return record.read(peer({record.PAGE: page}).url)
+        return record.read(peer({record.PAGE: page}).url, {})
 
     return read
 
@@ -69,7 +69,7 @@ def test_the_record_leaves_out_what_is_no_agent_s(read):
 @pytest.mark.parametrize("page", [(404, {}), "text", {"exchanges": 5}, 7, None])
 def test_a_proxy_without_a_record(peer, page):
     """Nothing is claimed."""
-    kept = record.read(peer({record.PAGE: page}).url)
+    kept = record.read(peer({record.PAGE: page}).url, {})
     assert kept is None
     finding = check(Look(Load(evaluated=900_000), kept))
     assert finding.state is State.WARN
@@ -81,7 +81,7 @@ def test_a_proxy_without_a_record(peer, page):
 )
 def test_a_strange_record_has_no_exchange(peer, page):
     """Whoever answers there."""
-    assert record.read(peer({record.PAGE: page}).url).seen == ()
+    assert record.read(peer({record.PAGE: page}).url, {}).seen == ()
 
 
 def test_agents_that_come_through(read):

@@ -1,0 +1,105 @@
+"""Who may use the proxy: programs on this machine, or those who know the token.
+
+A web page from elsewhere can make a browser ask a server on loopback, and can give that server a
+name of its own (DNS rebinding). What it cannot do is leave out the headers that say so.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+Values = Callable[[bytes], Sequence[bytes]]
+"""Returns all values of the header with that (lower-case) name."""
+
+TOKEN_HEADER = b"x-cacheproxy-token"
+"""Where a client gives the token that needs its API key for the upstream."""
+
+_CREDENTIALS = (TOKEN_HEADER, b"authorization", b"x-api-key")
+_NAME = re.compile(r"[A-Za-z0-9.-]{1,253}\Z")
+_SAME_SITE = {b"same-origin", b"none"}
+"""https://www.w3.org/TR/fetch-metadata/: "none" is a user who typed the address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request goes no further: the status, and one sentence."""
+
+    status: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """``hosts``: names besides localhost under which clients may ask; ``token``: "" for none."""
+
+    hosts: frozenset[str] = frozenset()
+    token: str = ""
+
+    def refusal(self, values: Values, address: str, *, http10: bool = False) -> Refusal | None:
+        """Return why a request with these headers is refused, or None if it is not.
+
+        ``address``: ours, at which its connection came in; "" for a socket in the file system,
+        which no browser can reach, so that its name does not matter. HTTP/1.0 knows requests
+        without a Host (RFC 9112, section 3.2, asks for exactly one from HTTP/1.1 on).
+        """
+        hosts = values(b"host")
+        if len(hosts) > 1 or (not hosts and not http10):
+            return Refusal(400, "a request has exactly one Host header")
+        host = hosts[0].decode("latin-1").strip() if hosts else "localhost"
+        if not self._is_ours(host, address):
+            return Refusal(421, _not_ours(host))
+        ours = (f"http://{host}".encode("latin-1"), f"https://{host}".encode("latin-1"))
+        foreign = any(origin not in ours for origin in values(b"origin"))
+        if foreign or any(site not in _SAME_SITE for site in values(b"sec-fetch-site")):
+            return Refusal(403, "web pages of other sites may not use this proxy")
+        if self.token and not self.token_headers(values):
+            return Refusal(
+                401,
+                "this proxy asks for its token: give it as the client's API key, "
+                "or in the header X-Cacheproxy-Token",
+            )
+        return None
+
+    def token_headers(self, values: Values) -> list[bytes]:
+        """Return the names of the headers that hold the token: they are not the upstream's."""
+        return [
+            name
+            for name in _CREDENTIALS
+            if any(self._is_token(name, value) for value in values(name))
+        ]
+
+    def _is_token(self, name: bytes, value: bytes) -> bool:
+        if name == b"authorization":
+            scheme, _, value = value.partition(b" ")
+            if scheme.lower() != b"bearer":
+                return False
+        return hmac.compare_digest(value.strip(), self.token.encode())
+
+    def _is_ours(self, host: str, address: str) -> bool:
+        name = host_name(host)
+        if not address or name == "localhost" or name in self.hosts:
+            return True
+        try:
+            found = ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return found.is_loopback or name == address.removeprefix("::ffff:")
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header or URL authority, lower case, without port and brackets."""
+    name, _, port = host.rpartition(":")
+    if not port.isdecimal() or (":" in name and not name.endswith("]")):
+        name = host
+    return name.removeprefix("[").removesuffix("]").lower()
+
+
+def _not_ours(host: str) -> str:
+    name = host_name(host)
+    if _NAME.match(name):
+        return f"this proxy is not called {name}: start it with --allow-host {name} if it is"
+    return "this proxy is not called by the request's Host header: see --allow-host"

@@ -1,0 +1,51 @@
+"""A moment by which something must have happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+
+class Deadline:
+    """Calls ``expired`` when the moment set last has come.
+
+    Moving the moment is cheap, so that it can be done with every piece of data: the reactor's
+    timer stays where it is, and when it fires too early it is set anew.
+    """
+
+    def __init__(self, clock: IReactorTime, expired: Callable[[], object]) -> None:
+        self._clock = clock
+        self._expired = expired
+        self._moment: float | None = None
+        self._timer: IDelayedCall | None = None
+
+    def set(self, seconds: float) -> None:
+        """Let the moment be ``seconds`` from now, whatever it was before."""
+        self._moment = moment = self._clock.seconds() + seconds
+        if self._timer is None:
+            self._timer = self._clock.callLater(seconds, self._fire)
+        elif moment < self._timer.getTime():
+            self._timer.reset(seconds)
+
+    def clear(self) -> None:
+        """Let there be no moment, until ``set`` is called again."""
+        self._moment = None
+
+    def stop(self) -> None:
+        """Leave no timer behind."""
+        self._moment = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        self._timer = None
+        if self._moment is None:
+            return
+        left = self._moment - self._clock.seconds()
+        if left > 0:
+            self._timer = self._clock.callLater(left, self._fire)
+        else:
+            self._moment = None
+            self._expired()

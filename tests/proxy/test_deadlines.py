@@ -1,0 +1,149 @@
+"""How long a client may take, and how many may come."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+
+import pytest
+
+from .harness import Client, Proxy, eventually
+
+IDLE = 1.0
+HEAD = 1.5
+
+
+@pytest.fixture(scope="module")
+def hasty(_upstream, tmp_path_factory):
+    """A proxy that waits for nobody long."""
+    arguments = ("--idle-timeout", str(IDLE), "--head-timeout", str(HEAD))
+    folder = tmp_path_factory.mktemp("hasty")
+    limits = ("--max-connections", "6")
+    with Proxy(folder, *arguments, *limits, "--upstream", _upstream.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def client(hasty, upstream):
+    with Client(hasty.address) as client:
+        yield client
+
+
+def closes(client, at_least, at_most=6.0):
+    """Check that the proxy closes the connection, and when."""
+    started = time.monotonic()
+    assert client.wait_closed(at_most)
+    assert time.monotonic() - started > at_least
+
+
+def answer_to_a_trickle(client, piece, pause):
+    """Send ``piece`` again and again until there is an answer; return it, and how long it took."""
+    started = time.monotonic()
+    client.sock.settimeout(pause)
+    while time.monotonic() - started < 8:
+        client.send(piece)
+        with contextlib.suppress(TimeoutError):
+            head, _, body = client.sock.recv(65536).partition(b"\r\n\r\n")
+            return head, json.loads(body), time.monotonic() - started
+    raise AssertionError("no answer")
+
+
+def test_a_connection_without_a_request_is_closed(client):
+    """Silently: there is nobody to answer to."""
+    closes(client, IDLE / 2)
+
+
+def test_a_connection_between_two_requests_is_closed(client):
+    """Its answer came whole."""
+    assert client.ask(body=b"{}").answer().end == "whole"
+    closes(client, IDLE / 2)
+
+
+def test_headers_have_one_deadline_for_all(client, upstream):
+    """However many come in between: 408 in the client's dialect."""
+    client.send(b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n")
+    head, body, seconds = answer_to_a_trickle(client, b"X-More: 1\r\n", 0.1)
+    assert head.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert body["type"] == "error"
+    assert seconds > HEAD / 2
+    assert upstream.requests.empty()
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 100000", b"Transfer-Encoding: chunked"])
+def test_a_body_has_to_come_at_a_kilobyte_a_second(client, upstream, framing):
+    """A byte now and then keeps no connection: 408, and nothing of it goes upstream."""
+    client.ask("/v1/messages", None, framing)
+    head, body, seconds = answer_to_a_trickle(client, b"1\r\nx\r\n", 0.1)
+    assert head.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+    assert body["error"]["message"].startswith("cacheproxy: ")
+    assert seconds > IDLE / 2
+    assert upstream.requests.empty()
+
+
+def test_a_body_that_stops(client, upstream):
+    """408 after the idle time."""
+    client.ask("/v1/messages", None, b"Content-Length: 100000")
+    client.send(b"x" * 50_000)
+    assert client.answer().status == 408
+    assert upstream.requests.empty()
+
+
+def test_a_body_that_takes_longer_than_both_limits_but_comes(client, upstream):
+    """They are about silence and slowness, not about size."""
+    client.ask("/v1/messages", None, b"Content-Length: 30000")
+    for _ in range(30):
+        client.send(b"x" * 1000)
+        time.sleep(0.1)
+    assert client.answer().status == 200
+    assert len(upstream.received().body) == 30_000
+
+
+def test_an_answer_has_no_deadline(client, serve):
+    """A prefill takes minutes."""
+
+    def script(peer, _):
+        time.sleep(IDLE + HEAD)
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    serve(script)
+    assert client.ask(body=b"{}").answer().body == b"ok"
+
+
+@pytest.mark.parametrize("close", [b"X: 1", b"Connection: close"])
+def test_a_client_may_read_slowly(hasty, serve, close):
+    """An answer that is written, but not read yet, is no idle connection."""
+    size = 12 << 20
+
+    def script(peer, _):
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(size >> 16):
+            peer.send(b"x" * (1 << 16))
+
+    serve(script)
+    with Client(hasty.address, buffer=1 << 16) as client:
+        client.ask("/v1/messages", b"{}", close)
+        answer, got = client.begin(), 0
+        time.sleep(2 * IDLE)
+        for piece in client.pieces(answer):
+            got += len(piece)
+            if got > size - (6 << 20):  # by now the upstream has written all
+                time.sleep(0.04)
+    assert got == size
+
+
+def test_there_may_be_only_so_many_connections(hasty, upstream):
+    """The next one gets 503, with a word on when to come again."""
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Client(hasty.address)) for _ in range(6)]
+        assert all(client.ask(body=b"{}").answer().status == 200 for client in clients)
+        one_more = stack.enter_context(Client(hasty.address))
+        answer = one_more.ask(body=b"{}").answer()
+        assert (answer.status, answer.values(b"retry-after")) == (503, [b"1"])
+        clients.pop().close()
+        assert eventually(lambda: reached(hasty)) < 5
+
+
+def reached(proxy):
+    with Client(proxy.address) as client:
+        return client.ask(body=b"{}").answer().status == 200
