@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproxy.core.paths import Path, PathError, index_in, to_pointer
 
+_MOST_ENTRIES = 100_000
+"""Members and elements in the two outermost levels: each costs a microsecond and 200 bytes, and
+the garbage collector holds up the other threads while it looks at them all."""
+_SPACES = " \t\n\r"
 _space = re.compile(r"[ \t\n\r]*").match
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)")
@@ -25,8 +29,7 @@ class NotUnderstoodError(ValueError):
     """The body is not a JSON object we can read; it goes on as it came."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One member of an object or element of an array; offsets in characters of the text."""
 
     key: str | int
@@ -46,6 +49,7 @@ class Document:
     def __init__(self, text: str) -> None:
         self.text = text
         self._entries: dict[Path, list[Entry]] = {}
+        self._left = _MOST_ENTRIES
         start = _end_of_space(text, 0)
         if not text.startswith("{", start):
             raise NotUnderstoodError("not a JSON object")
@@ -55,6 +59,7 @@ class Document:
             raise NotUnderstoodError(_reason(error)) from None
         if _end_of_space(text, end) != len(text):
             raise NotUnderstoodError("text after the JSON object")
+        self._left = sys.maxsize  # what is looked at from here on, somebody asked for
         self.value: dict[str, Any] = {str(entry.key): entry.value for entry in members}
 
     def get(self, path: Path) -> Any:
@@ -136,13 +141,21 @@ class Document:
                 if depth:  # an earlier member of this name may have been a container
                     self._entries.pop((*path, key), None)
             entries.append(Entry(key, entry_start, value_start, position, value))
-            position = _end_of_space(text, position)
-            if text[position] == close:
+            if len(entries) > self._left:
+                raise ValueError("too many members and elements")
+            following = text[position]
+            if following in _SPACES:
+                position = _end_of_space(text, position)
+                following = text[position]
+            if following == close:
                 self._entries[path] = entries
+                self._left -= len(entries)
                 return entries, position + 1
-            if text[position] != ",":
+            if following != ",":
                 raise ValueError("a comma is missing")
-            position = _end_of_space(text, position + 1)
+            position += 1
+            if text[position] in _SPACES:
+                position = _end_of_space(text, position)
 
 
 def offsets_in_string(literal: str, positions: list[int]) -> list[int]:

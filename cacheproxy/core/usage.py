@@ -15,7 +15,7 @@ from typing import Any
 from cacheproxy.core.sse import EventReader
 
 _LONGEST_KEPT = 4 << 20
-"""Bytes of an unstreamed answer, or of a line, kept to read its usage; a longer has none."""
+"""Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
 _TOO_MUCH = 1 << 53
 """Numbers from here on are nonsense, and too large for the sums to come."""
 
@@ -163,7 +163,8 @@ class UsageReader:
             return
         if self._events is not None:
             for event in self._events.feed(data):
-                self._read(event.data)
+                if len(event.data) <= _LONGEST_KEPT:
+                    self._read(event.data)
             return
         *lines, rest = data.split(b"\n") if self._lines else (data,)
         for line in lines:

@@ -366,6 +366,46 @@ def test_reading_one_by_one(tmp_path):
     assert second == Problem(str(file), 2, "cut off: no whole JSON")
 
 
+odd_values = st.recursive(
+    st.sampled_from(
+        [
+            None,
+            True,
+            0,
+            -1,
+            1.5,
+            1 << 70,
+            -(1 << 70),
+            1e999,
+            float("nan"),
+            10**400,
+            "",
+            "x",
+            "\ud83d",
+        ]
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@given(anything, st.data())
+def test_odd_values_are_read_or_refused(captured, data):
+    """Whatever stands in a line's members; and what was read can be written and read again."""
+    fields = json.loads(to_line(captured))
+    keys = st.sampled_from([*fields, "t", "sent_from", "x", "\ud83d"])
+    for key in data.draw(st.lists(keys, max_size=3)):
+        fields[key] = data.draw(odd_values)
+    for holder in fields.values():  # usage and verdict
+        if isinstance(holder, dict) and holder and data.draw(st.booleans()):
+            holder[data.draw(st.sampled_from(sorted(holder)))] = data.draw(odd_values)
+    try:
+        found = from_line(json.dumps(fields))
+    except CapturedError:
+        return
+    assert repr(from_line(to_line(found))) == repr(found)  # NaN is not equal to itself
+
+
 @given(st.binary(max_size=80) | texts.map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_whatever_a_file_holds_nothing_is_raised(tmp_path_factory, data):
     """And each problem is one line."""

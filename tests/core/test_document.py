@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cacheproxy.core import document as document_module
 from cacheproxy.core.document import Document, NotUnderstoodError, offsets_in_string
 from cacheproxy.core.paths import PathError
 from cacheproxy.core.request import Request
@@ -137,6 +138,25 @@ def test_deep_nesting_is_not_understood(opening, closing, closed):
     depth = 200_000
     tail = "1" + closing * depth if closed else ""
     assert not_understood(f'{{"x": {opening * depth}{tail}}}'.encode()) == "nested too deeply"
+
+
+def test_too_many_values_are_not_understood(monkeypatch):
+    """The two outermost levels are counted together; deeper down there may be more."""
+    monkeypatch.setattr(document_module, "_MOST_ENTRIES", 6)
+    for text in (
+        '{"a": [0, 0, 0, 0, 0]}',
+        '{"a": [0, 0], "b": {"c": 0, "c": 0}}',
+        '{"a": 0, "b": 0, "c": 0, "a": 0, "b": 0, "c": 0}',
+        '{"a": [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0]]}',
+    ):
+        document = Document(text)
+        assert spelling.meaning(document.value) == spelling.meant_by(text)
+        assert all(document.entry(path) for path in spelling.places(text) if path)
+        for more in (text[:-1] + ', "d": 0, "e": 0, "f": 0, "g": 0, "h": 0}', text + "]"):
+            with pytest.raises(NotUnderstoodError):
+                Document(more)
+    assert not_understood(b'{"a": [0, 0, 0], "b": [0, 0]}') == "too many members and elements"
+    assert not_understood(b'{"a": [0, 0, 0, 0, 0, 0]}') == "too many members and elements"
 
 
 def test_number_too_long_for_python_is_not_understood():

@@ -148,6 +148,39 @@ def test_nothing_that_no_edit_names_changes(case):
             assert result[new_start:new_end] == text[start:end]
 
 
+@st.composite
+def any_edit(draw, text):
+    """Mostly one that can be made by itself; at times of no place, with no JSON, or no span."""
+    paths = [path for path in spelling.places(text) if path]
+    odd = not paths or draw(st.integers(0, 9)) == 0
+    path = () if odd else draw(st.sampled_from(paths))
+    old = spelling.at(json.loads(text), path)
+    pointer = draw(st.text("/~01aé-", max_size=4)) if odd else to_pointer(path)
+    if isinstance(old, str) and draw(st.booleans()):
+        span = tuple(sorted(draw(st.tuples(*[st.integers(0, len(old))] * 2))))
+        return replaced(pointer, draw(text_with_everything), span)
+    new = draw(st.one_of(new_value, st.just(REMOVE), st.sampled_from([float("nan"), b"bytes"])))
+    return replaced(pointer, new, (0, 1) if odd and draw(st.booleans()) else None)
+
+
+@given(spelling.document, st.data())
+@settings(max_examples=200)
+def test_whatever_is_asked_is_done_or_refused(text, data):
+    """Any edits of any places: a JSON object that says the same when read, or one of two errors."""
+    document = Document(text)
+    edits = data.draw(st.lists(any_edit(text), max_size=4))
+    try:
+        result = apply(document, edits)
+    except (EditError, PathError):
+        assert document.text == text
+        assert spelling.meaning(document.value) == spelling.meant_by(text)
+        return
+    result.encode()
+    assert spelling.meaning(Document(result).value) == spelling.meant_by(result)
+    if all(edit.span is None for edit in edits):
+        assert apply(document, edits[::-1]) == result
+
+
 @given(text_and_edits())
 def test_making_no_edits_or_empty_ones_gives_the_same_object(case):
     """Without a change the text itself comes back, not a copy."""

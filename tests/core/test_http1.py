@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cacheproxy.core import http1
 from cacheproxy.core.http1 import LONGEST_HEAD, ResponseError, ResponseReader
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -300,6 +301,26 @@ def test_the_result_does_not_depend_on_how_the_bytes_are_cut(case, close):
             assert cut_body == body
         else:  # what came before the bad bytes may have been passed on
             assert cut_body.startswith(body)
+
+
+@settings(max_examples=300)
+@given(
+    response.flatmap(lambda data: st.tuples(st.just(data), cuts(data))),
+    st.integers(0, 80),
+    st.integers(1, 12),
+    st.sampled_from([b"POST", b"HEAD"]),
+)
+def test_neither_do_the_limits_depend_on_it(case, longest_head, longest_line, method):
+    """At limits so narrow that most responses touch them."""
+    data, pieces = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http1, "LONGEST_HEAD", longest_head)
+        patch.setattr(http1, "_LONGEST_CHUNK_LINE", longest_line)
+        found, body, done, error = read([data], method)
+        for cut in (pieces, one_by_one(data)):
+            cut_found, cut_body, cut_done, cut_error = read(cut, method)
+            assert (cut_found, cut_done, cut_error) == (found, done, error)
+            assert cut_body == body or (error is not None and cut_body.startswith(body))
 
 
 @settings(max_examples=300)

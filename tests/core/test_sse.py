@@ -63,6 +63,25 @@ def test_chunks_do_not_matter(data, cuts):
     assert events_of(*(data[i : i + 1] for i in range(len(data)))) == whole
 
 
+lines = st.lists(
+    st.sampled_from([b"data:x\n", b"data\r\n", b"data: xyz\r", b"event:x\n", b"\n", b"\r", b"y"]),
+    max_size=20,
+).map(b"".join)
+
+
+@given(lines | stream | st.binary(max_size=60), st.lists(st.integers(0, 120)), st.integers(4, 12))
+@settings(max_examples=300)
+def test_chunks_do_not_matter_at_the_limits_either(data, cuts, longest):
+    """What is dropped for its length is the same whatever the chunks."""
+    bounds = [0, *sorted(cuts), len(data)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sse, "_LONGEST_LINE", longest)
+        whole = events_of(data)
+        assert all(len(event.data) <= longest for event in whole)
+        assert events_of(*(data[start:end] for start, end in pairwise(bounds))) == whole
+        assert events_of(*(data[i : i + 1] for i in range(len(data)))) == whole
+
+
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_an_event_is_there_as_soon_as_its_blank_line_is(end):
     """Nothing waits for the next chunk, also where lines end with CR."""

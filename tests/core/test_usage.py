@@ -354,6 +354,8 @@ def test_too_long_a_body_has_no_usage(monkeypatch):
         lines = long_message + b"\n" + message + b"\n" + long_message
         chunks = [lines[i : i + size] for i in range(0, len(lines), size)]
         assert read(NDJSON, *chunks) == Usage(2006, 1920, 300)
+    assert read(SSE, b"data: " + long_message + b"\n\n") == Usage()
+    assert read(SSE, b"data: " + long_message + b"\n\ndata: " + message + b"\n\n").reused == 1920
     reader = UsageReader(JSON)
     for _ in range(1000):
         reader.feed(b"x" * 100)
@@ -403,6 +405,24 @@ def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, cuts):
     chunks = [body[start:end] for start, end in pairwise(bounds)]
     assert read(content_type, *chunks) == whole
     assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
+
+
+@given(
+    bodies,
+    st.sampled_from([SSE, JSON, NDJSON]),
+    st.lists(st.integers(0, 1000), max_size=4),
+    st.integers(0, 200),
+)
+@settings(max_examples=200)
+def test_neither_do_chunks_matter_at_the_limit(body, content_type, cuts, longest):
+    """What is too long to be read is the same whatever the chunks."""
+    bounds = [0, *sorted(cuts), len(body)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(usage_module, "_LONGEST_KEPT", longest)
+        whole = read(content_type, body)
+        chunks = [body[start:end] for start, end in pairwise(bounds)]
+        assert read(content_type, *chunks) == whole
+        assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
 
 
 def test_a_cut_body_has_the_usage_it_came_to():

@@ -1,0 +1,33 @@
+"""The request channel: whole, byte by byte, answered at once or late, all give the same."""
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(
+    include=["cacheproxy.proxy.channel", "cacheproxy.proxy.request", "cacheproxy.core.access",
+             "twisted.web.http", "twisted.web.http_headers", "twisted.protocols.basic"]
+):  # fmt: skip
+    from tests.proxy.inmemory import converse
+
+from cacheproxy.proxy.limits import Limits
+
+ROOMY = Limits()
+TIGHT = Limits(body=64, head=200, target=40, headers=6)
+
+
+def one(data: bytes) -> None:
+    """Raise whatever the channel raises, or AssertionError where the ways of feeding differ."""
+    limits = TIGHT if data[:1] < b"\x80" else ROOMY
+    data = data[1:]
+    whole = converse([data], limits)
+    bytewise = [data[i : i + 1] for i in range(len(data))]
+    half = len(data) // 2
+    assert converse(bytewise, limits) == whole
+    assert converse([data], limits, late=True) == whole
+    assert converse([data[:half], data[half:]], limits, late=True) == whole
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one)
+    atheris.Fuzz()

@@ -1,0 +1,40 @@
+"""The reader of upstream responses: cut anywhere, the same head, body, end and error."""
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["cacheproxy.core.http1"]):
+    from cacheproxy.core import http1
+
+LIMITS = (http1.LONGEST_HEAD, http1._LONGEST_CHUNK_LINE)
+
+
+def read(pieces: list[bytes], method: bytes) -> tuple[object, bytes, bool, str | None]:
+    """Return head, body, done and error."""
+    reader = http1.ResponseReader(method)
+    body, error = b"", None
+    try:
+        for piece in pieces:
+            body += reader.feed(piece)
+        reader.close()
+    except http1.ResponseError as refused:
+        error = str(refused)
+    return reader.head, body, reader.done, error
+
+
+def one(data: bytes) -> None:
+    """The first byte says where to cut, which method it was, and how narrow the limits are."""
+    at, data = data[0] if data else 0, data[1:]
+    http1.LONGEST_HEAD, http1._LONGEST_CHUNK_LINE = (60, 12) if at % 2 else LIMITS
+    method = b"HEAD" if at % 16 == 3 else b"POST"
+    head, body, done, error = read([data], method)
+    for pieces in ([data[:at], data[at:]], [data[i : i + 1] for i in range(len(data))]):
+        cut_head, cut_body, cut_done, cut_error = read(pieces, method)
+        assert (cut_head, cut_done, cut_error) == (head, done, error)
+        assert cut_body == body or (error is not None and cut_body.startswith(body))
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one)
+    atheris.Fuzz()

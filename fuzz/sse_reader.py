@@ -1,0 +1,28 @@
+"""The reader of server-sent events: cut anywhere, the same events."""
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["cacheproxy.core.sse"]):
+    from cacheproxy.core import sse
+
+
+def events(pieces: list[bytes]) -> list[sse.Event]:
+    """Return what a new reader makes of ``pieces``."""
+    reader = sse.EventReader()
+    return [event for piece in pieces for event in reader.feed(piece)]
+
+
+def one(data: bytes) -> None:
+    """The first byte says where to cut, and how narrow the limit is."""
+    at, data = data[0] if data else 0, data[1:]
+    sse._LONGEST_LINE = 8 if at % 2 else 1 << 20
+    whole = events([data])
+    assert events([data[:at], data[at:]]) == whole
+    assert events([data[i : i + 1] for i in range(len(data))]) == whole
+
+
+if __name__ == "__main__":
+    atheris.Setup(sys.argv, one)
+    atheris.Fuzz()

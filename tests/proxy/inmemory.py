@@ -1,0 +1,125 @@
+"""One downstream connection without a network: the real site and channel, a transport in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from twisted.internet.error import ConnectionDone
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from twisted.web.resource import IResource
+from twisted.web.server import NOT_DONE_YET
+from zope.interface import implementer
+
+from cacheproxy.core.access import Access
+from cacheproxy.proxy.limits import Limits
+from cacheproxy.proxy.request import ProxyRequest
+from cacheproxy.proxy.site import ProxySite
+
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+class Transport(StringTransport):
+    """Keeps what is written; knows the ways in which a connection is closed."""
+
+    finished = False
+
+    def abortConnection(self) -> None:  # noqa: N802 - Twisted's
+        self.loseConnection()
+
+    def loseWriteConnection(self) -> None:  # noqa: N802 - Twisted's
+        self.finished = True
+
+    def write(self, data: bytes) -> None:
+        assert not self.finished, "written after the last answer"
+        super().write(data)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A request as the resource saw it."""
+
+    method: bytes
+    target: bytes
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+
+
+@implementer(IResource)
+class Recorder:
+    """Notes every request; answers at once, or (``late``) when ``answer_one`` is called."""
+
+    isLeaf = True
+
+    def __init__(self, *, late: bool) -> None:
+        self.arrived: list[Arrived] = []
+        self._late = late
+        self._waiting: list[ProxyRequest] = []
+
+    def render(self, request: ProxyRequest) -> bytes | int:
+        assert not self._waiting, "the next request came before the answer to the last"
+        headers = tuple(
+            (name, value)
+            for name, values in request.requestHeaders.getAllRawHeaders()
+            for value in values
+        )
+        self.arrived.append(Arrived(request.method, request.uri, headers, request.body))
+        request.setHeader(b"Content-Length", b"2")
+        if not self._late:
+            return b"ok"
+        self._waiting.append(request)
+        return NOT_DONE_YET
+
+    def answer_one(self) -> bool:
+        """Answer the request that waits; return whether there was one."""
+        if not self._waiting:
+            return False
+        request = self._waiting.pop()
+        request.write(b"ok")
+        request.finish()
+        return True
+
+    def getChildWithDefault(self, name: bytes, request: ProxyRequest) -> Recorder:
+        return self
+
+    def putChild(self, path: bytes, child: IResource) -> None:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What became of a client's bytes: the requests, and the bytes sent back.
+
+    ``refused``: an answer of the channel's own was the last. ``closed``: no more is read.
+    """
+
+    arrived: list[Arrived]
+    written: bytes
+    refused: bool
+    closed: bool
+
+
+def converse(pieces: Iterable[bytes], limits: Limits, *, late: bool = False) -> Conversation:
+    """Feed ``pieces`` to a new channel, then close its connection.
+
+    Whatever the channel raises is raised; so is AssertionError if it leaves anything behind.
+    """
+    clock, transport, resource = Clock(), Transport(), Recorder(late=late)
+    site = ProxySite(resource, clock, limits, Access())
+    channel = site.buildProtocol(None)
+    channel.makeConnection(transport)
+    for piece in pieces:
+        if transport.disconnecting:
+            break
+        channel.dataReceived(piece)
+    while resource.answer_one():
+        pass
+    result = Conversation(
+        resource.arrived, transport.value(), transport.finished, transport.disconnecting
+    )
+    channel.connectionLost(Failure(ConnectionDone()))
+    assert not site.channels, "the site still knows a closed channel"
+    assert not clock.getDelayedCalls(), "a timer outlives its connection"
+    return result
