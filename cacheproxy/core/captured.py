@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from cacheproxy.core.coding import decoded
+from cacheproxy.core.credentials import hide
 from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.redact import redact_headers, redact_target
+from cacheproxy.core.redact import carried, redact_headers, redact_target
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
@@ -25,7 +28,9 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """One exchange as it is kept on disk. It holds no credential: they go when it is made.
+    """One exchange as it is kept on disk.
+
+    Credentials go when it is made; ``cacheproxy.core.credentials`` says what is found in bodies.
 
     ``target``, ``headers``, ``body``: the request as it came. ``wall``: seconds since the epoch,
     or since a recorder's own start. ``sent``: the body as it went upstream, None if it never did
@@ -59,12 +64,25 @@ class Captured:
     verdict: Verdict | None = None
 
     def __post_init__(self) -> None:
-        """Redact."""
+        """Redact. A body whose coding hid a credential stands without that coding."""
+        known = carried(self.headers, self.target) | carried(self.response_headers, self.upstream)
+        given, answered = self.headers, self.response_headers
+        body, given = _hidden(self.body, given, known)
+        sent = self.sent
+        if sent is not None:
+            same = sent is self.body or sent == self.body
+            sent = body if same else _hidden(sent, self.headers, known)[0]
+        response_body = self.response_body
+        if response_body is not None:
+            response_body, answered = _hidden(response_body, answered, known)
         set_field = object.__setattr__
-        set_field(self, "target", redact_target(self.target))
-        set_field(self, "upstream", redact_target(self.upstream))
-        set_field(self, "headers", redact_headers(self.headers))
-        set_field(self, "response_headers", redact_headers(self.response_headers))
+        set_field(self, "target", redact_target(self.target, known))
+        set_field(self, "upstream", redact_target(self.upstream, known))
+        set_field(self, "headers", redact_headers(given, known))
+        set_field(self, "response_headers", redact_headers(answered, known))
+        set_field(self, "body", body)
+        set_field(self, "sent", sent)
+        set_field(self, "response_body", response_body)
 
     @property
     def request(self) -> Request:
@@ -114,3 +132,14 @@ class Captured:
             seconds=exchange.seconds,
             verdict=verdict,
         )
+
+
+def _hidden(body: bytes, headers: Headers, known: Collection[bytes]) -> tuple[bytes, Headers]:
+    """Return ``body`` and its ``headers`` without credentials in the body."""
+    plain = decoded(body, headers)
+    hidden = hide(plain, known)
+    if hidden is plain:
+        return body, headers
+    if plain is not body:
+        headers = tuple(pair for pair in headers if pair[0].lower() != b"content-encoding")
+    return hidden, headers

@@ -8,7 +8,6 @@ can be understood is.
 
 from __future__ import annotations
 
-import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -25,6 +24,7 @@ from cacheproxy.core.captureline import (
     to_bytes,
     to_fields,
 )
+from cacheproxy.core.coding import decoded
 from cacheproxy.core.headers import values
 from cacheproxy.core.redact import redact_target
 from cacheproxy.core.request import Headers
@@ -33,10 +33,7 @@ _OURS = "_cacheproxy"
 _SAID_BY_HAR = frozenset(
     {"headers", "body", "body_base64", "response_headers", "response_body", "response_body_base64"}
 )
-_LARGEST = 64 << 20
-"""Bytes of a decoded response body: a few kilobytes may claim to be gigabytes."""
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
-_CODINGS = {b"gzip", b"x-gzip", b"deflate"}
 _URL_SAFE = "/?#[]@!$&'()*+,;=:%-._~|"
 
 
@@ -148,13 +145,13 @@ def _response(record: Captured) -> dict[str, Any]:
         "mimeType": _first(record.response_headers, b"content-type"),
     }
     if body is not None:
-        decoded = _decoded(body, record.response_headers)
-        content["text"], encoding = _text(decoded)
-        content["size"] = len(decoded)
+        plain = decoded(body, record.response_headers)
+        content["text"], encoding = _text(plain)
+        content["size"] = len(plain)
         if encoding:
             content["encoding"] = encoding
-        if decoded is not body:
-            content["compression"] = len(decoded) - len(body)
+        if plain is not body:
+            content["compression"] = len(plain) - len(body)
     said = {
         "status": status,
         "statusText": _PHRASES.get(status, ""),
@@ -193,21 +190,6 @@ def _text(body: bytes) -> tuple[str, str | None]:
         return body.decode(), None
     except UnicodeDecodeError:
         return b64encode(body).decode(), "base64"
-
-
-def _decoded(body: bytes, headers: Headers) -> bytes:
-    """Return ``body`` without its content coding, as HAR wants it; the same if that fails."""
-    codings = {value.strip().lower() for value in values(headers, b"content-encoding")}
-    if len(codings) != 1 or not codings <= _CODINGS:
-        return body
-    for bits in (47, -15):  # gzip or zlib by its head; and "deflate" as some send it, bare
-        reader = zlib.decompressobj(bits)
-        try:
-            decoded = reader.decompress(body, _LARGEST)
-        except zlib.error:
-            continue
-        return body if reader.unconsumed_tail else decoded
-    return body
 
 
 def _captured(entry: Any) -> Captured:

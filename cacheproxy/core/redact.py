@@ -2,13 +2,19 @@
 
 Law 7: credentials are never stored. A list of what is secret would forget the next vendor's
 header, so only what is known to be harmless, and of use for naming sessions and for diagnosis,
-keeps its value; the rest becomes ``redacted``. Applying it twice changes nothing.
+keeps its value; the rest becomes ``redacted``. Applying it twice changes nothing. What may stand
+inside an allowed value, or in a body, is the business of ``cacheproxy.core.credentials``.
 """
 
 from __future__ import annotations
 
 import re
+from base64 import b64decode
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from urllib.parse import unquote_to_bytes
 
+from cacheproxy.core.credentials import hide, hide_text, is_odd
 from cacheproxy.core.request import Headers
 
 REDACTED = "redacted"
@@ -42,32 +48,91 @@ _KEYS = frozenset(
         *("autoload", "fail_on_no_slot", "id_slot"),
     }
 )
+# A header's name alone may be a secret too, put on the wrong side of the colon.
+_PLAIN_NAME = re.compile(r"[A-Za-z]{1,20}(?:[_-][A-Za-z]{1,20}){0,7}")
 # An allowed key's value must be plain: "alt=sse;key=…" or "alt=sse?key=…" is not.
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:/+-]{0,80}")
 # A key alone, or one with a digit, may be the secret itself.
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z_.$-]{0,31}")
+# What a header or query key may be called that holds a credential.
+_SECRET_NAME = re.compile(r"auth|cookie|key|token|secret|passw|credential|signature", re.IGNORECASE)
+_BREAKS = re.compile(rb"[\s;,=\"\\]+")
 _USER = re.compile(r"(?<=//)[^/?#]*@|^[^/?#]*@")
 _PARAMETERS = re.compile(r";[^/?#]*")
 
 
-def redact_headers(headers: Headers) -> Headers:
-    """Return ``headers`` with the values of all but the allowed names ``redacted``."""
-    hidden = REDACTED.encode()
-    return tuple((name, value if _is_allowed(name) else hidden) for name, value in headers)
+def carried(headers: Headers, target: str) -> frozenset[bytes]:
+    """Return the credentials in a head: those long and odd enough to be known again in a text."""
+    found: set[bytes] = set()
+    for name, value in headers:
+        if _holds_secret(name):
+            found.update(_BREAKS.split(value))
+            found.update(_password(value))
+        if not _is_plain(name):
+            found.add(name)
+    found.update(text.encode("utf-8", "surrogatepass") for text in _in_target(target))
+    found |= {unquote_to_bytes(each) for each in found if b"%" in each}
+    return frozenset(each for each in found if is_odd(each))
 
 
-def redact_target(target: str) -> str:
+def redact_headers(headers: Headers, known: Collection[bytes] = ()) -> Headers:
+    """Return ``headers`` with the values of all but the allowed names ``redacted``.
+
+    So are names that do not look like one. ``known``: credentials that are not to stand in the
+    allowed values either.
+    """
+    return tuple(_header(name, value, known) for name, value in headers)
+
+
+def redact_target(target: str, known: Collection[bytes] = ()) -> str:
     """Return a request target or URL without what may be secret in it.
 
     Of the query's pairs only the allowed keep their values. A user and password before the host,
-    parameters of the path (``;id=…``, RFC 3986, section 3.3) and a fragment go.
+    parameters of the path (``;id=…``, RFC 3986, section 3.3) and a fragment go. ``known``: as in
+    ``redact_headers``.
     """
     path, question, query = target.partition("?")
     path = path.partition("#")[0]
     path = _PARAMETERS.sub(f";{REDACTED}", _USER.sub("", path))
+    # Step by step: a credential is not looked for behind a slash, which is common in base64.
+    path = "/".join(hide_text(step, known) for step in path.split("/"))
     if not question:
         return path
     return f"{path}?{'&'.join(_pair(pair) for pair in query.split('&'))}"
+
+
+def _header(name: bytes, value: bytes, known: Collection[bytes]) -> tuple[bytes, bytes]:
+    if not _is_allowed(name):
+        return (name if _is_plain(name) else REDACTED.encode()), REDACTED.encode()
+    if name.lower() == b"host":
+        value = value.rpartition(b"@")[2]
+    return name, hide(value, known)
+
+
+def _in_target(target: str) -> Iterator[str]:
+    """What may be a credential in a request target: the texts that ``redact_target`` hides."""
+    path, _, query = target.partition("?")
+    for user in _USER.findall(path):
+        yield from user[:-1].split(":")
+    path = _USER.sub("", path)
+    for parameter in _PARAMETERS.findall(path):
+        yield from re.split("[;=]", parameter)
+    steps = _PARAMETERS.sub("", path).split("/")
+    yield from (step for step in steps if hide_text(step) != step)
+    for pair in query.split("&"):
+        key, _, value = pair.partition("=")
+        if not value or _SECRET_NAME.search(key):
+            yield value or key
+
+
+@lru_cache(256)
+def _holds_secret(name: bytes) -> bool:
+    return not _is_allowed(name) and _SECRET_NAME.search(name.decode("latin-1")) is not None
+
+
+@lru_cache(256)
+def _is_plain(name: bytes) -> bool:
+    return _PLAIN_NAME.fullmatch(name.decode("latin-1")) is not None
 
 
 def _is_allowed(name: bytes) -> bool:
@@ -86,3 +151,15 @@ def _pair(pair: str) -> str:
     if key not in _KEYS or not _PLAIN_VALUE.fullmatch(value):
         return f"{key}={REDACTED}"
     return pair
+
+
+def _password(value: bytes) -> list[bytes]:
+    """The user and password of ``Basic``: RFC 7617, section 2."""
+    scheme, _, coded = value.strip().partition(b" ")
+    if scheme.lower() != b"basic":
+        return []
+    try:
+        plain = b64decode(coded, validate=True)
+    except ValueError:
+        return []
+    return [plain, *plain.split(b":", 1)]

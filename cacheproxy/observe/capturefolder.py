@@ -134,9 +134,9 @@ def file_name(session: Session, day: str) -> str:
 def _open_private(path: Path) -> int:
     """Return a descriptor of the folder at ``path``: ours, nobody else's, and no link."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(0o700)
+        for each in (*reversed(path.parents), path):
+            with contextlib.suppress(FileExistsError):
+                each.mkdir(0o700)
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if path.is_symlink():

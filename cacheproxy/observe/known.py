@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
+from sys import getsizeof
 from typing import Any
 
 from cacheproxy.core.exchange import Exchange
@@ -18,6 +19,9 @@ from cacheproxy.core.verdict import Before, Verdict, judge
 _MOST_BYTES = 64 << 20
 _MOST_SESSIONS = 10_000
 _MOST_LANES = 64
+_EACH_SEGMENT = 400
+_EACH_SESSION = 2500
+"""Bytes that Python adds to the texts themselves, as measured."""
 
 
 @dataclass(slots=True)
@@ -26,6 +30,7 @@ class _Known:
 
     lanes: Lanes = field(default_factory=Lanes)
     last: dict[int, Before] = field(default_factory=dict)
+    costs: dict[int, int] = field(default_factory=dict)
     latest: Prompt | None = None
     cost: int = 0
 
@@ -53,7 +58,7 @@ class KnownPrompts:
             return None
         known.latest = sent
         if len(known.last) >= _MOST_LANES:  # a client that never repeats itself: begin anew
-            known.lanes, known.last = Lanes(), {}
+            known.lanes, known.last, known.costs = Lanes(), {}, {}
         place = known.lanes.place(sent)
         before = known.last.get(place.lane)
         verdict = judge(before, sent, unedited, exchange.usage, first=place.turn == 1)
@@ -62,8 +67,8 @@ class KnownPrompts:
 
     def _keep(self, known: _Known, lane: int, before: Before) -> None:
         self.bytes_kept -= known.cost
-        known.last[lane] = before
-        known.cost = sum(_cost(kept) for kept in known.last.values())
+        known.last[lane], known.costs[lane] = before, _cost(before)
+        known.cost = _EACH_SESSION + sum(known.costs.values())
         self.bytes_kept += known.cost
         while self._sessions and (
             self.bytes_kept > self._most_bytes or len(self._sessions) > _MOST_SESSIONS
@@ -107,5 +112,10 @@ def _next(sent: Prompt, unedited: Prompt, usage: Usage, before: Before | None) -
 
 
 def _cost(before: Before) -> int:
-    shared = before.sent is before.unedited
-    return before.sent.cost + (0 if shared else before.unedited.cost)
+    """Bytes that ``before`` takes: one emoji makes each character of its text take four."""
+    texts = {id(segment.text): segment.text for segment in before.sent.segments}
+    count = len(before.sent.segments)
+    if before.unedited is not before.sent:
+        texts |= {id(segment.text): segment.text for segment in before.unedited.segments}
+        count += len(before.unedited.segments)
+    return sum(map(getsizeof, texts.values())) + _EACH_SEGMENT * count

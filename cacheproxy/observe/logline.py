@@ -8,24 +8,28 @@ from collections.abc import Iterator
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl
+from cacheproxy.core.credentials import hide_text
 from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.redact import carried, redact_target
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement, Reason
 
 _log = Logger()
+_LONGEST = 200
+"""Characters of a path: it may be 32 kB."""
 
 
 class LogLine:
     """The observer that logs; ``verbose`` adds body sizes and each edit."""
 
     def __init__(self, *, verbose: bool) -> None:
-        self._verbose = verbose
+        self.verbose = verbose
 
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
         """Log the exchange."""
-        for text in lines(exchange, verbose=self._verbose):
-            _log.info("{text}", text=text)
+        for text in lines(exchange, verbose=self.verbose):
+            _log.info("{text}", text=hide_text(text))
 
 
 def lines(exchange: Exchange, *, verbose: bool = False) -> Iterator[str]:
@@ -105,9 +109,12 @@ def _output(usage: Usage) -> Iterator[str]:
 def _plain(exchange: Exchange) -> str:
     """A request that is no turn: its path, without the query, which may hold keys."""
     received = exchange.received
+    path = redact_target(received.path, carried(received.headers, received.target))
+    if len(path) > _LONGEST:
+        path = f"{path[:_LONGEST]}…"
     failed = "" if exchange.outcome is Outcome.COMPLETE else f"  {verdict(exchange)}"
     return (
-        f"{received.method} {received.path}  {exchange.status or '-'}  "
+        f"{received.method[:_LONGEST]} {path}  {exchange.status or '-'}  "
         f"{exchange.seconds * 1e3:.0f} ms{failed}"
     )
 

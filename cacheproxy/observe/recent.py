@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from cacheproxy import hookimpl
+from cacheproxy.core.credentials import hide_text
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.normalize import Report
+from cacheproxy.core.redact import carried, redact_target
+from cacheproxy.core.verdict import Verdict
 
 _MOST = 200
 
@@ -16,7 +20,7 @@ class Recent:
     """The observer that remembers; without the bodies, which would be the prompts themselves.
 
     What a verdict quotes of a break (a few words on both sides) is kept with it, so that it can
-    be shown to a user who asks.
+    be shown to a user who asks; credentials in it are not, nor those in the target.
     """
 
     def __init__(self, most: int = _MOST) -> None:
@@ -25,10 +29,20 @@ class Recent:
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
         """Remember the exchange without its bodies and headers."""
-        bare = replace(exchange.received, body=b"", headers=())
-        sent = None if exchange.sent is None else bare
+        received = exchange.received
+        known = carried(received.headers, received.target)
+        target = redact_target(received.path, known)
+        bare = replace(received, target=target, body=b"", headers=())
         self._kept.append(
-            replace(exchange, received=bare, sent=sent, response_headers=(), response_body=None)
+            replace(
+                exchange,
+                received=bare,
+                sent=None if exchange.sent is None else bare,
+                response_headers=(),
+                response_body=None,
+                reports=tuple(map(_without_text, exchange.reports)),
+                verdict=_without_credentials(exchange.verdict, known),
+            )
         )
 
     def __iter__(self) -> Iterator[Exchange]:
@@ -41,3 +55,16 @@ class Recent:
             if exchange.turn if name == "last" else str(exchange.number) == name:
                 return exchange
         return None
+
+
+def _without_text(report: Report) -> Report:
+    """Keep where a rule edited and why: what it put there may be as long as a body."""
+    return replace(report, edits=tuple(replace(edit, new="") for edit in report.edits))
+
+
+def _without_credentials(verdict: Verdict | None, known: Collection[bytes]) -> Verdict | None:
+    if verdict is None or verdict.where is None:
+        return verdict
+    where = verdict.where
+    was, now = hide_text(where.was, known), hide_text(where.now, known)
+    return replace(verdict, where=replace(where, was=was, now=now))

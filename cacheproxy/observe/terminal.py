@@ -7,6 +7,8 @@ from typing import TextIO
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
 from zope.interface import implementer
 
+from cacheproxy.observe.bare import bare
+
 _OURS = "cacheproxy."
 
 
@@ -28,7 +30,7 @@ class TerminalObserver:
             text = f"{level.name}: {text}"
         failure = event.get("log_failure")
         if failure is not None:
-            text += f"\n{failure.getTraceback(elideFrameworkCode=True, detail='brief')}"
+            text += f"\n{bare(failure).getTraceback(elideFrameworkCode=True, detail='brief')}"
         encoding = getattr(self._stream, "encoding", None) or "utf-8"
         text = _plain(text).encode(encoding, "backslashreplace").decode(encoding)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import sys
 import textwrap
 import threading
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,7 +144,7 @@ def test_nobody_else_may_read_it(tmp_path, open_umask):
     folder = tmp_path / "new" / "captures"
     capture(folder, exchange())
     (file,) = folder.iterdir()
-    assert (mode(folder), mode(file)) == (0o700, 0o600)
+    assert (mode(folder.parent), mode(folder), mode(file)) == (0o700, 0o700, 0o600)
     file.chmod(0o666)
     capture(folder, exchange())
     assert mode(file) == 0o600
@@ -174,6 +176,49 @@ def test_credentials_are_never_written(tmp_path):
         coded = base64.b64encode(b" " * start + SECRET.encode())[4:-4]
         assert coded not in written
     assert SECRET.encode() not in written
+
+
+KEY, COOKIE = "sk-ant-api03-7f3a9bcc41d0", "sid-7f3a9bcc41d0"
+
+
+@pytest.mark.parametrize("coding", ["", "gzip", "deflate"])
+def test_credentials_in_bodies_are_not_written(tmp_path, coding):
+    """A tool printed the environment, a server repeats the cookie: compressed or not."""
+    said = json.dumps({"messages": [{"role": "user", "content": f"A=1\n{KEY} and {COOKIE}"}]})
+    compress = {"": bytes, "gzip": gzip.compress, "deflate": zlib.compress}[coding]
+    coded = ((b"Content-Encoding", coding.encode()),) if coding else ()
+    body = compress(said.encode())
+    received = Request("POST", "/v1/messages", ((b"Cookie", f"s={COOKIE}".encode()), *coded), body)
+    given = exchange(
+        received=received,
+        sent=replace(received, body=compress(said.encode() + b"  ")),
+        response_headers=coded,
+        response_body=compress(said.encode() * 2),
+    )
+    folder = tmp_path / "captures"
+    capture(folder, given, replace(given, sent=received))
+    records, problems = read(folder)
+    assert not problems
+    hidden = said.replace(KEY, "sk-redacted-redacted-reda").replace(COOKIE, "redacted-redacte")
+    for record, sent in zip(records, (hidden + "  ", hidden), strict=True):
+        assert record.body == hidden.encode()
+        assert record.sent == sent.encode()
+        assert record.response_body == hidden.encode() * 2
+        assert record.request.header("content-encoding") is None
+        assert record.response_headers == ()
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br"])
+def test_bodies_without_credentials_are_written_as_they_came(tmp_path, coding):
+    """Byte for byte, in the coding they had."""
+    coded = ((b"Content-Encoding", coding.encode()),)
+    body = gzip.compress(b'{"messages": []}')
+    given = exchange(response_headers=coded, response_body=body)
+    folder = tmp_path / "captures"
+    capture(folder, given)
+    ((record,), _) = read(folder)
+    assert record.response_body == body
+    assert record.response_headers == coded
 
 
 @pytest.mark.parametrize(

@@ -166,3 +166,14 @@ def test_a_client_that_never_repeats_itself_begins_anew_only_when_it_must(monkey
     )
     assert [verdict.judgement for verdict in verdicts] == [Judgement.COLD] * 5 + [Judgement.OK]
     assert known.bytes_kept < 3 * len(SYSTEM)
+
+
+def test_an_emoji_makes_a_text_four_times_as_large():
+    """In Python's memory; and sessions cost something even where texts are short."""
+    kept = []
+    for text in ("a" * 100_000, "😀" + "a" * 99_999):
+        known = KnownPrompts()
+        known.judge(exchange(body(text)), Order.TOOLS_FIRST)
+        kept.append(known.bytes_kept)
+    assert kept[1] - kept[0] > 290_000
+    assert kept[0] > 102_000

@@ -142,6 +142,22 @@ def test_a_request_that_is_no_turn(changes, expected):
 EDITS = (Edit("/system/0/text", "x", "a nonce"), Edit("/messages/0/content", "y", "a date"))
 
 
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        (f"/v1/models;key={SECRET}?key={SECRET}", "/v1/models;redacted"),
+        (f"//me:{SECRET}@host/v1/models", "//host/v1/models"),
+        ("/v1/sk-ant-api03-7f3a9bcc41d0/models", "/v1/redacted-redacted-redacte/models"),
+        ("/" + "x" * 30_000, "/" + "x" * 199 + "…"),
+    ],
+)
+def test_a_path_is_shown_without_what_may_be_a_key(target, shown):
+    """And never all of its 32 kilobytes."""
+    received = Request("GET", target)
+    given = line(turn=0, received=received, session=None)
+    assert f"GET {shown}  200" in given
+
+
 def test_edits_are_counted_by_rule():
     """Among how many messages; a rule that did nothing is not named."""
     reports = (

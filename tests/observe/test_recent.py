@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cacheproxy.core.difference import Kind
+from cacheproxy.core.verdict import Break, Count, Judgement, Reason, Verdict
 from cacheproxy.observe.recent import Recent
 from tests.observe.exchanges import body, exchange
 
@@ -23,6 +25,28 @@ def test_bodies_and_headers_are_not_kept():
     (found,) = kept(given)
     assert "secret" not in repr(found)
     assert found.received.path == "/v1/messages"
+
+
+def test_credentials_are_not_kept():
+    """Neither in the target nor in what a verdict quotes."""
+    key, cookie = "sk-ant-api03-7f3a9bcc41d0", "sid7f3a9bcc41d00"
+    given = exchange(body("a"), verdict=broken(f"was {key} in\ud83d", f"now {cookie} in"))
+    received = replace(
+        given.received,
+        target=f"//me:{key}@host/{key};{key}/v1/messages?key={key}",
+        headers=((b"Cookie", b"sid=" + cookie.encode()),),
+    )
+    (found,) = kept(replace(given, received=received))
+    assert key not in repr(found)
+    assert cookie not in repr(found)
+    assert found.received.path.endswith("/v1/messages")
+    assert found.verdict.where.was == "was redacted-redacted-redacte in\ud83d"
+    assert len(found.verdict.where.now) == len(f"now {cookie} in")
+
+
+def broken(was, now):
+    where = Break("/system", 0, Count(1, "estimated"), Kind.NONCE, was, now)
+    return replace(Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED), where=where)
 
 
 def test_only_the_last_ones_are_kept():

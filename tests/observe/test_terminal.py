@@ -45,17 +45,19 @@ def test_trouble_names_its_level(level):
 
 
 def test_a_failure_comes_with_its_traceback():
-    """So that it can be reported."""
+    """So that it can be reported; but not with what the exception says, which may be a prompt."""
 
     def log(logger):
         try:
-            {}["lost"]
+            {}["a prompt"]
         except KeyError:
             logger.failure("it failed")
 
     text = printed(log)
     assert text.startswith("critical: it failed\n")
     assert "KeyError" in text
+    assert "test_terminal.py" in text
+    assert "prompt" not in text
     assert text.endswith("\n")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from .harness import CHUNKED, Client, Proxy, Upstream, eventually, whole
 
 SECRET = "kanarienvogel"
@@ -104,3 +106,31 @@ def test_error_bodies_do_not_echo_the_request(orphan):
     assert answer.status == 502
     assert SECRET.encode() not in answer.body
     assert SECRET not in orphan.output
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_an_upload_never_touches_the_disk(tmp_path, framing):
+    """Sixty megabytes: no file but those that were open before, not even one without a name."""
+    upstream = Upstream()
+    piece = b"x" * (1 << 20)
+    arguments = ("--upstream", upstream.url, "--capture", "captures")
+    with Proxy(tmp_path, *arguments) as proxy, Client(proxy.address) as client:
+        upstream.reset()  # the banner's questions
+        before = files(proxy)
+        long = framing == "length"
+        fields = b"Content-Length: 62914560" if long else b"Transfer-Encoding: chunked"
+        client.send(b"POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\n%s\r\n\r\n" % fields)
+        for _ in range(60):
+            client.send(piece) if long else client.chunk(piece)
+            assert files(proxy) <= before
+        if not long:
+            client.send(b"0\r\n\r\n")
+        assert client.answer(seconds=30).status == 200
+        assert files(proxy) <= before
+        assert len(upstream.received().body) == 60 << 20
+    upstream.close()
+
+
+def files(proxy):
+    """What is open besides sockets and the like; "… (deleted)" for a file without a name."""
+    return {name for name in proxy.open_files() if name.startswith("/") and "/dev/" not in name}

@@ -1,0 +1,36 @@
+"""Failures in the log without what their exceptions say: it may quote a prompt or a key."""
+
+from __future__ import annotations
+
+from twisted.logger import ILogObserver, LogEvent
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+
+class _Unsaid(Exception):  # noqa: N818 - it stands in for another
+    """Says nothing; the failure still names the other's class."""
+
+
+def bare(failure: Failure) -> Failure:
+    """Return ``failure`` with its class and its traceback, and no other word.
+
+    What the operating system says has no text of ours: it stays, but for the file's name.
+    """
+    said = failure.value.strerror if isinstance(failure.value, OSError) else None
+    unsaid = _Unsaid(said) if said else _Unsaid()
+    return Failure(unsaid, failure.type, failure.getTracebackObject())
+
+
+@implementer(ILogObserver)
+class BareFailures:
+    """Changes events for the observers that come after it: it has to be added before them.
+
+    ``failure``: where the older half of Twisted puts it.
+    """
+
+    def __call__(self, event: LogEvent) -> None:
+        """Take out of one event what its exception says."""
+        for key in ("log_failure", "failure"):
+            failure = event.get(key)
+            if isinstance(failure, Failure) and not isinstance(failure.value, _Unsaid):
+                event[key] = bare(failure)

@@ -1,0 +1,142 @@
+"""A client that does not read, or reads slowly, holds up its own upstream and nobody else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+
+import pytest
+
+from .harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream, eventually, head, whole
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked", "close"])
+def test_clients_that_do_not_read_stall_their_upstreams(connect, serve, proxy, framing):
+    """Each upstream soon stops sending; the proxy holds next to nothing of what it sent."""
+    begin = {"length": head(b"Content-Length: %d" % (64 * MIB)), "chunked": CHUNKED}
+    sent = []
+
+    def script(peer, _):
+        peer.send(begin.get(framing, head()))
+        sent.append(0)
+        index = len(sent) - 1
+        piece = b"x" * 65_536
+        while sent[index] < 64 * MIB:
+            peer.chunk(piece) if framing == "chunked" else peer.send(piece)
+            sent[index] += len(piece)
+
+    def stalled():
+        seen = list(sent)
+        time.sleep(0.3)
+        return len(seen) == 6 and seen == sent
+
+    serve(script)
+    before = proxy.memory()
+    for _ in range(6):
+        connect(buffer=1 << 14).ask()
+    eventually(stalled)
+    assert max(sent) < 16 * MIB
+    assert proxy.memory() - before < 10 * MIB
+
+
+@pytest.fixture(scope="module")
+def impatient(_upstream, tmp_path_factory):
+    """A proxy that closes idle connections after half a second."""
+    folder = tmp_path_factory.mktemp("impatient")
+    with Proxy(folder, "--idle-timeout", "0.5", "--upstream", _upstream.url) as proxy:
+        yield proxy
+
+
+@pytest.mark.parametrize("fields", [(), (b"Connection: close",)], ids=["keep-alive", "close"])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_slow_reader_gets_every_byte(impatient, serve, framing, fields):
+    """However long it takes: reading an answer is not being idle, not even its last part."""
+    piece = bytes(range(256)) * 1024
+    count = 48
+
+    def script(peer, _):
+        peer.sock.settimeout(30)
+        if framing == "length":
+            peer.send(head(b"Content-Length: %d" % (count * len(piece))) + count * piece)
+            return
+        peer.send(CHUNKED)
+        for _ in range(count):
+            peer.chunk(piece)
+        peer.send(b"0\r\n\r\n")
+
+    serve(script)
+    digest = hashlib.sha256()
+    started = time.monotonic()
+    with Client(impatient.address, buffer=1 << 16) as client:
+        answer = client.ask("/v1/messages", b"{}", *fields).begin()
+        allowed = 0
+        for part in client.pieces(answer):
+            digest.update(part)
+            allowed += len(part)
+            if allowed > 4 * MIB:  # three times slower than the limit allows for silence
+                time.sleep(0.7)
+                allowed = 0
+    assert time.monotonic() - started > 1
+    assert digest.digest() == hashlib.sha256(count * piece).digest()
+
+
+def test_a_client_that_pauses_longer_than_the_limit_gets_every_byte(impatient, serve):
+    """Even where all of the answer has been written, and only the kernel still holds it."""
+    body = b"y" * (6 * MIB)
+    serve(lambda peer, _: peer.send(whole(body)))
+    with Client(impatient.address, buffer=1 << 14) as client:
+        client.ask("/v1/messages", b"{}")
+        time.sleep(1.5)
+        answer = client.answer()
+    assert answer.end == "whole"
+    assert answer.body == body
+
+
+@pytest.mark.parametrize("kind", ["pieces", "one text"])
+def test_a_huge_body_does_not_stop_a_stream(tmp_path, kind):
+    """Twenty megabytes are read, looked at, edited, judged and captured; a stream goes on."""
+    upstream = Upstream()
+    text = "lorem\nipsum é " * (20 * MIB // 16 if kind == "one text" else 40)
+    count = 1 if kind == "one text" else 20 * MIB // 650
+    messages = [{"role": "user", "content": text}] * count
+    body = json.dumps({"system": "stamp=7", "messages": messages}).encode()
+    over = threading.Event()
+
+    def script(peer, received):
+        if b"/trickle" not in received.line:
+            peer.send(whole(b"{}", b"Content-Type: application/json"))
+            return
+        peer.send(CHUNKED)
+        while not over.is_set():
+            peer.chunk(b"data: {}\n\n")
+            time.sleep(0.01)
+        peer.send(b"0\r\n\r\n")
+
+    upstream.reset(script)
+    longest = 0.0
+    arguments = ("--upstream", upstream.url, "--capture", "captures")
+    with Proxy(tmp_path, *arguments) as proxy, Client(proxy.address) as stream:
+        pieces = stream.ask("/trickle").pieces(stream.begin())
+        next(pieces)
+
+        def post():
+            with Client(proxy.address) as client:
+                answer = client.ask("/v1/messages", body).answer(seconds=3 * TIMEOUT)
+                assert answer.status == 200
+            over.set()
+
+        thread = threading.Thread(target=post)
+        thread.start()
+        last = time.monotonic()
+        for _ in pieces:
+            now = time.monotonic()
+            longest = max(longest, now - last)
+            last = now
+        thread.join()
+    upstream.close()
+    print(f"{len(body):,} bytes in {kind}: longest gap {longest * 1e3:.0f} ms")  # noqa: T201
+    assert longest < 1.0
