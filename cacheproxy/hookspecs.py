@@ -35,10 +35,10 @@ def hookimpl(function: _F) -> _F:
 def cacheproxy_rules() -> Iterable[Normalizer]:
     """Return the package's rules: ``Rule`` (a row in a table) and ``CodeRule`` objects.
 
-    Called once, at start-up. Each rule has a name of its own, by which users switch it on and
-    off (``enable``, ``disable``), and by which it is counted and logged. Rules run in the order
-    given; packages run in the order of their entry-point names. A name that another package
-    has taken stops the proxy from starting, with one line that names both.
+    Called once, at start-up, for at most 1,000 rules. Each rule has a name of its own, by which
+    users switch it on and off (``enable``, ``disable``), and by which it is counted and logged.
+    Rules run in the order given; packages run in the order of their entry-point names. A name
+    that another package has taken stops the proxy from starting, with one line that names both.
     """
     raise NotImplementedError
 
@@ -48,10 +48,13 @@ def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable
     """Return the edits that make ``request`` constant where it was volatile, or None.
 
     For what a rule cannot say. Called for every request whose body is a JSON object and whose
-    upstream is local (or ``edit_remote`` is on), possibly in a thread. Guaranteed: each plugin
-    is called on its own, by name, and sees the result of the earlier ones; ``request.json`` is
-    never None; what a plugin raises, or an edit that cannot be made, leaves out that plugin for
-    that request, is logged under its name, and the request goes on.
+    upstream is local (or ``edit_remote`` is on), in a thread, for up to four requests at a time.
+    Guaranteed: each plugin is called on its own, by name, and sees the result of the earlier
+    ones, as a copy of its own; ``request.json`` is never None; what a plugin raises, an edit that
+    cannot be made, more than 10,000 edits, edits with more text than the request and 1 MiB, and
+    an answer that takes longer than 1 s and 0.25 s per MiB of body leave out that plugin for that
+    request, are counted and logged under its name, and the request goes on. One that is late
+    three times in a row is not called any more until the proxy is restarted.
 
     The answer depends on the arguments alone: no clock, no random, no state. It is idempotent:
     normalizing the result once more changes nothing. It never touches what a user typed or a
@@ -68,8 +71,10 @@ def cacheproxy_session(request: Request) -> str | None:
     The first answer that is not None wins; else the core decides: session headers that clients
     send, ``prompt_cache_key``, the session part of ``metadata.user_id``, else a hash of client,
     system text and first user message. The id must be the same in every turn. It is shown
-    shortened in the log, so it must not contain prompt text. May be called for bodies that are
-    not JSON (``request.json`` is None then). What it raises counts as None, and is logged.
+    shortened in the log, so it must not contain prompt text. At most 256 characters that can be
+    printed. May be called for bodies that are not JSON (``request.json`` is None then). In a
+    thread, and with the deadline of cacheproxy_normalize. What it raises or returns besides
+    counts as None; it is counted and logged.
     """
     raise NotImplementedError
 
@@ -78,8 +83,12 @@ def cacheproxy_session(request: Request) -> str | None:
 def cacheproxy_exchange_finished(exchange: Exchange) -> None:
     """Look at a finished exchange: one request and its response, as one frozen record.
 
-    Called on the reactor thread after the last byte has gone down, or after the client left or
-    the upstream failed. May look, never alter; must return at once (give slow work to a thread).
-    What it raises is logged under the plugin's name and stops nobody else.
+    Called after the last byte has gone down, or after the client left or the upstream failed: in
+    a thread, with one exchange after another, in the order they finished. May look, never alter;
+    what it sees is a copy. It has ten seconds for each; after three in a row that took longer, it
+    is not called any more until the proxy is restarted. When 1,000 exchanges or 32 MiB of bodies
+    wait, more are not shown to it; they are counted, and the log says so. When the proxy stops,
+    there are three seconds for what waits. What it raises is counted and logged under the
+    plugin's name, and stops nobody else.
     """
     raise NotImplementedError

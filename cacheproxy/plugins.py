@@ -5,22 +5,38 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
 import pluggy
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.threads import blockingCallFromThread
 from twisted.logger import Logger
 
 from cacheproxy import hookspecs
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.failures import Failures
+from cacheproxy.core.normalize import kind_of, one_line
 from cacheproxy.core.request import Request
-from cacheproxy.core.rules import CodeRule, Normalizer, RuleError, check_name
+from cacheproxy.core.rules import RULE_FIELDS, CodeRule, Normalizer, RuleError, settled
+from cacheproxy.core.sessionhook import SessionHook
+from cacheproxy.observers import Observer
+from cacheproxy.proxy.workers import Workers
+from cacheproxy.searchpath import entry_points, without_working_directory
 
 _log = Logger()
 _HOOK_PREFIX = "cacheproxy_"
-_RULE_FIELDS = ("name", "why", "default", "literals", "needs_previous", "edits")
+_OWN_DISTRIBUTIONS = frozenset({"cacheproxy-claude-code", "cacheproxy-openclaw"})
+"""Released from this repository, their tests among ours: quick enough to run on the reactor,
+where a thread would cost each request 25 µs per hook, and streams the wait for Python's lock."""
+_TAKEN = frozenset({"capture", "log-line", "recent"})
+"""Names of our own observers, which are registered after the packages."""
+_STOP_SECONDS = 3.0
+_MOST_RULES = 1000
+_MOST_ERROR = 300
 
 
 class PluginError(ValueError):
@@ -46,23 +62,34 @@ class Plugins:
     """The plugins of one proxy: client packages and our own observers.
 
     A raising implementation ends a whole pluggy call, so each plugin is called through a hook
-    caller of its own (pluggy's ``subset_hook_caller``).
+    caller of its own (pluggy's ``subset_hook_caller``). ``reactor``: None where no proxy runs.
+    ``workers``: threads for the code of packages. ``failures``: what went wrong with it. Both are
+    for all who call plugins.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reactor: Any = None) -> None:
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self.packages: list[Package] = []
+        self.failures = Failures()
+        self.workers = Workers(reactor, self.failures)
+        self._reactor = reactor
+        self._observers: dict[str, Observer] = {}
 
     def load_packages(self, block: Iterable[str] = ()) -> None:
         """Load every entry point of the group ``cacheproxy``, in the order of their names.
 
         One that fails to import, or is no plugin, is recorded with its error and logged; the
-        others are loaded all the same. One named in ``block`` is not even imported.
+        others are loaded all the same. One named in ``block`` is not even imported. What lies in
+        the working directory is no plugin (cacheproxy.searchpath).
         """
         blocked = set(block)
-        for entry in sorted(entry_points(group=hookspecs.PROJECT), key=lambda found: found.name):
-            self.packages.append(self._load(entry, blocked=entry.name in blocked))
+        for entry in entry_points(hookspecs.PROJECT):
+            with without_working_directory():
+                package = self._load(entry, blocked=entry.name in blocked)
+            self.packages.append(package)
+            if not package.blocked and package.error is None:
+                self._observers.update(self._observer(package.name))
         missing = blocked - {package.name for package in self.packages}
         if missing:
             raise PluginError(f"block names no installed plugin: {', '.join(sorted(missing))}")
@@ -115,73 +142,115 @@ class Plugins:
 
     def rules_of(self, package: Package) -> list[Normalizer]:
         """Return the package's rules, and its normalize hook as one more."""
+        if package.error is not None or package.blocked:
+            return []
         return [*package.rules, *self._normalize_hook(package.name)]
 
     def session(self, request: Request) -> str | None:
         """Ask the plugins which session ``request`` belongs to: the first answer wins."""
-        for name, call in self._callers("cacheproxy_session"):
-            try:
-                answer = call(request=request)
-            except Exception as error:  # one plugin's failure is nobody else's
-                _log.warn(
-                    "plugin {plugin}: cacheproxy_session raised {kind}",
-                    plugin=name,
-                    kind=type(error).__name__,
-                )
-                continue
-            if isinstance(answer, str) and answer:
+        for hook in self.session_hooks():
+            answer, problem = hook.answer(request)
+            if problem is not None:
+                _log.warn("plugin {name} {problem}", name=hook.name, problem=problem)
+            if answer is not None:
                 return answer
         return None
 
+    def session_hooks(self) -> list[SessionHook]:
+        """Return each plugin's session hook, in the order in which they are to be asked."""
+        return [
+            SessionHook(name, self._asker(plugin), own=self._is_own(name))
+            for name, plugin in self._plugins_with("cacheproxy_session")
+        ]
+
     def finished(self, exchange: Exchange) -> None:
-        """Show a finished exchange to every observer, each guarded."""
-        for name, call in self._callers("cacheproxy_exchange_finished"):
+        """Show a finished exchange to every observer: our own at once, others in their threads."""
+        for name, plugin in self._plugins_with("cacheproxy_exchange_finished"):
+            if name in self._observers:
+                self._observers[name].put(exchange)
+                continue
             try:
-                call(exchange=exchange)
-            except Exception as error:  # one plugin's failure is nobody else's
+                self._caller("cacheproxy_exchange_finished", plugin)(exchange=exchange)
+            except Exception as error:  # one observer's failure is nobody else's
+                self.failures.of(f"{name}: cacheproxy_exchange_finished").failed += 1
                 _log.warn(
                     "plugin {plugin}: cacheproxy_exchange_finished raised {kind}",
                     plugin=name,
-                    kind=type(error).__name__,
+                    kind=kind_of(error),
                 )
 
-    def _callers(self, hook: str) -> Iterator[tuple[str, Callable[..., Any]]]:
-        implementations = getattr(self._manager.hook, hook).get_hookimpls()
-        for implementation in sorted(implementations, key=lambda found: found.plugin_name):
-            yield implementation.plugin_name, self._caller(hook, implementation.plugin)
+    def stop(self) -> None:
+        """Let others' observers see what waits. Blocks: not for the reactor's thread."""
+        finish: Callable[[], Any] = self.finish
+        blockingCallFromThread(self._reactor, finish)
+
+    def finish(self) -> Deferred[None]:
+        """Fire when others' observers have seen what waits, after a few seconds at most."""
+        each = [observer.finish() for observer in self._observers.values()]
+        waiting = gatherResults(each, consumeErrors=True)
+        waiting.addTimeout(_STOP_SECONDS, self._reactor)
+        return waiting.addBoth(lambda _: None)
+
+    def _plugins_with(self, hook: str) -> list[tuple[str, object]]:
+        found = getattr(self._manager.hook, hook).get_hookimpls()
+        return sorted(((each.plugin_name, each.plugin) for each in found), key=lambda pair: pair[0])
+
+    def _is_own(self, name: str) -> bool:
+        """Whether the plugin ``name`` is this project's own code."""
+        found = (each for each in self.packages if each.name == name and each.error is None)
+        return all(each.distribution in _OWN_DISTRIBUTIONS for each in found)
+
+    def _asker(self, plugin: object) -> Callable[[Request], object]:
+        def ask(request: Request) -> object:
+            return self._caller("cacheproxy_session", plugin)(request=request)
+
+        return ask
+
+    def _observer(self, name: str) -> Iterator[tuple[str, Observer]]:
+        plugin = self._manager.get_plugin(name)
+        hook = "cacheproxy_exchange_finished"
+        if not any(found is plugin for _, found in self._plugins_with(hook)):
+            return
+
+        def see(exchange: Exchange) -> None:
+            self._caller(hook, plugin)(exchange=exchange)
+
+        yield name, Observer(name, see, self.workers, self.failures)
 
     def _caller(self, hook: str, plugin: object) -> Callable[..., Any]:
         others = [other for other in self._manager.get_plugins() if other is not plugin]
         return self._manager.subset_hook_caller(hook, remove_plugins=others)
 
     def _load(self, entry: EntryPoint, *, blocked: bool) -> Package:
-        distribution = entry.dist.name if entry.dist is not None else "?"
-        version = entry.dist.version if entry.dist is not None else "?"
+        distribution, version = _distribution(entry)
         if blocked:
             self._manager.set_blocked(entry.name)
             return Package(entry.name, distribution, version, blocked=True)
         plugin = None
         try:
+            if entry.name in _TAKEN:
+                raise PluginError(f"the name {entry.name!r} is taken")  # noqa: TRY301
             plugin = entry.load()
             self.register(plugin, entry.name)
-            rules = self._rules(entry.name, plugin)
-        except (Exception, SystemExit) as error:  # a broken package must not stop the proxy
+            own = distribution in _OWN_DISTRIBUTIONS
+            rules = tuple(settled(rule, own=own) for rule in self._rules(entry.name, plugin))
+            list(self._normalize_hook(entry.name))  # raises where its name is no name for a rule
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a broken package must not stop the proxy
             if plugin is not None and self._manager.get_name(plugin) == entry.name:
                 self._manager.unregister(plugin)
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            return Package(entry.name, distribution, version, error=reason)
+            return Package(entry.name, distribution, version, error=_reason(error))
         return Package(entry.name, distribution, version, rules)
 
-    def _rules(self, name: str, plugin: object) -> tuple[Normalizer, ...]:
-        rules: list[Normalizer] = []
+    def _rules(self, name: str, plugin: object) -> Iterator[Normalizer]:
         for answer in self._caller("cacheproxy_rules", plugin)():
-            rules.extend(answer)
-        for rule in rules:
-            if not all(hasattr(rule, field) for field in _RULE_FIELDS):
-                raise RuleError(f"{name} returned {type(rule).__name__} instead of a Rule")
-            check_name(rule.name)
-        list(self._normalize_hook(name))  # raises where its name is no name for a rule
-        return tuple(rules)
+            for number, rule in enumerate(islice(answer, _MOST_RULES + 1)):
+                if number == _MOST_RULES:
+                    raise RuleError(f"{name} returned more than {_MOST_RULES:,} rules")
+                if not all(hasattr(rule, field) for field in RULE_FIELDS):
+                    raise RuleError(f"{name} returned {kind_of(rule)} instead of a Rule")
+                yield rule
 
     def _normalize_hook(self, name: str) -> Iterator[Normalizer]:
         plugin = self._manager.get_plugin(name)
@@ -192,14 +261,15 @@ class Plugins:
                     why=_summary(plugin),
                     find=self._finder(plugin),
                     needs_previous="previous" in implementation.argnames,
+                    own=self._is_own(name),
                 )
 
-    def _finder(self, plugin: object) -> Callable[[Request, Request | None], list[Edit]]:
-        def find(request: Request, previous: Request | None) -> list[Edit]:
+    def _finder(self, plugin: object) -> Callable[[Request, Request | None], Iterable[Edit]]:
+        def find(request: Request, previous: Request | None) -> Iterator[Edit]:
             # Made per call: a caller made once would also call plugins registered after it.
             call = self._caller("cacheproxy_normalize", plugin)
-            answers = call(request=request, previous=previous)
-            return [edit for answer in answers for edit in answer]
+            for answer in call(request=request, previous=previous):
+                yield from answer
 
         return find
 
@@ -227,3 +297,20 @@ def choose(
 def _summary(plugin: object) -> str:
     module = plugin if isinstance(plugin, ModuleType) else sys.modules.get(type(plugin).__module__)
     return ((module.__doc__ if module else None) or "").strip().partition("\n")[0]
+
+
+def _distribution(entry: EntryPoint) -> tuple[str, str]:
+    """Return the name and version of the distribution that ``entry`` comes from."""
+    found = entry.dist
+    if found is None:
+        return "?", "?"
+    return str(found.metadata["Name"] or "?"), str(found.metadata["Version"] or "?")
+
+
+def _reason(error: BaseException) -> str:
+    """Return one line of why: what a package's own exception says may be anything."""
+    try:
+        lines = str(error).splitlines()
+    except BaseException:
+        lines = []
+    return one_line(f"{kind_of(error)}: {lines[0] if lines else ''}", _MOST_ERROR)

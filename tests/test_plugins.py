@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import textwrap
-from importlib.metadata import entry_points
+import threading
 
 import pytest
 
@@ -14,6 +14,10 @@ from cacheproxy.core.normalize import normalize
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Rule
 from cacheproxy.plugins import PluginError, Plugins, choose
+from cacheproxy.searchpath import entry_points
+
+from .observe.exchanges import exchange as exchange_of
+from .turning import TurningReactor
 
 HEAD = "from cacheproxy import CodeRule, Edit, Rule, hookimpl\n"
 
@@ -24,13 +28,21 @@ def install(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)
 
-    def one(name: str, code: str, *, module: str | None = None, target: str | None = None) -> None:
+    def one(
+        name: str,
+        code: str,
+        *,
+        module: str | None = None,
+        target: str | None = None,
+        distribution: str | None = None,
+    ) -> None:
         module = module or "plugin_of_" + name.replace("-", "_")
         (tmp_path / f"{module}.py").write_text(HEAD + textwrap.dedent(code), encoding="utf-8")
         info = tmp_path / f"{module}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: dist-{module}\nVersion: 1.0\n", encoding="utf-8"
+            f"Metadata-Version: 2.1\nName: {distribution or 'dist-' + module}\nVersion: 1.0\n",
+            encoding="utf-8",
         )
         (info / "entry_points.txt").write_text(
             f"[cacheproxy]\n{name} = {target or module}\n", encoding="utf-8"
@@ -47,13 +59,22 @@ def loaded(block: tuple[str, ...] = ()) -> Plugins:
     """The plugins of a test, without those that happen to be installed here."""
     others = [
         entry.name
-        for entry in entry_points(group="cacheproxy")
-        if not entry.dist.name.startswith("dist-")
+        for entry in entry_points("cacheproxy")
+        if not entry.value.startswith("plugin_of_")
     ]
-    plugins = Plugins()
+    plugins = Plugins(TurningReactor())
     plugins.load_packages((*block, *others))
     plugins.packages = [p for p in plugins.packages if p.name not in others]
     return plugins
+
+
+def stop(plugins: Plugins) -> None:
+    """Let the packages' observers see what waits."""
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(plugins.stop()))
+    thread.start()
+    plugins._reactor.turn_until(lambda: found)
+    assert found == [None]
 
 
 def imported(name: str) -> bool:
@@ -105,6 +126,13 @@ def test_packages_are_loaded_in_the_order_of_their_names(install):
         "@hookimpl\ndef cacheproxy_session(nonsense): return ''",
         "@hookimpl\ndef normalize(request): return []",
         "@hookimpl\ndef cacheproxy_rules(): return [type('X', (), {'edits': print})()]",
+        "@hookimpl\ndef cacheproxy_rules(): raise SystemExit",
+        "@hookimpl\ndef cacheproxy_rules(): raise GeneratorExit",
+        "@hookimpl\ndef cacheproxy_rules(): raise type('Of\\nmany', (BaseException,), {})",
+        "@hookimpl\ndef cacheproxy_rules(): return iter(lambda: Rule('a', '/a', 'x'), 5)",
+        "@hookimpl\ndef cacheproxy_rules(): return [CodeRule('a', 5, print)]",
+        "@hookimpl\ndef cacheproxy_rules(): return [CodeRule('a', '', print, 'yes')]",
+        "class Sly(Exception):\n    def __str__(self): raise SystemExit\nraise Sly",
     ],
 )
 def test_a_package_that_cannot_be_loaded_stops_no_other(install, code):
@@ -116,7 +144,7 @@ def test_a_package_that_cannot_be_loaded_stops_no_other(install, code):
     plugins = loaded()
     assert [p.name for p in plugins.packages] == ["alpha", "broken", "zeta"]
     assert [p.error is None for p in plugins.packages] == [True, False, True]
-    assert len(plugins.packages[1].error.splitlines()) == 1
+    assert plugins.packages[1].error.isprintable()
     assert [rule.name for rule in plugins.normalizers()] == ["alpha"]
     assert plugins.session(request_of()) == "zeta/1"
 
@@ -155,6 +183,14 @@ def test_an_entry_point_name_used_twice_costs_the_second_only(install):
     client = plugins.session(request_of()).partition("/")[0]
     assert [rule.name for rule in plugins.normalizers()] == [client]
     assert first.rules[0].name == client
+
+
+def test_an_entry_point_name_used_twice_does_not_count_a_hook_twice(install):
+    """The second package has none of its own."""
+    hook = NORMALIZE.format(arguments="request", new="y")
+    install("same", hook, module="plugin_of_one")
+    install("same", hook, module="plugin_of_two")
+    assert [rule.name for rule in loaded().normalizers()] == ["same"]
 
 
 def test_a_plugin_registered_later_is_not_called_for_an_earlier_one(install):
@@ -274,7 +310,8 @@ def test_a_hook_may_take_fewer_arguments(install, arguments, needs_previous):
     assert hook.needs_previous is needs_previous
     assert normalize(request_of(), [hook]).request.json == {"a": "y"}
     assert plugins.session(request_of()) == "b/1"
-    plugins.finished(None)
+    plugins.finished(exchange_of({}))
+    stop(plugins)
     assert sys.modules["plugin_of_gamma"].seen == [1]
 
 
@@ -333,6 +370,142 @@ def test_without_an_answer_there_is_none(install):
     assert loaded().session(request_of()) is None
     install("a", "@hookimpl\ndef cacheproxy_session(request): raise ValueError")
     assert loaded().session(request_of()) is None
+
+
+def test_a_normalizer_of_its_own_kind_is_taken_as_it_is_at_the_start(install):
+    """What it says of itself later changes nothing: nobody asks it again."""
+    install(
+        "alpha",
+        """
+        class Mine:
+            name, why, default, literals, needs_previous = "mine", "why", True, ["x"], False
+
+            def edits(self, request, previous):
+                return [Edit("/a", "y", "why")]
+
+        mine = Mine()
+
+        class Derived(Rule):
+            def edits(self, request, previous=None):
+                return [Edit("/a", "z", "why")]
+
+        listed = ["z"]
+        code = CodeRule("code", "", lambda request, previous: [], literals=listed, own=True)
+
+        @hookimpl
+        def cacheproxy_rules():
+            return [mine, Derived("derived", "/a", "x"), code]
+        """,
+    )
+    rules = loaded().normalizers()
+    module = sys.modules["plugin_of_alpha"]
+    module.Mine.name = module.Mine.literals = 5
+    module.listed.append(5)
+    assert [type(rule) for rule in rules] == [CodeRule, CodeRule, CodeRule]
+    assert [rule.name for rule in rules] == ["mine", "derived", "code"]
+    assert [rule.literals for rule in rules] == [("x",), (), ("z",)]
+    assert normalize(request_of(), rules[:1]).request.json == {"a": "y"}
+    assert normalize(request_of(), rules[1:]).request.json == {"a": "z"}
+    assert not any(rule.own for rule in rules)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "own"), [("cacheproxy-openclaw", True), ("cacheproxy-openclaw-x", False)]
+)
+def test_only_this_projects_packages_are_our_own(install, distribution, own):
+    """By their distribution: what a rule says of itself does not count."""
+    code = CODE + SESSION.format("mine") + NORMALIZE.format(arguments="request", new="y")
+    install("mine", code.format(own=not own), distribution=distribution)
+    plugins = loaded()
+    assert [(rule.name, rule.own) for rule in plugins.normalizers()] == [
+        ("code", own),
+        ("mine", own),
+    ]
+    assert [(hook.plugin, hook.own) for hook in plugins.session_hooks()] == [("mine", own)]
+
+
+CODE = """
+@hookimpl
+def cacheproxy_rules():
+    return [CodeRule("code", "why", lambda request, previous: [], own={own})]
+"""
+
+
+@pytest.mark.parametrize("name", ["capture", "recent", "log-line"])
+def test_a_package_cannot_take_an_observers_name(install, name):
+    """Ours are registered later, and the proxy starts all the same."""
+    install(name, SESSION.format("x"))
+    plugins = loaded()
+    assert plugins.packages[0].error == f"PluginError: the name {name!r} is taken"
+    plugins.register(Watcher(), name)
+
+
+def test_an_endless_answer_of_a_normalize_hook_ends(install):
+    """The hook's answer is looked at as it comes."""
+    endless = "import itertools\n@hookimpl\ndef cacheproxy_normalize(request):\n    return ("
+    install("alpha", endless + "Edit('/a', 'y', 'w') for _ in itertools.count())")
+    done = normalize(request_of(), loaded().normalizers())
+    assert [report.error for report in done.reports] == ["more than 10,000 edits"]
+
+
+def test_a_packages_observer_sees_in_a_thread_and_ours_at_once(install):
+    """In order; one that raises is counted, and none of ours waits for it."""
+    install(
+        "slow",
+        """
+        import threading
+        gate = threading.Event()
+        seen = []
+
+        @hookimpl
+        def cacheproxy_exchange_finished(exchange):
+            assert gate.wait(10)
+            seen.append(exchange.number)
+            if exchange.number == 1:
+                raise SystemExit
+        """,
+    )
+    plugins = loaded()
+    watcher, failing = Watcher(), Watcher(ValueError("SECRET"))
+    plugins.register(watcher, "watcher")
+    plugins.register(failing, "failing")
+    for number in range(3):
+        plugins.finished(exchange_of({}, number=number))
+    module = sys.modules["plugin_of_slow"]
+    assert [each.number for each in watcher.seen] == [0, 1, 2]
+    assert module.seen == []
+    module.gate.set()
+    stop(plugins)
+    assert module.seen == [0, 1, 2]
+    failed = {name: count["failed"] for name, count in plugins.failures.as_dict().items()}
+    hook = "cacheproxy_exchange_finished"
+    assert failed == {f"failing: {hook}": 3, f"slow: {hook}": 1}
+
+
+def test_stopping_does_not_wait_for_an_observer_that_hangs(install):
+    """Three seconds, and what it has not seen is counted; without observers no time at all."""
+    install(
+        "slow",
+        """
+        import threading
+        gate = threading.Event()
+
+        @hookimpl
+        def cacheproxy_exchange_finished(exchange):
+            gate.wait(10)
+        """,
+    )
+    plugins, found = loaded(), []
+    for number in range(3):
+        plugins.finished(exchange_of({}, number=number))
+    plugins.finish().addBoth(found.append)
+    plugins._reactor.advance(2.9)
+    assert found == []
+    plugins._reactor.advance(0.2)
+    assert found == [None]
+    assert plugins.failures.of("slow: cacheproxy_exchange_finished").dropped == 2
+    sys.modules["plugin_of_slow"].gate.set()
+    stop(Plugins(TurningReactor()))
 
 
 class Watcher:

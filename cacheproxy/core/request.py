@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from cacheproxy.core.dialect import dialect_of
 from cacheproxy.core.document import Document, NotUnderstoodError
@@ -44,7 +44,7 @@ class Request:
                 return value.decode("latin-1")
         return None
 
-    @cached_property
+    @property
     def document(self) -> Document | None:
         """The body's JSON text with its spans, or None if it is no JSON object."""
         return self._understood[0]
@@ -59,8 +59,16 @@ class Request:
         """Why ``json`` is None, in a few words without any of the body's text."""
         return self._understood[1]
 
-    @cached_property
+    @property
     def _understood(self) -> tuple[Document | None, str | None]:
+        # No cached_property: up to Python 3.11 it has one lock for all requests, and the reactor
+        # would wait for a thread that reads a large body.
+        found = self.__dict__.get("_understood")
+        if found is None:
+            found = self.__dict__["_understood"] = self._read()
+        return cast("tuple[Document | None, str | None]", found)
+
+    def _read(self) -> tuple[Document | None, str | None]:
         try:
             return Document(self.body.decode()), None
         except UnicodeDecodeError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from cacheproxy.core.edits import Edit
@@ -12,9 +12,15 @@ from cacheproxy.core.paths import Path, PathError, match_paths, parse_pattern, t
 from cacheproxy.core.places import NAMED
 from cacheproxy.core.request import Request
 
+RULE_FIELDS = ("name", "why", "default", "literals", "needs_previous", "edits")
+"""What every normalizer has."""
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+MOST_NAME = 100
+"""Characters of a rule's name, which stands in log lines."""
 VOLATILE = "volatile"
 """A regex group of this name is the only part of a match that is replaced."""
+MOST_REPLACEMENT = 64 << 10
+"""Characters of a replacement: it stands for a stamp or an id, and may be put in many places."""
 
 
 class RuleError(ValueError):
@@ -80,6 +86,8 @@ class Rule:
     def __post_init__(self) -> None:
         check_name(self.name)
         check_literals(self.name, self.literals)
+        _check_types(self.name, why=(self.why, str), default=(self.default, bool))
+        _check_types(self.name, pin=(self.pin, bool))
         where = (self.where,) if isinstance(self.where, str) else self.where
         if not where or not _are_texts(where):
             raise RuleError(f"rule {self.name!r}: 'where' is a place or a list of places")
@@ -146,6 +154,10 @@ class Rule:
         """Refuse references to groups the pattern does not have, before any request comes."""
         if not isinstance(self.replacement, str):
             raise RuleError(f"rule {self.name!r}: bad replacement: not text")
+        if len(self.replacement) > MOST_REPLACEMENT:
+            raise RuleError(
+                f"rule {self.name!r}: bad replacement: more than {MOST_REPLACEMENT:,} characters"
+            )
         try:
             self._regex.sub(self.replacement, "")  # the template is read before any match
         except (re.error, IndexError) as error:
@@ -157,7 +169,10 @@ class CodeRule:
     """A rule that needs code: ``find(request, previous)`` returns its edits.
 
     ``find`` obeys the contract of the hook cacheproxy_normalize. The other fields are those
-    of Rule.
+    of Rule. ``own``: the code is this project's, so that it may run on the reactor; set by
+    cacheproxy.plugins alone, whatever a package says.
+
+    Raises RuleError.
     """
 
     name: str
@@ -166,20 +181,46 @@ class CodeRule:
     default: bool = True
     literals: tuple[str, ...] = ()
     needs_previous: bool = False
+    own: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.name)
         check_literals(self.name, self.literals)
+        _check_types(self.name, why=(self.why, str), default=(self.default, bool))
+        _check_types(self.name, needs_previous=(self.needs_previous, bool))
+        if not callable(self.find):
+            raise RuleError(f"rule {self.name!r}: 'find' is no function")
 
     def edits(self, request: Request, previous: Request | None = None) -> Iterable[Edit]:
         """Return what ``find`` says."""
         return self.find(request, previous)
 
 
+def settled(rule: Normalizer, *, own: bool) -> Rule | CodeRule:
+    """Return ``rule`` as one of the two classes above, whose fields stay what they are now.
+
+    Raises RuleError.
+    """
+    if type(rule) is Rule:
+        return rule
+    literals = tuple(rule.literals) if isinstance(rule.literals, list) else rule.literals
+    if type(rule) is CodeRule:
+        return replace(rule, own=own, literals=literals)
+    return CodeRule(
+        name=rule.name,
+        why=rule.why,
+        find=rule.edits,
+        default=rule.default,
+        literals=literals,
+        needs_previous=rule.needs_previous,
+        own=own,
+    )
+
+
 def check_name(name: str) -> None:
     """Raise RuleError unless ``name`` is lower-case words joined by hyphens."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise RuleError(f"rule {name!r}: a name is lower-case words joined by '-'")
+    if type(name) is not str or len(name) > MOST_NAME or not _NAME.fullmatch(name):
+        raise RuleError(f"rule {_shown(name)}: a name is lower-case words joined by '-'")
 
 
 def check_literals(name: str, literals: Any) -> None:
@@ -188,12 +229,23 @@ def check_literals(name: str, literals: Any) -> None:
         raise RuleError(f"rule {name!r}: 'literals' is a list of plain ASCII texts")
 
 
+def _check_types(name: str, **fields: tuple[object, type]) -> None:
+    for field_name, (value, kind) in fields.items():
+        if type(value) is not kind:
+            raise RuleError(f"rule {name!r}: '{field_name}' is no {kind.__name__}")
+
+
 def _are_texts(values: Any) -> bool:
-    return isinstance(values, tuple | list) and all(isinstance(text, str) for text in values)
+    return isinstance(values, tuple | list) and all(type(text) is str for text in values)
 
 
 def _is_plain(text: str) -> bool:
     return text != "" and text.isascii()
+
+
+def _shown(name: Any) -> str:
+    """A name that is none, to be shown in an error: its text is another's, and may be long."""
+    return repr(name[:MOST_NAME]) if type(name) is str else f"of type {type(name).__name__}"
 
 
 def _line(error: Exception) -> str:

@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from cacheproxy.core.failures import Failures
 from cacheproxy.core.server import Server
 
 PATH = b"/_cacheproxy/health"
 
 
 class Health:
-    """The page: our version, the upstream, and the rules that are on.
+    """The page: our version, the upstream, the rules that are on, and how often each failed.
 
     ``probe`` returns what the upstream says of itself, or None while it is down.
     """
@@ -23,10 +24,12 @@ class Health:
         upstream: str,
         rules: list[str],
         probe: Callable[[], Awaitable[Server | None]],
+        failures: Failures,
     ) -> None:
         self._fixed = {"version": version, "rules": rules}
         self._upstream = upstream
         self._probe = probe
+        self._failures = failures
 
     async def __call__(self) -> Mapping[str, Any]:
         """Return the page's JSON object."""
@@ -34,4 +37,4 @@ class Health:
         state: dict[str, Any] = {"url": self._upstream, "state": "down" if server is None else "up"}
         if server is not None:
             state["server"] = asdict(server)
-        return {**self._fixed, "upstream": state}
+        return {**self._fixed, "upstream": state, "failures": self._failures.as_dict()}

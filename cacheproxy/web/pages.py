@@ -78,4 +78,6 @@ def _json(request: Request, status: int, value: Mapping[str, Any]) -> bytes:
     request.setHeader(b"Content-Type", b"application/json")
     request.setHeader(b"Content-Length", b"%d" % len(body))
     request.setHeader(b"Cache-Control", b"no-store")
+    request.setHeader(b"X-Content-Type-Options", b"nosniff")
+    request.setHeader(b"Content-Security-Policy", b"default-src 'none'; frame-ancestors 'none'")
     return body

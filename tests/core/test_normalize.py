@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.edits import REMOVE, Edit
-from cacheproxy.core.normalize import Report, normalize
+from cacheproxy.core.normalize import MOST_EDITS, MOST_TEXT, Report, normalize, step
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Rule
 
@@ -51,12 +52,37 @@ class Odd:
         return ()
 
 
+class Sly(list):
+    """A list that does what it likes when it is looked at."""
+
+    def __bool__(self):
+        raise ValueError(SECRET)
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def shared(depth):
+    """Small in memory, 2**depth values when written."""
+    value = "x"
+    for _ in range(depth):
+        value = [value, value]
+    return value
+
+
 BROKEN = [
     code("broken", raising(ValueError(SECRET))),
     code("broken", raising(KeyError(SECRET))),
     code("broken", raising(StopIteration(SECRET))),
     code("broken", raising(RecursionError(SECRET))),
     code("broken", raising(MemoryError(SECRET))),
+    code("broken", raising(SystemExit(SECRET))),
+    code("broken", raising(GeneratorExit(SECRET))),
+    code("broken", raising(type("Of\nmany\x1blines", (BaseException,), {})(SECRET))),
     code("broken", raising(type("PathError", (ValueError,), {})(SECRET))),
     code("broken", raising_late),
     code("broken", lambda request, previous: 5),
@@ -65,6 +91,24 @@ BROKEN = [
     code("broken", lambda request, previous: [None]),
     code("broken", lambda request, previous: Edit("/a", 1, "not in a list")),
     code("broken", lambda request, previous: {"path": SECRET}),
+    code("broken", lambda request, previous: b"bytes"),
+    code("broken", lambda request, previous: map(Edit, itertools.count())),
+    code("broken", lambda request, previous: (Edit("/a", str(n), "w") for n in itertools.count())),
+    code("broken", lambda request, previous: itertools.repeat(Edit("/a", "x", "w"))),
+    code("broken", lambda request, previous: [Edit("/a", "x" * 100_000_000, "w")]),
+    code("broken", lambda request, previous: [Edit("/a", ["x" * 1000] * 2000, "w")]),
+    code("broken", lambda request, previous: [Edit("/a", {"x" * 2_000_000: 1}, "w")]),
+    code("broken", lambda request, previous: [Edit("/" + "x" * 2_000_000, "x", "w")]),
+    code("broken", lambda request, previous: [Edit("/a", nested(100_000), "w")]),
+    code("broken", lambda request, previous: [Edit("/a", shared(60), "w")]),
+    code("broken", lambda request, previous: [Edit("/a", 10**5000, "w")]),
+    code("broken", lambda request, previous: [Edit("/a", float("nan"), "w")]),
+    code("broken", lambda request, previous: [Edit("/a", {1: 2}, "w")]),
+    code("broken", lambda request, previous: [Edit(5, "x", "w")]),
+    code("broken", lambda request, previous: [Edit("/a", "x", None)]),
+    code("broken", lambda request, previous: [Edit("/a", "x", "w", (SECRET, 1))]),
+    code("broken", lambda request, previous: [type("Edit", (Edit,), {})("/a", "x", "w")]),
+    code("broken", lambda request, previous: Sly()),
     code("broken", lambda request: []),
     code("broken", lambda request, previous: request.json["nope"]),
     code("broken", lambda request, previous: request.document.entry((SECRET,))),
@@ -104,11 +148,92 @@ def test_errors_of_edits_name_their_place():
     assert done.reports == (Report("x", error="PathError: nothing at /system/7"),)
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_what_ends_the_process_is_not_swallowed(error):
-    """Only exceptions are a plugin's failure; an interrupt is not."""
-    with pytest.raises(error):
-        normalize(request_of({"a": "x"}), [code("x", raising(error()))])
+def test_the_users_interrupt_is_not_swallowed():
+    """A rule's SystemExit is its own failure; Ctrl-C comes as a KeyboardInterrupt."""
+    with pytest.raises(KeyboardInterrupt):
+        normalize(request_of({"a": "x"}), [code("x", raising(KeyboardInterrupt()))])
+
+
+def test_as_many_edits_as_there_may_be():
+    """One more leaves the rule out; a declarative rule has no such limit, only the text has."""
+    request = request_of({"a": ["x"] * (MOST_EDITS + 1)})
+
+    def find(number):
+        return lambda request, previous: [Edit(f"/a/{n}", "y", "w") for n in range(number)]
+
+    most, more = (step(request, code("x", find(MOST_EDITS + extra))) for extra in (0, 1))
+    assert most[0].json["a"].count("y") == MOST_EDITS
+    assert more == (request, Report("x", error="more than 10,000 edits"))
+    everywhere = step(request, Rule("x", "/a/*", "x", "y"))[0]
+    assert "x" not in everywhere.json["a"]
+
+
+@pytest.mark.parametrize("rule", ["declarative", "code"])
+@pytest.mark.parametrize("extra", [0, 1])
+def test_edits_hold_as_much_text_as_the_request_and_no_more_than_that_besides(rule, extra):
+    """Enough to move every text of a request, and never to multiply it."""
+    request = request_of({"a": "x" * 30, "b": ""})
+    piece = 60_000
+    room = len(request.body) + MOST_TEXT - len("/a")
+    if rule == "declarative":
+        request = request_of({"a": ["x"] * 18})
+        room = len(request.body) + MOST_TEXT
+        normalizer = Rule("x", "/a/*", "x", "y" * (room // 18 + extra))
+    else:
+        normalizer = code("x", lambda request, _: [Edit("/a", "y" * (room + extra), "w")])
+    assert room > piece
+    changed, report = step(request, normalizer)
+    if extra:
+        assert changed is request
+        assert report.error == "its edits hold more text than the request and 1 MiB"
+    else:
+        assert report.error is None
+        assert len(changed.body) > MOST_TEXT
+
+
+def test_what_is_reported_of_an_edit_is_one_short_line_and_nobody_elses():
+    """Its why goes to the log; its value may still be in the plugin's hands."""
+    value = {"list": [1]}
+    why = "first\nsecond \x1b[31m" + "x" * 500
+    rule = code("x", lambda request, previous: [Edit("/a", value, why)])
+    _, report = step(request_of({"a": 0}), rule)
+    value["list"].append(2)
+    (edit,) = report.edits
+    assert edit.new == {"list": [1]}
+    assert edit.why.startswith("first\\nsecond \\x1b[31mxxx")
+    assert edit.why.isprintable()
+    assert len(edit.why) < 300
+
+
+def test_an_edit_that_is_sound_is_reported_as_it_is():
+    """The very object."""
+    edit = Edit("/a", "y", "why", (0, 1))
+    _, report = step(request_of({"a": "x"}), code("x", lambda request, previous: [edit]))
+    assert report.edits[0] is edit
+
+
+def test_a_rule_may_be_shown_a_copy():
+    """What it does to that reaches nobody; its edits are made in the request itself."""
+    request = request_of({"a": ["x", "y"]})
+
+    def find(shown, _):
+        shown.json["a"].clear()
+        object.__setattr__(shown, "body", b"gone")
+        return [Edit("/a/1", "z", "why")]
+
+    changed, report = step(request, code("x", find), shown=request_of({"a": ["x", "y"]}))
+    assert report.error is None
+    assert changed.json == {"a": ["x", "z"]}
+    assert request.json == {"a": ["x", "y"]}
+
+
+def test_an_error_is_cut_to_a_line():
+    """A place that is not there may have a name of any length."""
+    rule = code("x", lambda request, previous: [Edit("/a/" + "y\n" * 50_000, "z", "why")])
+    _, report = step(request_of({"a": {}}), rule)
+    assert report.error.startswith("PathError: nothing at /a/y")
+    assert len(report.error) < 1000
+    assert report.error.isprintable()
 
 
 @pytest.mark.parametrize(

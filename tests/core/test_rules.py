@@ -153,7 +153,24 @@ def test_pin_whole_matches_without_a_volatile_group():
 
 
 @pytest.mark.parametrize(
-    "name", ["", "A", "a_b", "-a", "a-", "a--b", "a b", "a\n", "é", "a.b", None, 5, b"a", ("a",)]
+    "name",
+    [
+        "",
+        "A",
+        "a_b",
+        "-a",
+        "a-",
+        "a--b",
+        "a b",
+        "a\n",
+        "é",
+        "a.b",
+        None,
+        5,
+        b"a",
+        ("a",),
+        "a" * 101,
+    ],
 )
 def test_bad_names_are_refused(name):
     """A name is lower-case words joined by hyphens, for rules in code too."""
@@ -161,6 +178,7 @@ def test_bad_names_are_refused(name):
         with pytest.raises(RuleError) as raised:
             make()
         assert len(str(raised.value).splitlines()) == 1
+        assert len(str(raised.value)) < 200
 
 
 @pytest.mark.parametrize(
@@ -206,6 +224,12 @@ def test_bad_names_are_refused(name):
         {"literals": (b"cch=",)},
         {"literals": (5,)},
         {"literals": None},
+        {"replacement": "x" * 65_537},
+        {"why": None},
+        {"why": 5},
+        {"default": "yes"},
+        {"default": 1},
+        {"pin": None},
     ],
 )
 def test_rules_that_cannot_work_are_refused_in_one_line(changed):
@@ -243,3 +267,27 @@ def test_code_rules_check_their_literals_too(literals):
     """Plain ASCII texts, as for rules of a table."""
     with pytest.raises(RuleError):
         CodeRule("x", "why", lambda request, previous: [], literals=literals)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"why": None},
+        {"why": b"bytes"},
+        {"default": None},
+        {"needs_previous": "no"},
+        {"find": None},
+        {"find": "text"},
+    ],
+)
+def test_code_rules_check_their_other_fields_too(changed):
+    """Wherever a rule is listed or sorted out, its fields are what they say."""
+    fields = {"name": "x", "why": "why", "find": lambda request, previous: []}
+    with pytest.raises(RuleError, match="rule 'x'") as raised:
+        CodeRule(**(fields | changed))
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_rule_is_nobodys_own_unless_it_is_said():
+    """Code that may run on the reactor is the exception."""
+    assert CodeRule("x", "why", lambda request, previous: []).own is False

@@ -7,18 +7,21 @@ import os
 import threading
 
 import pytest
-from twisted.internet.defer import Deferred
-from twisted.internet.testing import MemoryReactorClock
-from twisted.python.threadpool import ThreadPool
+from twisted.internet.defer import CancelledError
+from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from cacheproxy.core.edits import Edit
+from cacheproxy.core.failures import Failures
 from cacheproxy.core.locality import is_local
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Rule
+from cacheproxy.core.sessionhook import SessionHook
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import _THREAD_ABOVE, Normalizing
+from cacheproxy.proxy.workers import Workers
+from tests.turning import TurningReactor
 
-from .harness import Client, Proxy, Upstream
+from .harness import TIMEOUT, Client, Proxy, Upstream
 
 FILLER = {
     "small": 10,
@@ -176,6 +179,7 @@ def test_a_failing_plugin_harms_only_itself(tmp_path, filler):
                 assert answer.status == 200
                 assert upstream.received().body == body_with(b"stamp=0", FILLER[filler])
         proxy.wait_for("client/x")
+        proxy.wait_for("cacheproxy_exchange_finished raised")  # in a thread, so perhaps later
         output = proxy.output
     upstream.close()
     for line in (
@@ -198,39 +202,39 @@ STAMP = Rule("stamp", "system", "stamp=[0-9]+", "stamp=0")
 PIN = Rule("pin", "system", "id=[a-z]+", pin=True)
 
 
-class Reactor(MemoryReactorClock):
-    """A reactor in memory, with real threads."""
-
-    def __init__(self):
-        super().__init__()
-        self.pool = ThreadPool(0, 1)
-        self.pool.start()
-
-    def getThreadPool(self):  # noqa: N802
-        return self.pool
-
-    def callFromThread(self, function, *arguments, **keywords):  # noqa: N802
-        function(*arguments, **keywords)
-
-
 @pytest.fixture
 def reactor():
-    reactor = Reactor()
+    reactor = TurningReactor()
+    reactor.pool.start()
     yield reactor
     reactor.pool.stop()
 
 
-def normalizing(reactor, *rules, edit=True, ask_plugins=lambda _: None):
+def normalizing(reactor, *rules, edit=True, hooks=(), failures=None):
     memory = SessionMemory(keep_requests=True)
-    return Normalizing(reactor, rules, ask_plugins, memory, edit=edit)
+    failures = failures or Failures()
+    return Normalizing(
+        reactor,
+        rules,
+        memory,
+        edit=edit,
+        hooks=hooks,
+        workers=Workers(reactor, failures),
+        failures=failures,
+    )
+
+
+def begin(unit, request):
+    """Prepare a request; what ``prepare`` fires with will be in the list."""
+    found = []
+    unit.prepare(request).addBoth(found.append)
+    return found
 
 
 def prepared(unit, request):
     """What ``prepare`` fires with, whether it took a thread or not."""
-    done, found = threading.Event(), []
-    deferred: Deferred = unit.prepare(request)
-    deferred.addBoth(found.append).addBoth(lambda _: done.set())
-    assert done.wait(10)
+    found = begin(unit, request)
+    unit._reactor.turn_until(lambda: found)
     return found[0]
 
 
@@ -272,10 +276,19 @@ def test_a_request_without_a_body_or_a_dialect_has_no_session(reactor):
 
 
 def test_a_plugin_may_name_the_session(reactor):
-    """``client/id`` or ``id``."""
-    unit = normalizing(reactor, ask_plugins=lambda _: "agent/42")
-    session = prepared(unit, Request("POST", "/v1/messages", (), b"{}")).session
-    assert (session.client, session.id) == ("agent", "42")
+    """``client/id`` or ``id``; in another thread, if it is not our own code."""
+    ran = []
+
+    def ask(request):
+        ran.append(threading.current_thread())
+        return "agent/42"
+
+    for own in (True, False):
+        unit = normalizing(reactor, hooks=[SessionHook("x", ask, own=own)])
+        session = prepared(unit, Request("POST", "/v1/messages", (), b"{}")).session
+        assert (session.client, session.id) == ("agent", "42")
+    assert ran[0] is threading.current_thread()
+    assert ran[1] is not threading.current_thread()
 
 
 def test_normalising_what_was_sent_changes_nothing(reactor):
@@ -298,3 +311,227 @@ def test_edits_follow_each_other(reactor):
     )
     assert json.loads(found.request.body) == {"system": "quiet!"}
     assert [report.rule for report in found.reports] == ["first", "second"]
+
+
+class Hang:
+    """A function of a plugin that hangs until it is let go."""
+
+    def __init__(self, answer=()):
+        self.entered = threading.Semaphore(0)
+        self.gate = threading.Event()
+        self.answer = answer
+
+    def __call__(self, *_):
+        self.entered.release()
+        assert self.gate.wait(TIMEOUT)
+        return self.answer
+
+
+@pytest.fixture
+def hang():
+    hang = Hang([Edit("/system", "never", "late")])
+    yield hang
+    hang.gate.set()
+
+
+def small(system="stamp=1 id=a", session=b"one"):
+    body = json.dumps({"system": system, "messages": []}).encode()
+    return Request("POST", "/v1/messages", ((b"X-Session-Id", session),), body)
+
+
+@pytest.mark.parametrize("filler", FILLER)
+def test_code_of_others_never_runs_on_the_reactor(reactor, filler):
+    """Our own does where the body is small; a row in a table needs no thread of its own."""
+    ran = {}
+
+    def code(name, *, own):
+        def find(request, previous):
+            ran[name] = threading.current_thread()
+            return []
+
+        return CodeRule(name, "why", find, own=own, needs_previous=name.endswith("pin"))
+
+    def ask(request):
+        ran["session"] = threading.current_thread()
+
+    rules = [code("ours", own=True), STAMP, code("others", own=False), code("pin", own=False), PIN]
+    request = Request("POST", "/v1/messages", (), body_with(b"stamp=1", FILLER[filler]))
+    found = prepared(normalizing(reactor, *rules, hooks=[SessionHook("x", ask)]), request)
+    assert found.request.body == body_with(b"stamp=0", FILLER[filler])
+    here = threading.current_thread()
+    is_small = len(request.body) <= _THREAD_ABOVE
+    assert {name: thread is here for name, thread in ran.items()} == {
+        "ours": is_small,
+        "others": False,
+        "pin": False,
+        "session": False,
+    }
+    assert "_understood" in found.request.__dict__
+
+
+def test_with_our_own_code_alone_a_small_request_is_prepared_at_once(reactor):
+    """No thread, no timer, no turn of the reactor."""
+    code = CodeRule("code", "", lambda request, _: [Edit("/system", "x", "y")], own=True)
+    hooks = [SessionHook("x", lambda request: "a/1", own=True)]
+    (found,) = begin(normalizing(reactor, STAMP, code, hooks=hooks), small())
+    assert json.loads(found.request.body)["system"] == "x"
+    assert reactor.getDelayedCalls() == []
+
+
+def test_without_its_literals_a_rule_of_others_costs_no_thread(reactor, hang):
+    """Its function is not called."""
+    rule = CodeRule("code", "", hang, literals=("nowhere",))
+    (found,) = begin(normalizing(reactor, rule), small())
+    assert found.reports == ()
+
+
+def test_a_rule_that_hangs_is_left_out_and_the_others_do_their_work(reactor, hang):
+    """The request goes on after the deadline, with what came before and what comes after."""
+    failures = Failures()
+    rules = [STAMP, CodeRule("hangs", "", hang), Rule("next", "system", "stamp=0", "stamp=00"), PIN]
+    unit = normalizing(reactor, *rules, failures=failures)
+    found = begin(unit, small())
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    reactor.advance(0.99)
+    assert found == []
+    reactor.advance(0.02)
+    (done,) = found
+    assert done.request.json["system"] == "stamp=00 id=a"
+    assert [(report.rule, report.error) for report in done.reports] == [
+        ("stamp", None),
+        ("hangs", "took longer than 1 s"),
+        ("next", None),
+    ]
+    assert failures.as_dict() == {
+        "hangs": {"failed": 1, "timed_out": 1, "dropped": 0, "left_out": False}
+    }
+
+
+def test_a_large_body_has_more_time(reactor, hang):
+    """In proportion to its size."""
+    request = Request("POST", "/v1/messages", (), body_with(b"x", 8 << 20))
+    found = begin(normalizing(reactor, CodeRule("hangs", "", hang)), request)
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    reactor.advance(2.9)
+    assert found == []
+    reactor.advance(0.5)
+    reactor.turn_until(lambda: found)
+    assert found[0].reports[0].error.startswith("took longer than 3")
+
+
+def test_a_rule_that_always_hangs_is_called_no_more_and_the_log_says_so_once(reactor, hang):
+    """Then it costs nothing."""
+    failures, told = Failures(), []
+
+    def observe(event):
+        if event["log_level"] is LogLevel.warn:
+            told.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    unit = normalizing(reactor, CodeRule("hangs", "", hang), STAMP, failures=failures)
+    for _ in range(3):
+        found = begin(unit, small())
+        assert hang.entered.acquire(timeout=TIMEOUT)
+        reactor.advance(1.1)
+        assert found
+    for _ in range(2):
+        (found,) = begin(unit, small())
+        assert [report.rule for report in found.reports] == ["stamp"]
+    globalLogPublisher.removeObserver(observe)
+    assert failures.as_dict() == {
+        "hangs": {"failed": 3, "timed_out": 3, "dropped": 0, "left_out": True}
+    }
+    late = "rule hangs was left out of a request: took longer than 1 s"
+    assert [line for line in told if line != late] == [
+        "hangs is left out from now on, until the proxy is restarted: it was late 3 times"
+    ]
+    assert told.count(late) == 3
+
+
+@pytest.mark.parametrize("answer", ["other/7", None])
+def test_a_session_hook_that_hangs_is_no_answer(reactor, answer):
+    """The next is asked, and in the end the core decides."""
+    hang, failures = Hang("never/1"), Failures()
+    hooks = [SessionHook("hangs", hang), SessionHook("next", lambda request: answer)]
+    unit = normalizing(reactor, hooks=hooks, failures=failures)
+    found = begin(unit, small())
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    reactor.advance(1.1)
+    reactor.turn_until(lambda: found)
+    hang.gate.set()
+    assert found[0].session.id == ("7" if answer else "one")
+    assert found[0].problems == (("hangs: cacheproxy_session", "took longer than 1 s"),)
+    counted = failures.as_dict()["hangs: cacheproxy_session"]
+    assert (counted["failed"], counted["timed_out"]) == (1, 1)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("said", [5, "x" * 1000, "a\nb", b"bytes"])
+def test_a_session_hook_that_says_nonsense_is_counted(reactor, own, said):
+    """The core decides."""
+    failures = Failures()
+    hooks = [SessionHook("odd", lambda request: said, own=own)]
+    unit = normalizing(reactor, hooks=hooks, failures=failures)
+    assert prepared(unit, small()).session.id == "one"
+    assert failures.as_dict()["odd: cacheproxy_session"]["failed"] == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, RecursionError])
+def test_whatever_others_raise_is_their_own_failure(reactor, error):
+    """In a thread there is no user who could have meant the proxy."""
+
+    def fail(*_):
+        raise error("SECRET")
+
+    failures = Failures()
+    hooks = [SessionHook("fails", fail)]
+    unit = normalizing(reactor, CodeRule("code", "", fail), STAMP, hooks=hooks, failures=failures)
+    found = prepared(unit, small())
+    assert [(report.rule, report.error) for report in found.reports] == [
+        ("code", error.__name__),
+        ("stamp", None),
+    ]
+    assert found.problems == (("fails: cacheproxy_session", f"raised {error.__name__}"),)
+    assert found.session.id == "one"
+    assert {name: count["failed"] for name, count in failures.as_dict().items()} == {
+        "code": 1,
+        "fails: cacheproxy_session": 1,
+    }
+
+
+def test_what_others_do_to_their_request_reaches_nobody(reactor):
+    """Each sees copies: of the request, and of the session's last one."""
+    seen = []
+
+    def spoil(request, previous=None):
+        seen.append(request.json["system"])
+        for each in (request, previous):
+            if each is not None:
+                each.json.clear()
+                object.__setattr__(each, "body", b"gone")
+        return []
+
+    rules = [CodeRule("a", "", spoil), CodeRule("b", "", spoil, needs_previous=True), PIN]
+    hooks = [SessionHook("c", lambda request: spoil(request) and None)]
+    unit = normalizing(reactor, *rules, hooks=hooks)
+    first, second = small("id=a"), small("id=b")
+    done = prepared(unit, first)
+    assert done.request is first
+    unit._memory.sent(done.session, done.request)
+    assert prepared(unit, second).request.json["system"] == "id=a"
+    assert first.json == {"system": "id=a", "messages": []}
+    assert len(seen) == 6
+
+
+def test_a_client_that_leaves_while_a_plugin_works(reactor, hang):
+    """Nothing is left waiting for it."""
+    unit = normalizing(reactor, CodeRule("slow", "", hang))
+    found = []
+    deferred = unit.prepare(small())
+    deferred.addBoth(found.append)
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    deferred.cancel()
+    assert found[0].check(CancelledError)
+    hang.gate.set()
+    reactor.turn_until(lambda: not reactor.getDelayedCalls())
+    assert len(found) == 1

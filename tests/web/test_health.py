@@ -1,4 +1,4 @@
-"""GET /_cacheproxy/health: our version, the upstream, and the rules that are on."""
+"""GET /_cacheproxy/health: our version, the upstream, the rules that are on, and their failures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.web.test.requesthelper import DummyRequest
 
+from cacheproxy.core.failures import Failures
 from cacheproxy.core.server import Server
 from cacheproxy.web.health import PATH, Health
 from cacheproxy.web.pages import OwnPages
@@ -81,6 +82,7 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
                 "slots": 2,
             },
         },
+        "failures": {},
     }
     assert "llama-server b9724 · qwen · 4,096 context · 2 slots" in proxy.output
     upstream.reset()
@@ -179,9 +181,13 @@ def test_the_page_is_a_plain_object():
     async def probe():
         return server
 
-    found = asyncio.run(Health("1.0", "http://u", ["a"], probe)())
+    failures = Failures()
+    page = Health("1.0", "http://u", ["a"], probe, failures)
+    failures.of("a").failed += 2
+    found = asyncio.run(page())
     assert found["upstream"]["server"]["kind"] == "Ollama"
     assert found["rules"] == ["a"]
+    assert found["failures"]["a"]["failed"] == 2
     json.dumps(found)
 
 

@@ -1,0 +1,30 @@
+"""How often each rule or hook failed, by name, since the start."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(slots=True)
+class Count:
+    """Of one rule or hook. ``left_out``: not called any more. ``dropped``: never shown to it."""
+
+    failed: int = 0
+    timed_out: int = 0
+    dropped: int = 0
+    left_out: bool = False
+
+
+class Failures:
+    """The counts, by the names that the log uses. Written to on one thread alone."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Count] = {}
+
+    def of(self, name: str) -> Count:
+        """Return the count of ``name``, to be read or raised."""
+        return self._counts.setdefault(name, Count())
+
+    def as_dict(self) -> dict[str, dict[str, int | bool]]:
+        """Return all counts as plain values; those who never failed are not in it."""
+        return {name: asdict(count) for name, count in sorted(self._counts.items())}

@@ -1,0 +1,54 @@
+"""What a plugin says of whose conversation a request is, taken with care."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cacheproxy.core.normalize import kind_of
+from cacheproxy.core.request import Request
+
+MOST_ID = 256
+"""Characters of ``client/id``: it is kept for each session, and its client is logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHook:
+    """One plugin's hook cacheproxy_session.
+
+    ``plugin``: its name. ``ask``: calls it. ``own``: the code is this project's, so that it may
+    run on the reactor.
+    """
+
+    plugin: str
+    ask: Callable[[Request], object]
+    own: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log and counted under."""
+        return f"{self.plugin}: cacheproxy_session"
+
+    def answer(self, request: Request) -> tuple[str | None, str | None]:
+        """Return what the plugin says (``client/id``, ``id``, None), and what was wrong with it.
+
+        Whatever it raises is its own failure; only a KeyboardInterrupt goes on, which may be the
+        user's.
+        """
+        try:
+            said = self.ask(request)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # law 4; whatever its class
+            return None, f"raised {kind_of(error)}"
+        if said is None:
+            return None, None
+        if type(said) is not str:  # before anything is asked of it
+            return None, f"returned {kind_of(said)} instead of text"
+        if not said:
+            return None, None
+        if len(said) > MOST_ID:
+            return None, f"returned {len(said):,} characters, more than {MOST_ID}"
+        if not said.isprintable():
+            return None, "returned text with characters that cannot be printed"
+        return said, None

@@ -1,0 +1,405 @@
+"""An installed plugin that misbehaves harms only itself: the real proxy, request by request."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from .harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream
+
+FAULTY = '''
+"""Does with a request what its member ``fault`` says."""
+import itertools
+import time
+
+from cacheproxy import CodeRule, Edit, hookimpl
+
+HUGE = "/" + "x" * 100_000_000
+
+
+class Odd(BaseException):
+    """Nobody expects it."""
+
+
+def raises(error):
+    def fault(request):
+        raise error("kanarienvogel")
+
+    return fault
+
+
+def sleeps(request):
+    time.sleep(2)
+    return [Edit("/fault", "kanarienvogel", "late")]
+
+
+def loops(request):
+    while True:
+        pass
+
+
+def spoils(request):
+    request.json.clear()
+    object.__setattr__(request, "body", b"kanarienvogel")
+    return []
+
+
+FAULTS = {
+    "sleeps": sleeps,
+    "loops": loops,
+    "spoils": spoils,
+    "raises": raises(ValueError),
+    "exits": raises(SystemExit),
+    "interrupts": raises(KeyboardInterrupt),
+    "raises-memory": raises(MemoryError),
+    "raises-odd": raises(Odd),
+    "recurses": lambda request: FAULTS["recurses"](request),
+    "text": lambda request: "kanarienvogel",
+    "number": lambda request: 5,
+    "object": lambda request: {"/system": "kanarienvogel"},
+    "no-edits": lambda request: [None, 5],
+    "endless": lambda request: (Edit("/fault", "x", "") for _ in itertools.count()),
+    "huge": lambda request: [Edit("/fault", HUGE, "")],
+    "huge-list": lambda request: [Edit("/fault", ["x" * 1000] * 100_000, "")],
+    "huge-name": lambda request: [Edit(HUGE, "x", "")],
+    "nowhere": lambda request: [Edit("/no/such/place", "x", "")],
+    "wrong-inside": lambda request: [Edit("/fault", object(), "")],
+    "wrong-path": lambda request: [Edit(5, "x", "")],
+}
+SESSIONS = {
+    "session-sleeps": sleeps,
+    "session-loops": loops,
+    "session-raises": raises(KeyError),
+    "session-exits": raises(SystemExit),
+    "session-interrupts": raises(KeyboardInterrupt),
+    "session-number": lambda request: 5,
+    "session-huge": lambda request: HUGE,
+    "session-lines": lambda request: "kanarienvogel\\nwarn: a line of its own",
+}
+
+
+@hookimpl
+def cacheproxy_rules():
+    return [CodeRule("faulty-rule", "it fails", lambda request, previous: find(request))]
+
+
+def find(request):
+    return FAULTS.get(request.json.get("fault"), lambda request: [])(request)
+
+
+@hookimpl
+def cacheproxy_session(request):
+    return SESSIONS.get(request.json.get("fault"), lambda request: None)(request)
+
+
+@hookimpl
+def cacheproxy_exchange_finished(exchange):
+    fault = (exchange.received.json or {}).get("fault", "")
+    if fault == "observer-loops":
+        loops(None)
+    if fault == "observer-slow":
+        time.sleep(0.5)
+        raise Odd
+    if fault == "observer-exits":
+        raise SystemExit("kanarienvogel")
+'''
+SOUND = '''
+"""Comes after it."""
+from cacheproxy import CodeRule, Edit, Rule, hookimpl
+
+
+@hookimpl
+def cacheproxy_rules():
+    return [
+        Rule("sound-stamp", "system", "stamp=[0-9]+", "stamp=0"),
+        CodeRule("sound-code", "", lambda request, previous: [Edit("/note", "sound", "")]),
+    ]
+'''
+ERRORS = {
+    "sleeps": "took longer than 1 s",
+    "loops": "took longer than 1 s",
+    "spoils": None,
+    "raises": "ValueError",
+    "exits": "SystemExit",
+    "interrupts": "KeyboardInterrupt",
+    "raises-memory": "MemoryError",
+    "raises-odd": "Odd",
+    "recurses": "RecursionError",
+    "text": "not an Edit but str",
+    "number": "TypeError",
+    "object": "not an Edit but str",
+    "no-edits": "not an Edit but NoneType",
+    "endless": "more than 10,000 edits",
+    "huge": "its edits hold more text than the request and 1 MiB",
+    "huge-list": "its edits hold more text than the request and 1 MiB",
+    "huge-name": "its edits hold more text than the request and 1 MiB",
+    "nowhere": "PathError: nothing at /no",
+    "wrong-inside": "an edit whose new value is not JSON but object",
+    "wrong-path": "an edit whose path or why is not text",
+}
+SESSION_ERRORS = {
+    "session-sleeps": "took longer than 1 s",
+    "session-loops": "took longer than 1 s",
+    "session-raises": "raised KeyError",
+    "session-exits": "raised SystemExit",
+    "session-interrupts": "raised KeyboardInterrupt",
+    "session-number": "returned int instead of text",
+    "session-huge": "returned 100,000,001 characters, more than 256",
+    "session-lines": "returned text with characters that cannot be printed",
+}
+CANARY = "kanarienvogel"
+
+
+def install(folder, name, source):
+    """Put a plugin into a folder of Python's path, as an installer would."""
+    folder.mkdir(exist_ok=True)
+    (folder / f"{name}.py").write_text(source)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[cacheproxy]\n{name} = {name}\n")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("faults") / "site"
+    install(folder, "faulty", FAULTY)
+    install(folder, "sound", SOUND)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server():
+    upstream = Upstream()
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture
+def start(site, server, tmp_path):
+    """Start a proxy that has the plugins."""
+
+    def start():
+        path = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return Proxy(tmp_path, "--upstream", server.url, PYTHONPATH=os.pathsep.join(path))
+
+    server.reset()
+    return start
+
+
+@pytest.fixture(scope="module")
+def shared(site, server, tmp_path_factory):
+    path = [str(site), *filter(None, [os.environ.get("PYTHONPATH")])]
+    folder = tmp_path_factory.mktemp("shared")
+    environ = {"PYTHONPATH": os.pathsep.join(path)}
+    with Proxy(folder, "--upstream", server.url, **environ) as proxy:
+        yield proxy
+        assert CANARY not in proxy.output
+        assert "Traceback" not in proxy.output
+        assert "critical: " not in proxy.output
+
+
+def body(fault="none", note="", stamp=1):
+    text = {"messages": [], "system": f"stamp={stamp}", "note": note, "fault": fault}
+    return json.dumps(text).encode()
+
+
+def ask(proxy, fault="none", seconds=TIMEOUT):
+    """Send a request through."""
+    with Client(proxy.address) as client:
+        client.ask("/v1/messages", body(fault), b"X-Session-Id: one")
+        answer = client.answer(seconds=seconds)
+    assert (answer.status, answer.end) == (200, "whole"), proxy.output
+
+
+def sent(server):
+    """The body of the next request that the upstream got, the proxy's own questions apart."""
+    while not is_ours(received := server.received()):
+        pass
+    return received.body
+
+
+def is_ours(received):
+    return b'"fault"' in received.body
+
+
+def failures(proxy):
+    with Client(proxy.address) as client:
+        answer = client.ask("/_cacheproxy/health", method=b"GET").answer()
+    return json.loads(answer.body)["failures"]
+
+
+@pytest.mark.parametrize("fault", [*ERRORS, *SESSION_ERRORS])
+def test_the_request_goes_on_with_what_the_others_made_of_it(shared, server, fault):
+    """The plugin is named in the log with what was wrong, and counted; its text is nowhere."""
+    server.reset()
+    ask(shared)  # in time: none is late several times in a row
+    assert sent(server) == body("none", "sound", 0)
+    name = "faulty: cacheproxy_session" if fault in SESSION_ERRORS else "faulty-rule"
+    error = (SESSION_ERRORS | ERRORS)[fault]
+    before = failures(shared).get(name, {"failed": 0, "timed_out": 0})
+    mark = shared.mark()
+    ask(shared, fault)
+    assert sent(server) == body(fault, "sound", 0)
+    after = failures(shared).get(name, {"failed": 0, "timed_out": 0, "left_out": False})
+    assert after["failed"] - before["failed"] == (error is not None)
+    assert after["timed_out"] - before["timed_out"] == (error == "took longer than 1 s")
+    assert after["left_out"] is False
+    shared.wait_for("client/one", mark)
+    if error is not None:
+        left_out = f"warn: rule {name} was left out of a request: {error}"
+        plugin = f"warn: plugin {name} {error}"
+        assert shared.lines[mark] == (plugin if fault in SESSION_ERRORS else left_out)
+    if fault in ("sleeps", "session-sleeps"):
+        time.sleep(1.2)  # what is late has ended before the next test
+
+
+def stream(peer, _):
+    """Answer with a piece every 10 ms, for two seconds and more."""
+    peer.send(CHUNKED)
+    for _ in range(200):
+        peer.chunk(b"data: x\n\n")
+        time.sleep(0.01)
+    peer.send(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("fault", ["sleeps", "loops", "session-loops", "observer-loops"])
+def test_other_requests_and_streams_go_on_while_a_plugin_hangs(start, server, fault):
+    """Nobody but the request itself waits for it."""
+
+    def answer(peer, received):
+        if b"stream" in received.line:
+            stream(peer, received)
+        else:
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    with start() as proxy:
+        server.reset(answer)
+        with Client(proxy.address) as streaming:
+            streaming.ask("/stream", b"{}")
+            pieces = streaming.pieces(streaming.begin())
+            next(pieces)
+            waited = []
+            hanging = threading.Thread(target=lambda: waited.append(timed(proxy, fault)))
+            hanging.start()
+            longest, others, last = 0.0, [], time.monotonic()
+            for count, _ in enumerate(pieces):
+                longest, last = max(longest, time.monotonic() - last), time.monotonic()
+                if count % 50 == 0 and fault == "observer-loops":
+                    others.append(timed(proxy))
+                    last = time.monotonic()
+            hanging.join(TIMEOUT)
+    assert longest < 0.5
+    assert all(seconds < 1 for seconds in others)
+    if fault == "observer-loops":
+        assert waited[0] < 1
+    else:
+        assert 0.9 < waited[0] < 3
+
+
+def timed(proxy, fault="none"):
+    started = time.monotonic()
+    ask(proxy, fault)
+    return time.monotonic() - started
+
+
+def test_another_request_passes_one_that_waits_for_the_same_plugin(start, server):
+    """It needs the plugin's answer as well, and gets it."""
+    with start() as proxy:
+        hanging = threading.Thread(target=ask, args=(proxy, "sleeps"))
+        hanging.start()
+        time.sleep(0.2)
+        assert timed(proxy) < 0.7
+        assert hanging.is_alive()
+        hanging.join(TIMEOUT)
+
+
+def test_a_plugin_that_always_hangs_is_left_out_until_the_restart(start, server):
+    """Then requests pass at once; the log says it once."""
+    with start() as proxy:
+        for _ in range(3):
+            ask(proxy, "loops")
+        assert failures(proxy)["faulty-rule"] == {
+            "failed": 3,
+            "timed_out": 3,
+            "dropped": 0,
+            "left_out": True,
+        }
+        assert timed(proxy, "loops") < 0.9
+        proxy.wait_for("faulty-rule is left out from now on, until the proxy is restarted")
+        assert proxy.output.count("is left out from now on") == 1
+        cpu = processor_seconds(proxy)
+        time.sleep(0.5)
+        assert processor_seconds(proxy) - cpu < 0.4  # the loops have been ended
+
+
+def processor_seconds(proxy):
+    fields = Path(f"/proc/{proxy.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_many_requests_that_hang_hold_a_few_threads(start, server):
+    """However many come at once."""
+    with start() as proxy:
+        before = len(list(Path(f"/proc/{proxy.pid}/task").iterdir()))
+        clients = [Client(proxy.address) for _ in range(40)]
+        for client in clients:
+            client.ask("/v1/messages", body("sleeps"))
+        time.sleep(0.5)
+        during = len(list(Path(f"/proc/{proxy.pid}/task").iterdir()))
+        assert all(client.answer().status == 200 for client in clients)
+        for client in clients:
+            client.close()
+    assert during - before <= 10
+
+
+def test_a_failing_observer_is_named_and_counted(start, server):
+    """Others see the exchange; the proxy goes on."""
+    with start() as proxy:
+        ask(proxy, "observer-exits")
+        line = proxy.wait_for("cacheproxy_exchange_finished raised SystemExit")
+        assert line.startswith("warn: plugin faulty: ")
+        assert failures(proxy)["faulty: cacheproxy_exchange_finished"]["failed"] == 1
+        ask(proxy)
+
+
+def test_what_waits_for_an_observer_is_seen_before_the_proxy_ends(start):
+    """It has a few seconds for it."""
+    with start() as proxy:
+        for _ in range(3):
+            ask(proxy, "observer-slow")
+    assert proxy.output.count("cacheproxy_exchange_finished raised Odd") == 3
+
+
+@pytest.mark.parametrize("fault", ["sleeps", "loops", "observer-loops"])
+def test_a_plugin_that_hangs_does_not_keep_the_proxy_from_stopping(start, server, fault):
+    """It ends in seconds, and well."""
+    proxy = start()
+    with proxy:
+        with Client(proxy.address) as client:
+            client.ask("/v1/messages", body(fault)).answer()
+        os.kill(proxy.pid, signal.SIGTERM)
+        started = time.monotonic()
+        code = proxy._process.wait(2 * TIMEOUT)
+    assert code == 0
+    assert time.monotonic() - started < TIMEOUT
+    assert "Traceback" not in proxy.output
+
+
+def test_a_client_that_leaves_while_a_plugin_hangs(start, server):
+    """Its request goes nowhere, and the next one does."""
+    with start() as proxy:
+        for _ in range(2):
+            with Client(proxy.address) as client:
+                client.ask("/v1/messages", body("sleeps"))
+                time.sleep(0.1)
+        ask(proxy)
+        assert sent(server) == body("none", "sound", 0)
+        time.sleep(1.2)
+        assert not list(filter(is_ours, server.requests.queue))
