@@ -14,6 +14,11 @@ import cacheproxy.core
 CORE = sorted(
     f"cacheproxy.core.{module.name}" for module in pkgutil.iter_modules(cacheproxy.core.__path__)
 )
+TRANSLATE = [
+    "cacheproxy.translate.messages",
+    "cacheproxy.translate.chat",
+    "cacheproxy.translate.models",
+]
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -27,7 +32,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("module", ["cacheproxy", "cacheproxy.core", *CORE])
+@pytest.mark.parametrize("module", ["cacheproxy", "cacheproxy.core", *CORE, *TRANSLATE])
 def test_core_is_loaded_without_twisted_treq_or_pluggy(module):
     """Each module of the core, and the package itself, stands alone."""
     loaded = loaded_by(f"import {module}")

@@ -1,0 +1,1 @@
+"""Anthropic Messages <-> OpenAI Chat Completions: pure functions and transforms, no I/O."""

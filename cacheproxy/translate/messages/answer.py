@@ -1,0 +1,88 @@
+"""A whole chat completion as a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cacheproxy.core.usage import usage_of
+from cacheproxy.translate.messages.asked import Asked
+from cacheproxy.translate.messages.ending import stop_reason, usage_for
+from cacheproxy.translate.messages.media import Json
+from cacheproxy.translate.messages.reading import (
+    arguments_of,
+    choice_of,
+    is_object,
+    plain_text,
+    thinking_of,
+)
+from cacheproxy.translate.messages.spellings import Spellings
+from cacheproxy.translate.messages.writing import raw, write
+from cacheproxy.translate.translation import TranslationError
+
+NOT_JSON = "INVALID_JSON"
+"""The member under which a call's arguments stand that are no JSON object."""
+
+
+def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:
+    """Return the message that says what the chat completion ``value`` says, as JSON.
+
+    Blocks: thinking, text (a refusal is text), tool calls. ``input`` is the model's own text of
+    it. Arguments that are no JSON object, as of an answer cut short, stand as a string under
+    "INVALID_JSON", which is what Anthropic's documentation on fine-grained tool streaming has
+    clients do: a tool that checks its input refuses it, and the model can see what it wrote.
+    Raises TranslationError if there is no message, or a call without a name.
+    """
+    choice = choice_of(value)
+    said = choice.get("message") if choice is not None else None
+    if choice is None or not isinstance(said, dict):
+        raise TranslationError("the server's answer has no message")
+    content: list[Json] = []
+    thinking = thinking_of(said)
+    if thinking:
+        content.append({"type": "thinking", "thinking": thinking, "signature": ""})
+    refusal = said.get("refusal")
+    refused = isinstance(refusal, str) and bool(refusal)
+    texts = (plain_text(said.get("content")), refusal if refused else "")
+    content += ({"type": "text", "text": text} for text in texts if text)
+    calls = _calls(said)
+    content += (_tool_use(call, number, asked, spellings) for number, call in enumerate(calls))
+    reason, sequence = stop_reason(choice, asked, called=bool(calls), refused=refused)
+    model = value.get("model")
+    nothing = {"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+    return write(
+        {
+            "id": asked.message_id(value.get("id")),
+            "type": "message",
+            "role": "assistant",
+            "model": model if isinstance(model, str) and model else asked.model,
+            "content": content,
+            "stop_reason": reason,
+            "stop_sequence": sequence,
+            "usage": nothing | usage_for(usage_of(value)),
+        }
+    )
+
+
+def _calls(said: Json) -> list[Json]:
+    """Return the tool calls; the ``function_call`` of older servers is one without an id."""
+    calls = said.get("tool_calls")
+    found = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    if not found and isinstance(said.get("function_call"), dict):
+        found = [{"function": said["function_call"]}]
+    return found
+
+
+def _tool_use(call: Json, number: int, asked: Asked, spellings: Spellings) -> Json:
+    function: Any = call.get("function")
+    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(name, str) or not name:
+        raise TranslationError("the server's answer has a tool call without a name")
+    call_id = asked.call_id(call.get("id"), number)
+    text = arguments_of(function)
+    given: Any = {}
+    if is_object(text):
+        spellings.keep(call_id, text)
+        given = raw(text)
+    elif text.strip():
+        given = {NOT_JSON: text}
+    return {"type": "tool_use", "id": call_id, "name": name, "input": given}

@@ -1,0 +1,199 @@
+"""The same prompt as chat, and translated as Messages: the real server says the same."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from itertools import pairwise
+
+import pytest
+
+pytest.importorskip("openai")
+
+from cacheproxy.core.sse import EventReader
+from cacheproxy.testing import request
+from cacheproxy.translate.chat import ChatToMessages
+from cacheproxy.translate.chat.models import models
+from tests.translate.chat.events import CHUNK, COMPLETION, assembled
+
+from .replay import erase
+
+pytestmark = pytest.mark.llama
+
+PATH = "/v1/chat/completions"
+ASKED = {"model": "random", "max_tokens": 12, "temperature": 0}
+SCHEMA = {
+    "type": "object",
+    "properties": {"where": {"type": "string", "enum": ["up", "down"]}, "n": {"maximum": 1e5}},
+    "required": ["where"],
+}
+TOOL = {
+    "type": "function",
+    "function": {"name": "look", "description": "Look there.", "parameters": SCHEMA},
+}
+SYSTEM = {"role": "system", "content": "Be brief."}
+SAID = {"role": "user", "content": "Where does it lie? Größe: 3 \U0001f600"}
+
+
+def call(name, arguments):
+    return {"id": name, "type": "function", "function": {"name": "look", "arguments": arguments}}
+
+
+CALLED = {
+    "role": "assistant",
+    "content": "I look.",
+    "reasoning_content": "Up or down?",
+    "tool_calls": [call("call_1", '{"where":"up","n":1.5}'), call("call_2", '{"where":"down"}')],
+}
+RESULTS = [
+    {"role": "tool", "tool_call_id": "call_1", "content": "nothing"},
+    {"role": "tool", "tool_call_id": "call_2", "content": [{"type": "text", "text": "a cat"}]},
+]
+STEERED = [SAID, CALLED, *RESULTS, {"role": "user", "content": "Look up again."}]
+"""What the user says stands right behind the results."""
+HISTORY = [
+    *STEERED,
+    {"role": "assistant", "content": "There is a cat."},
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "And"}, {"type": "text", "text": "now?"}],
+    },
+]
+CASES = {
+    "plain": {"messages": [SAID]},
+    "system": {"messages": [SYSTEM, SAID]},
+    "results": {"messages": [SYSTEM, SAID, CALLED, *RESULTS], "tools": [TOOL]},
+    "results and a text": {"messages": [SYSTEM, *STEERED], "tools": [TOOL]},
+    "history": {"messages": [SYSTEM, *HISTORY], "tools": [TOOL], "tool_choice": "auto"},
+    "two texts in a row": {"messages": [SAID, SAID]},
+}
+
+
+def post(url, path, body):
+    """Return (status, body) of a POST."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    asked = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
+    try:
+        with opener.open(asked, timeout=60) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def native(url, body):
+    return post(url, PATH, json.dumps(body).encode())
+
+
+def translated(url, body):
+    """Return (status, body) for the client of a chat ``body``, by way of the Messages API."""
+    exchange = ChatToMessages(created=1234)
+    asked = exchange.request(request(body, PATH))
+    status, answer = post(url, asked.target, asked.body)
+    if status == 200 and body.get("stream"):
+        stream = exchange.stream()
+        pieces = [answer[at : at + 97] for at in range(0, len(answer), 97)]
+        return status, b"".join([*map(stream.feed, pieces), stream.close()])
+    given = exchange.answer(status, answer)
+    return given.status, given.body
+
+
+def message_of(answer, *, stream, ours):
+    """(message, finish reason, usage): what both ways must agree in."""
+    if stream:
+        *found, done = [one.data for one in EventReader().feed(answer)]
+        assert done == b"[DONE]"
+        values = [json.loads(one) for one in found]
+        if ours:
+            for value in values:
+                CHUNK.validate_python(value, strict=True)
+        message, finish, usage = assembled(values)
+    else:
+        value = json.loads(answer)
+        if ours:
+            COMPLETION.validate_python(value, strict=True)
+        [choice] = value["choices"]
+        message, finish, usage = choice["message"], choice["finish_reason"], value["usage"]
+    message = {name: said for name, said in message.items() if said is not None}
+    return message, finish, usage
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["at once", "stream"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_server_says_the_same(case, stream, llama):
+    """The same text, the same end, the same usage: cold, and then from the server's cache."""
+    body = ASKED | CASES[case] | {"stream": stream, "stream_options": {"include_usage": True}}
+    found = {}
+    for way in (native, translated):
+        erase(llama.url)
+        answers = []
+        for _ in range(2):
+            status, answer = way(llama.url, body)
+            assert status == 200
+            answers.append(message_of(answer, stream=stream, ours=way is translated))
+        found[way] = answers
+    assert found[native][0][0]["content"]
+    assert found[translated] == found[native]
+    cold, warm = (usage for _, _, usage in found[translated])
+    assert cold["prompt_tokens_details"]["cached_tokens"] == 0
+    assert warm["prompt_tokens_details"]["cached_tokens"] == warm["prompt_tokens"] - 1
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_way_reuses_what_the_other_left(case, llama):
+    """It is the same prompt, token by token."""
+    body = ASKED | CASES[case]
+    for first, second in ((native, translated), (translated, native)):
+        erase(llama.url)
+        first(llama.url, body)
+        usage = json.loads(second(llama.url, body)[1])["usage"]
+        assert usage["prompt_tokens_details"]["cached_tokens"] == usage["prompt_tokens"] - 1
+
+
+def test_a_conversation_reuses_the_turn_before(llama):
+    """Wherever its messages are cut, a late system message among them."""
+    late = {"role": "system", "content": "Now be quick."}
+    messages = [SYSTEM, *HISTORY, late, CALLED, *RESULTS, late, SAID]
+    # a prompt ends with the head of an answer, a few tokens that only an answer's turn repeats
+    head = 8
+    erase(llama.url)
+    usages = []
+    for length, message in enumerate(messages, start=1):
+        if message["role"] not in ("system", "assistant") or message is late:
+            body = ASKED | {"max_tokens": 1, "tools": [TOOL], "messages": messages[:length]}
+            usages.append(json.loads(translated(llama.url, body)[1])["usage"])
+    for before, now in pairwise(usages):
+        assert now["prompt_tokens"] > before["prompt_tokens"]
+        assert now["prompt_tokens_details"]["cached_tokens"] >= before["prompt_tokens"] - head
+
+
+def test_a_stop_ends_the_text_at_the_same_place(llama):
+    """And is no part of it."""
+    whole = json.loads(native(llama.url, ASKED | CASES["plain"])[1])["choices"][0]["message"]
+    stop = whole["content"][len(whole["content"]) // 2 :][:3]
+    body = ASKED | CASES["plain"] | {"stop": ["#never#", stop]}
+    own, ours = (json.loads(way(llama.url, body)[1])["choices"][0] for way in (native, translated))
+    assert ours["finish_reason"] == own["finish_reason"] == "stop"
+    assert ours["message"]["content"] == own["message"]["content"]
+
+
+def test_a_prompt_that_is_too_long_is_said_in_openai_s_words(llama):
+    """With the server's figures."""
+    body = ASKED | {"messages": [{"role": "user", "content": " of" * 70_000}]}
+    for stream in (False, True):
+        status, answer = translated(llama.url, body | {"stream": stream})
+        error = json.loads(answer)["error"]
+        assert (status, error["code"]) == (400, "context_length_exceeded")
+        assert "maximum context length is 65536 tokens" in error["message"]
+        assert "resulted in 70" in error["message"]
+
+
+def test_its_models_are_listed(llama):
+    """As it lists them itself, to a client of either API."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(llama.url + "/v1/models", timeout=60) as response:
+        own = response.read()
+    [model] = json.loads(models(own))["data"]
+    [same] = [one for one in json.loads(own)["data"] if one["id"] == model["id"]]
+    assert {name: same[name] for name in model} == model
+    assert model["created"] > 0

@@ -1,0 +1,121 @@
+"""The official Anthropic SDK, over a real socket, puts together what the transforms make."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+pytest.importorskip("anthropic")
+
+import anthropic
+
+from cacheproxy.core.request import Request
+from cacheproxy.translate.messages import MessagesToChat
+
+from .chunks import DONE, USAGE, call, chunk, data, usage
+from .test_answer import call as whole_call
+from .test_answer import completion
+
+ASKED = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+
+
+@contextmanager
+def client_of(status, *pieces):
+    """A client whose requests are translated and answered by a server that says ``pieces``."""
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = [(k.encode(), v.encode()) for k, v in self.headers.items()]
+            exchange = MessagesToChat()
+            asked = exchange.request(Request("POST", self.path, tuple(headers), body))
+            assert asked.header("authorization") == "Bearer key"
+            if asked.json.get("stream") and status == 200:
+                stream = exchange.stream()
+                sent = b"".join([*(stream.feed(piece) for piece in pieces), stream.close()])
+                kind = "text/event-stream"
+                self.send_response(200)
+            else:
+                answer = exchange.answer(status, b"".join(pieces))
+                sent, kind = answer.body, "application/json"
+                self.send_response(answer.status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(sent)))
+            self.end_headers()
+            self.wfile.write(sent)
+
+        def log_message(self, *args):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            with anthropic.DefaultHttpxClient(trust_env=False) as plain:
+                yield anthropic.Anthropic(
+                    base_url=f"http://127.0.0.1:{server.server_port}",
+                    api_key="key",
+                    max_retries=0,
+                    http_client=plain,
+                )
+        finally:
+            server.shutdown()
+            thread.join(10)
+
+
+def test_a_stream_is_put_together():
+    """Thinking, text, two interleaved calls, usage from the end."""
+    pieces = [
+        b":\n\n",
+        chunk({"reasoning_content": "hm"}),
+        chunk({"content": "Hello"}),
+        chunk(call(0, '{"a":', id="call_a", name="one")),
+        chunk(call(1, '{"b":2}', id="call_b", name="two")),
+        chunk(call(0, " 1}")),
+        chunk({}, "tool_calls"),
+        usage(),
+        DONE,
+    ]
+    with client_of(200, *pieces) as client, client.messages.stream(**ASKED) as stream:
+        message = stream.get_final_message()
+    assert [block.type for block in message.content] == ["thinking", "text", "tool_use", "tool_use"]
+    assert message.content[0].thinking == "hm"
+    assert message.content[1].text == "Hello"
+    assert [block.input for block in message.content[2:]] == [{"a": 1}, {"b": 2}]
+    assert message.stop_reason == "tool_use"
+    said = message.usage
+    assert (said.input_tokens, said.cache_read_input_tokens, said.output_tokens) == (40, 60, 7)
+
+
+def test_an_answer_is_read():
+    """At once."""
+    said = completion({"content": "Hello", "tool_calls": [whole_call("n", '{"a":1}', id="x")]})
+    with client_of(200, data(said).removeprefix(b"data: ")) as client:
+        message = client.messages.create(**ASKED)
+    assert message.content[0].text == "Hello"
+    assert message.content[1].input == {"a": 1}
+    assert message.usage.cache_read_input_tokens == USAGE["prompt_tokens_details"]["cached_tokens"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("status", "name"),
+    [(400, "BadRequestError"), (429, "RateLimitError"), (529, "OverloadedError")],
+)
+def test_errors_are_the_sdk_s_own(status, name, stream):
+    """With the server's words."""
+    body = b'{"error": {"message": "boom"}}'
+    with client_of(status, body) as client, pytest.raises(anthropic.APIStatusError) as caught:
+        client.messages.create(**ASKED, stream=stream)
+    assert type(caught.value).__name__ == name
+    assert "boom" in str(caught.value)
+
+
+def test_an_error_in_mid_stream_is_raised():
+    """Not an end of the answer."""
+    pieces = [chunk({"content": "a"}), data({"error": {"message": "boom"}})]
+    with client_of(200, *pieces) as client, pytest.raises(anthropic.APIError, match="boom"):
+        list(client.messages.create(**ASKED, stream=True))
