@@ -22,6 +22,7 @@ def rest(
     *,
     edits: bool,
     open_to_others: bool,
+    is_loop: bool = False,
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here."""
     yield ""
@@ -38,6 +39,9 @@ def rest(
     yield f"  OpenAI API    base URL {address}/v1"
     if open_to_others:
         yield "  access      other machines can reach it: clients send the token as their API key"
+    if is_loop:
+        yield "  warning     the upstream is this proxy itself, so every request gets 508:"
+        yield "              set --upstream or --port"
     yield ""
     yield "Ready."
 

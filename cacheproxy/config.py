@@ -73,6 +73,17 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     block: Annotated[
         tuple[str, ...], Meta(description="plugins not to load, joined by commas")
     ] = ()
+    dialect: Annotated[
+        str,
+        Meta(
+            description="API of the upstream: anthropic, openai, or auto to ask it",
+            pattern=r"^(auto|anthropic|openai)\Z",
+        ),
+    ] = "auto"
+    pin_slots: Annotated[
+        bool,
+        Meta(description="give each conversation a slot of llama-server, by its chat API"),
+    ] = False
     edit_remote: Annotated[
         bool, Meta(description="edit requests even if the upstream is not a local server")
     ] = False
@@ -107,6 +118,24 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     connect_timeout: Annotated[
         float, Meta(gt=0, le=3600, description="seconds to wait for a connection to the upstream")
     ] = 2.0
+    upstream_silence: Annotated[
+        float,
+        Meta(
+            ge=0, le=86400, description="seconds for which the upstream may say nothing; 0 for ever"
+        ),
+    ] = 3600.0
+    ping_after: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=86400,
+            description="seconds of silence before a streaming client gets a ping; 0: none",
+        ),
+    ] = 15.0
+    grace: Annotated[
+        float,
+        Meta(ge=0, le=86400, description="seconds that open answers may take when it is stopped"),
+    ] = 30.0
     capture: Annotated[
         str, Meta(description="folder to write raw exchanges to, prompts included")
     ] = ""

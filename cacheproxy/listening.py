@@ -11,6 +11,8 @@ from twisted.internet.error import CannotListenError
 
 from cacheproxy.proxy.upstream import UpstreamURL
 
+_ALL = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+
 
 def address_url(host: Any) -> str:
     """Return the URL of a listening port's address, or its path in the file system."""
@@ -31,8 +33,9 @@ def is_same(host: Any, upstream: UpstreamURL) -> bool:
     """Whether requests for ``upstream`` would come back to the address we listen on."""
     if not isinstance(host, IPv4Address | IPv6Address) or host.port != upstream.port:
         return False
-    loopback = upstream.host in ("localhost", "::1") or upstream.host.startswith("127.")
-    anywhere = host.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+    # Connections to the address that stands for all of them end at this machine, too.
+    loopback = upstream.host in ("localhost", "::1", *_ALL) or upstream.host.startswith("127.")
+    anywhere = host.host in _ALL
     return upstream.host == host.host or (loopback and (anywhere or is_loopback(host)))
 
 

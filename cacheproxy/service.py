@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as distribution_version
 from pathlib import Path
@@ -13,50 +13,49 @@ from typing import Any, NoReturn, cast
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, maybeDeferred, succeed
-from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IListeningPort
 from twisted.internet.threads import deferToThreadPool
-from twisted.logger import ILogObserver, Logger
+from twisted.logger import ILogObserver, Logger, globalLogPublisher
 
 from cacheproxy import banner
-from cacheproxy.core.rules import Normalizer
-from cacheproxy.core.server import LLAMA_SERVER
+from cacheproxy.config import ConfigError
+from cacheproxy.core.server import LLAMA_SERVER, Server
 from cacheproxy.listening import address_url, cannot_listen, is_loopback, is_same
-from cacheproxy.observe.capture import Capture
-from cacheproxy.observe.judging import Judging
+from cacheproxy.observe.bare import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
-from cacheproxy.plugins import Package
+from cacheproxy.parts import Arrangement, Lasting
+from cacheproxy.proxy.draining import Draining
 from cacheproxy.proxy.probe import probe, template_order
 from cacheproxy.proxy.site import ProxySite
 from cacheproxy.proxy.upstream import Upstream
+from cacheproxy.reloading import Reloading
+from cacheproxy.signals import Signals, exit_with
 
 _log = Logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What tap has put together. ``where``: the endpoint as text, for messages."""
-
-    reactor: Any
-    endpoint: IStreamServerEndpoint
-    where: str
-    site: ProxySite
-    upstream: Upstream
-    judging: Judging
-    capture: Capture | None
-    rules: Sequence[Normalizer]
-    packages: Sequence[Package]
-    edits: bool
+_STATUS = 98
+"""Bytes that twistd reads of what a daemon says against its start."""
 
 
 class ProxyService(Service):
     """``twistd``: twistd's own options, where it runs under twistd."""
 
-    def __init__(self, parts: Parts, twistd: Any = None) -> None:
+    def __init__(
+        self, lasting: Lasting, arrangement: Arrangement, reloading: Reloading, twistd: Any = None
+    ) -> None:
         self.address = ""
-        self._parts = parts
+        self._lasting = lasting
+        self._arrangement = arrangement
+        self._reloading = reloading
         self._twistd = twistd
         self._port: IListeningPort | None = None
+        self._host: Any = None
+        self._site = ProxySite(
+            arrangement.resource, lasting.reactor, arrangement.limits, arrangement.access
+        )
+        self._draining = Draining(self._site, lasting.reactor)
+        self._signals = Signals(lasting.reactor, self._asked_to_stop, self._asked_to_reload)
+        self._put_in_force(arrangement)
 
     def setServiceParent(self, parent: Any) -> None:
         """Under ``twistd -n`` without a log file, log in our own plain lines."""
@@ -67,81 +66,142 @@ class ProxyService(Service):
             and not (twistd.get("logfile") or twistd.get("syslog") or twistd.get("logger"))
         ):
             parent.setComponent(ILogObserver, TerminalObserver(sys.stdout))
+        globalLogPublisher.addObserver(BareFailures())  # before twistd's own log file sees them
         super().setServiceParent(parent)
 
     def privilegedStartService(self) -> None:
         """Listen; a port that cannot be had is one line and exit code 1."""
         super().privilegedStartService()
         found: list[Any] = []
-        self._parts.endpoint.listen(self._parts.site).addBoth(found.append)
+        self._lasting.endpoint.listen(self._site).addBoth(found.append)
         port = found[0] if found else None
         if not hasattr(port, "getHost"):
             error = getattr(port, "value", None)
-            self._refuse_start(1, cannot_listen(error, self._parts.where))
+            self._refuse_start(1, cannot_listen(error, self._lasting.where))
         self._port = cast("IListeningPort", port)
-        host = self._port.getHost()
-        self.address = address_url(host)
-        url = self._parts.upstream.url
-        if is_same(host, url):
-            self._refuse_start(
-                2, f"upstream {url.text} is this proxy itself: set --upstream or --port"
-            )
-        if self._open_to_others() and not self._parts.site.access.token:
-            self._refuse_start(
-                2,
-                f"{self.address} can be reached from other machines: set a secret in "
-                "CACHEPROXY_TOKEN that clients must send, or listen on 127.0.0.1",
-            )
+        self._host = self._port.getHost()
+        self.address = address_url(self._host)
+        if self._open_to_others() and not self._arrangement.access.token:
+            self._refuse_start(2, self._needs_token())
 
     def startService(self) -> None:
         """Print the banner: the first line at once, the rest when the upstream has answered."""
         super().startService()
-        self._parts.judging.start()
-        self._say(banner.first_line(version(), self.address, self._parts.upstream.url.text))
-        done = Deferred.fromCoroutine(self._introduce())
-        done.addErrback(lambda failure: _log.failure("the banner failed", failure))
+        self._lasting.judging.start()
+        self._lasting.reactor.callWhenRunning(self._signals.take)
+        url = self._arrangement.upstream.url.text
+        self._say(banner.first_line(version(), self.address, url))
+        self._run(self._introduce())
 
     def stopService(self) -> Any:
-        """Stop listening; then finish the records that are waiting, in a thread."""
+        """Stop listening, let open answers finish, then the records that are waiting."""
         super().stopService()
         port, self._port = self._port, None
-        closed = maybeDeferred(port.stopListening) if port is not None else succeed(None)
-        return closed.addCallback(lambda _: Deferred.fromCoroutine(self._finish_records()))
+        if port is None:
+            return None
+        return Deferred.fromCoroutine(self._end(port))
+
+    async def _end(self, port: IListeningPort) -> None:
+        await maybeDeferred(port.stopListening)
+        broken_off = await self._draining.run(self._arrangement.config.grace)
+        await self._finish_records()
+        if broken_off:
+            exit_with(1)
 
     async def _finish_records(self) -> None:
-        """Verdicts first: what they deliver, here on the reactor, may still be captured."""
-        reactor, capture = self._parts.reactor, self._parts.capture
-        await deferToThreadPool(reactor, reactor.getThreadPool(), self._parts.judging.stop)
-        if capture is not None:
-            await deferToThreadPool(reactor, reactor.getThreadPool(), capture.close)
+        """Verdicts first: what they deliver, here on the reactor, is still to be seen by others."""
+        lasting, pool = self._lasting, self._lasting.reactor.getThreadPool()
+        await deferToThreadPool(lasting.reactor, pool, lasting.judging.stop)
+        await deferToThreadPool(lasting.reactor, pool, lasting.plugins.stop)
+        if lasting.capture is not None:
+            await deferToThreadPool(lasting.reactor, pool, lasting.capture.close)
+
+    def _asked_to_stop(self) -> None:
+        """The first time, stop in order; then, at once."""
+        if self.running:
+            self._lasting.reactor.stop()
+        else:
+            self._draining.hurry()
+
+    def _asked_to_reload(self) -> None:
+        if self.running:
+            self._reloading.ask(self._adopt)
+
+    def _adopt(self, arrangement: Arrangement) -> None:
+        """Put ``arrangement`` in force for what begins from now on; raises ConfigError."""
+        objection = self._objection(arrangement)
+        if objection:
+            raise ConfigError(objection)
+        before, self._arrangement = self._arrangement, arrangement
+        self._put_in_force(arrangement)
+        if before.upstream.url != arrangement.upstream.url:
+            self._run(self._meet(arrangement.upstream))
+
+    def _put_in_force(self, arrangement: Arrangement) -> None:
+        lasting = self._lasting
+        self._site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
+        keep = any(rule.needs_previous for rule in arrangement.rules)
+        lasting.memory.keep_requests = keep
+        lasting.log_line.verbose = arrangement.config.verbose
+
+    def _objection(self, arrangement: Arrangement) -> str | None:
+        """Return what speaks against ``arrangement`` at the address we listen on."""
+        url = arrangement.upstream.url
+        if is_same(self._host, url):
+            return f"upstream {url.text} is this proxy itself"
+        if self._open_to_others() and not arrangement.access.token:
+            return self._needs_token()
+        return None
+
+    def _needs_token(self) -> str:
+        return (
+            f"{self.address} can be reached from other machines: set a secret in "
+            "CACHEPROXY_TOKEN that clients must send, or listen on 127.0.0.1"
+        )
 
     async def _introduce(self) -> None:
-        parts = self._parts
-        server = await probe(parts.upstream, parts.reactor)
+        arrangement = self._arrangement
+        server = await probe(arrangement.upstream, self._lasting.reactor)
+        if not self.running:
+            return
         lines = banner.rest(
             self.address,
             server,
-            parts.rules,
-            parts.packages,
-            edits=parts.edits,
+            arrangement.rules,
+            self._lasting.plugins.packages,
+            edits=arrangement.edits,
             open_to_others=self._open_to_others(),
+            is_loop=is_same(self._host, arrangement.upstream.url),
         )
         for line in lines:
             self._say(line)
+        await self._learn_order(arrangement.upstream, server)
+
+    async def _meet(self, upstream: Upstream) -> None:
+        await self._learn_order(upstream, await probe(upstream, self._lasting.reactor))
+
+    async def _learn_order(self, upstream: Upstream, server: Server | None) -> None:
         if server is not None and server.kind == LLAMA_SERVER:
-            order = await template_order(parts.upstream, parts.reactor)
+            order = await template_order(upstream, self._lasting.reactor)
             if order is not None:
-                parts.judging.order = order
+                self._lasting.judging.order = order
 
     def _open_to_others(self) -> bool:
-        host = self._port.getHost() if self._port is not None else None
+        host = self._host
         return isinstance(host, IPv4Address | IPv6Address) and not is_loopback(host)
 
+    def _run(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        done = Deferred.fromCoroutine(coroutine)
+        done.addErrback(lambda failure: _log.failure("looking at the upstream failed", failure))
+
     def _refuse_start(self, code: int, message: str) -> NoReturn:
-        pidfile = self._twistd.get("pidfile") if self._twistd is not None else None
-        if pidfile:  # twistd removes it only when its reactor has run
+        twistd = self._twistd or {}
+        if twistd.get("pidfile"):  # twistd removes it only when its reactor has run
             with contextlib.suppress(OSError):
-                Path(pidfile).unlink()
+                Path(twistd["pidfile"]).unlink()
+        if twistd.get("statusPipe") is not None:  # a daemon has no terminal, its parent does
+            _log.critical("{message}", message=message)
+            os.write(twistd["statusPipe"], b"1 " + message.encode()[:_STATUS])
         stop(code, message)
 
     def _say(self, line: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,31 @@ from twisted.internet.endpoints import quoteStringArgument, serverFromString
 from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.python import usage
 
-from cacheproxy.config import Config, ConfigError, load, options
+from cacheproxy.config import ENV_PREFIX, Config, ConfigError, load, options
 from cacheproxy.core.access import Access
 from cacheproxy.core.locality import is_local
-from cacheproxy.core.rules import Normalizer
+from cacheproxy.descriptors import raise_limit
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
 from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.recent import Recent
+from cacheproxy.parts import Arrangement, Lasting
 from cacheproxy.plugins import PluginError, Plugins, choose
+from cacheproxy.proxy.counting import Counting
+from cacheproxy.proxy.dialects import AUTO, Dialects
 from cacheproxy.proxy.exchange import Course
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
+from cacheproxy.proxy.pinning import Pinning
 from cacheproxy.proxy.probe import probe
 from cacheproxy.proxy.resource import ProxyResource
-from cacheproxy.proxy.site import ProxySite
+from cacheproxy.proxy.translating import Translating
 from cacheproxy.proxy.upstream import Upstream, UpstreamURL, UpstreamURLError
-from cacheproxy.service import Parts, ProxyService, stop, version
+from cacheproxy.reloading import Reloading
+from cacheproxy.service import ProxyService, stop, version
+from cacheproxy.translate.messages import Spellings
 from cacheproxy.web.diagnosis import PREFIX as DIAGNOSIS
 from cacheproxy.web.diagnosis import Diagnosis
 from cacheproxy.web.exchanges import PATH as EXCHANGES
@@ -83,10 +90,17 @@ class Options(usage.Options):
 
     def postOptions(self) -> None:
         """Fill ``self.settings``, so that a bad setting is told before anything starts."""
+        named = self["config"] or os.environ.get(ENV_PREFIX + "CONFIG")
+        if named:  # the same file when it is read again in another working directory
+            self["config"] = os.path.abspath(os.path.expanduser(named))  # noqa: PTH100, PTH111
         try:
-            self.settings = load(self.given(), os.environ, self["config"])
+            self.settings = self.read()
         except ConfigError as error:
             stop(2, str(error))
+
+    def read(self) -> Config:
+        """Return what is configured now; raises ConfigError."""
+        return load(self.given(), os.environ, self["config"])
 
     def given(self) -> dict[str, Any]:
         """Return what stood on the command line, by field name."""
@@ -101,65 +115,103 @@ def makeService(options: Options) -> IService:
     """Return the proxy as a service; a bad setting is one line and exit code 2."""
     from twisted.internet import reactor  # noqa: PLC0415 - it must not be chosen on import
 
+    raise_limit()
     try:
-        return ProxyService(assemble(reactor, options.settings), options.parent)
+        lasting = make_lasting(reactor, options.settings)
+        arrangement = arrange(lasting, options.settings)
     except (CaptureError, ConfigError, PluginError, UpstreamURLError) as error:
         stop(2, str(error))
+    reloading = Reloading(reactor, options.read, partial(arrange, lasting), options.settings)
+    return ProxyService(lasting, arrangement, reloading, options.parent)
 
 
-def assemble(reactor: Any, config: Config) -> Parts:
-    """Put everything together; raises CaptureError, ConfigError, PluginError, UpstreamURLError."""
-    url = UpstreamURL.parse(config.upstream)
-    edits = config.edit_remote or is_local(url.host)
-    plugins = Plugins()
-    plugins.load_packages(config.block)
-    known: list[Normalizer] = [*plugins.normalizers(config.rules())]
-    rules = choose(known, config.enable, config.disable)
+def make_lasting(reactor: Any, config: Config) -> Lasting:
+    """Make what lives as long as the process; raises CaptureError, ConfigError, PluginError."""
     where, endpoint = _endpoint(reactor, config)
+    plugins = Plugins(reactor)
+    plugins.load_packages(config.block)
     capture = None
     if config.capture:
         capture = Capture(reactor, CaptureFolder(Path(config.capture).expanduser()))
         plugins.register(capture, "capture")
     recent = Recent()
     plugins.register(recent, "recent")
-    plugins.register(LogLine(verbose=config.verbose), "log-line")
-    judging = Judging(reactor, plugins.finished)
-    upstream = Upstream(reactor, url, config.connect_timeout)
-    memory = SessionMemory(keep_requests=any(rule.needs_previous for rule in rules))
-    course = Course(
-        clock=reactor,
-        upstream=upstream,
-        normalizing=Normalizing(reactor, rules, plugins.session, memory, edit=edits),
-        memory=memory,
-        finished=judging,
-        wall=time.time,
-        via=b"cacheproxy-" + os.urandom(4).hex().encode(),
-        keep_bodies=capture is not None,
-    )
-    names = [rule.name for rule in rules] if edits else []
-    pages: dict[bytes, Page] = {
-        HEALTH: Health(version(), url.text, names, lambda: probe(upstream, reactor)),
-        EXCHANGES: Exchanges(recent),
-    }
-    own = OwnPages(pages, {DIAGNOSIS: Diagnosis(recent, names)})
-    site = ProxySite(
-        ProxyResource(course, own),
-        reactor,
-        _limits(config),
-        Access(frozenset(name.lower() for name in config.allow_host), config.token),
-    )
-    return Parts(
+    log_line = LogLine(verbose=config.verbose)
+    plugins.register(log_line, "log-line")
+    return Lasting(
         reactor=reactor,
         endpoint=endpoint,
         where=where,
-        site=site,
-        upstream=upstream,
-        judging=judging,
+        plugins=plugins,
         capture=capture,
-        rules=rules,
-        packages=plugins.packages,
-        edits=edits,
+        recent=recent,
+        log_line=log_line,
+        judging=Judging(reactor, plugins.finished),
+        memory=SessionMemory(keep_requests=False),
+        spellings=Spellings(),
+        via=b"cacheproxy-" + os.urandom(4).hex().encode(),
     )
+
+
+def arrange(lasting: Lasting, config: Config) -> Arrangement:
+    """Make what depends on the configuration; raises ConfigError, PluginError, UpstreamURLError.
+
+    It only makes, in whatever thread: what is in force stays so until the service says otherwise.
+    """
+    reactor, plugins, memory = lasting.reactor, lasting.plugins, lasting.memory
+    url = UpstreamURL.parse(config.upstream)
+    edits = config.edit_remote or is_local(url.host)
+    rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
+    names = [rule.name for rule in rules] if edits else []
+    upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
+    course = Course(
+        clock=reactor,
+        upstream=upstream,
+        normalizing=Normalizing(
+            reactor,
+            rules,
+            memory,
+            edit=edits,
+            hooks=plugins.session_hooks(),
+            workers=plugins.workers,
+            failures=plugins.failures,
+        ),
+        memory=memory,
+        finished=lasting.judging,
+        wall=time.time,
+        via=lasting.via,
+        translating=Translating(
+            reactor,
+            Dialects(upstream, reactor, _dialect(config), b"1.1 " + lasting.via),
+            Counting(upstream, reactor, lasting.spellings),
+            lasting.spellings,
+            time.time,
+        ),
+        pinning=Pinning(upstream, reactor) if config.pin_slots else None,
+        keep_bodies=lasting.capture is not None,
+        ping_after=config.ping_after,
+    )
+    pages: dict[bytes, Page] = {
+        HEALTH: Health(
+            version(), url.text, names, lambda: probe(upstream, reactor), plugins.failures
+        ),
+        EXCHANGES: Exchanges(lasting.recent),
+    }
+    own = OwnPages(pages, {DIAGNOSIS: Diagnosis(lasting.recent, names)})
+    return Arrangement(
+        config=config,
+        upstream=upstream,
+        rules=rules,
+        edits=edits,
+        resource=ProxyResource(course, own),
+        limits=_limits(config),
+        access=Access(frozenset(name.lower() for name in config.allow_host), config.token),
+    )
+
+
+def _dialect(config: Config) -> str:
+    """Slots have names on chat only: /v1/messages drops them without a word."""
+    return "openai" if config.pin_slots and config.dialect == AUTO else config.dialect
 
 
 def _limits(config: Config) -> Limits:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -132,18 +131,18 @@ MISTAKES = [
     (["--listen", "unix:/nowhere/socket"], 1, "cannot listen on unix:/nowhere/socket"),
     (["--interface", "nosuch.invalid"], 1, "check --interface"),
     (["--interface", "203.0.113.7"], 1, "check --interface"),
+    (["--capture", "bad.toml"], 2, "bad.toml"),
+    (["--capture", "bad.toml/captures"], 2, "bad.toml/captures"),
+    (["--capture", "/proc/nowhere"], 2, "/proc/nowhere"),
+    (["--config", "none.toml"], 2, "none.toml: No such file"),
+    (["--config", "~nosuch-user/a.toml"], 2, "a.toml: No such file"),
+    (["--config", "."], 2, "Is a directory"),
     (["--config", "bad.toml"], 2, "bad.toml is not TOML"),
     (["--config", "unknown.toml"], 2, "unknown.toml: Object contains unknown field `ports`"),
     (["--config", "rule.toml"], 2, "in the config file: rule 'x': bad pattern"),
     (["--config", "twice.toml"], 2, "rule 'x' comes from both"),
     (["--port", "{busy}"], 1, "Address already in use: choose another with --port"),
-    (["--port", "{free}", "--upstream", "http://127.0.0.1:{free}"], 2, "is this proxy itself"),
-    (["--port", "{free}", "--upstream", "http://localhost:{free}/v1"], 2, "is this proxy itself"),
-    (
-        ["--port", "{free}", "--interface", "0.0.0.0", "--upstream", "http://127.0.0.1:{free}"],
-        2,
-        "is this proxy itself: set --upstream or --port",
-    ),
+    (["--port", "{free}", "--interface", "0.0.0.0"], 2, "set a secret in CACHEPROXY_TOKEN"),
 ]
 RULE = "[[rule]]\nname = 'x'\nwhere = 'user'\npattern = '{}'\n"
 
@@ -233,6 +232,19 @@ def test_a_refused_start_leaves_no_pid_file(tmp_path):
     assert not (tmp_path / "proxy.pid").exists()
 
 
+def test_a_config_file_is_the_same_wherever_it_is_read_from(monkeypatch, tmp_path):
+    """A daemon may have gone to another folder by the time it reads the file again."""
+    (tmp_path / "a.toml").write_text("max_body = 7")
+    monkeypatch.chdir(tmp_path)
+    for arguments, environ in ((["-c", "a.toml"], ""), ([], "a.toml")):
+        monkeypatch.setenv("CACHEPROXY_CONFIG", environ)
+        found = Options()
+        found.parseOptions(arguments)
+        monkeypatch.chdir("/")
+        assert found.read().max_body == 7
+        monkeypatch.chdir(tmp_path)
+
+
 def test_twistd_knows_the_proxy():
     """Its help names it, without importing it."""
     program = (
@@ -249,7 +261,7 @@ def test_it_stops_when_it_is_asked_to(tmp_path):
     with Proxy(tmp_path, "--upstream", "http://127.0.0.1:9") as proxy:
         assert proxy.address[0] == "127.0.0.1"
         _, port = proxy.address
-    assert proxy._process.returncode in (0, -signal.SIGTERM)
+    assert proxy.ended() == 0
     socket.create_server(("127.0.0.1", port)).close()
 
 
@@ -303,6 +315,9 @@ def test_localhost_is_found_on_either_protocol(tmp_path, host):
         (IPv4Address("TCP", "127.0.0.1", 8081), "http://127.0.0.1:8081/v1", True),
         (IPv4Address("TCP", "127.0.0.1", 8081), "https://127.0.0.1:8081", True),
         (IPv4Address("TCP", "0.0.0.0", 8081), "http://localhost:8081", True),
+        (IPv4Address("TCP", "127.0.0.1", 8081), "http://0.0.0.0:8081", True),
+        (IPv6Address("TCP", "::1", 8081), "http://[::]:8081", True),
+        (IPv4Address("TCP", "192.168.1.2", 8081), "http://0.0.0.0:8081", False),
         (IPv6Address("TCP", "::", 8081), "http://[::1]:8081", True),
         (IPv6Address("TCP", "::1", 8081), "http://[::1]:8081", True),
         (IPv4Address("TCP", "192.168.1.2", 8081), "http://192.168.1.2:8081", True),

@@ -12,9 +12,13 @@ PATHS = {ANTHROPIC: "/messages", CHAT: "/chat/completions"}
 _ASKED_WITH = {b"authorization", b"x-api-key", b"api-key", b"anthropic-version"}
 
 
-def is_prompt(path: str) -> bool:
-    """Whether ``path`` is one that both APIs have: a prompt to be answered, or to be counted."""
-    return path.rstrip("/").removesuffix("/count_tokens").endswith(tuple(PATHS.values()))
+def is_prompt(request: Request) -> bool:
+    """Whether ``request`` is one that both APIs have: a prompt to be answered, or to be counted.
+
+    Another proxy's ``question`` is none, so that two of them never ask each other.
+    """
+    path = request.path.rstrip("/").removesuffix("/count_tokens")
+    return path.endswith(tuple(PATHS.values())) and "messages" in (request.json or {})
 
 
 def question(request: Request, dialect: str) -> Request:
@@ -42,7 +46,7 @@ def is_served(status: int, body: bytes) -> bool | None:
     and says ``Unexpected endpoint`` in the body; a server that knows the path may answer 404 to
     a model it does not have, in Anthropic's form.
     """
-    if status in (502, 503, 504, 429):
+    if status in (429, 502, 503, 504, 508):
         return None
     if status in (404, 405, 410, 501):
         return b'"not_found_error"' in body and b"model" in body

@@ -53,8 +53,9 @@ class ProxyChannel(HTTPChannel):
     """One downstream connection. Refusals are answered in JSON, then the connection closes."""
 
     # Pipelined bytes behind a running request are read up to here; beyond it Twisted pauses the
-    # transport, and a client that leaves goes unnoticed until the answer is written.
-    _optimisticEagerReadSize = 1 << 20
+    # transport, and a client that leaves goes unnoticed until the answer is written. Refusing all
+    # requests that fit in here takes one turn of the reactor: 0.3 s at this size, 5 s at 1 MiB.
+    _optimisticEagerReadSize = 1 << 17
     maxHeaders = 1 << 30  # counted by ourselves, to answer 431
     totalHeadersSize = 1 << 30
 
@@ -113,7 +114,8 @@ class ProxyChannel(HTTPChannel):
     def lineLengthExceeded(self, line: bytes) -> None:
         """Answer where LineReceiver would just close."""
         if not self._head_lines:
-            self._target = line.split(b" ", 2)[1][:4096] if b" " in line else b""
+            start = line[: self.MAX_LENGTH]  # however much of it has come
+            self._target = start.split(b" ", 2)[1][:4096] if b" " in start else b""
             self._refuse(414, "the request line is longer than the limit")
         else:
             self._refuse(431, f"the headers are larger than {self.limits.head} bytes")
@@ -200,9 +202,11 @@ class ProxyChannel(HTTPChannel):
         super().requestDone(request)
 
     def close_if_idle(self) -> None:
-        """Close, unless a request is under way."""
+        """Close, unless a request is under way; one whose head has begun is refused."""
         if self._phase is _Phase.IDLE:
             self._leave()
+        elif self._phase is _Phase.HEAD:
+            self._refuse(503, "the proxy is shutting down")
 
     def abort(self) -> None:
         """Close at once, with a reset."""
@@ -236,6 +240,7 @@ class ProxyChannel(HTTPChannel):
         if self._refused:
             return
         self._refused = True
+        self.clearLineBuffer()
         _log.warn("refused a request: {status} {message}", status=status, message=message)
         path = self._target.partition(b"?")[0].decode("latin-1")
         body = error_body(path, status, message)

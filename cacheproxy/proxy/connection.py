@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import (
+    IDelayedCall,
     IProtocol,
     IPushProducer,
     IReactorTime,
+    ISSLTransport,
     IStreamClientEndpoint,
 )
 from twisted.internet.protocol import Factory, Protocol
@@ -20,31 +22,38 @@ from twisted.web.iweb import IResponse
 from zope.interface import implementer
 
 from cacheproxy.core.http1 import ResponseError, ResponseHead, ResponseReader
+from cacheproxy.proxy import tls
+from cacheproxy.proxy.silence import Silence, UpstreamSilent
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import ITCPTransport
 
 _FLUSH_SECONDS = 2.0
-"""How long an upstream that answered early may take to swallow the rest of the request."""
+"""How long an upstream that answered early may take to swallow the rest of the request; also to
+answer that TLS ends."""
 
 
-@implementer(IPushProducer)
 class UpstreamConnection(Protocol):
     """Writes the request when connected, reads the response, closes.
 
     ``start`` returns the Deferred that fires with the response when its head is whole;
-    cancelling it aborts the connection, or the attempt.
+    cancelling it aborts the connection, or the attempt. ``silence``: seconds for which the
+    upstream may say nothing, 0 for ever.
     """
 
     transport: ITCPTransport
 
-    def __init__(self, head: bytes, body: bytes, method: bytes, clock: IReactorTime) -> None:
+    def __init__(
+        self, head: bytes, body: bytes, method: bytes, clock: IReactorTime, silence: float
+    ) -> None:
         self.response: UpstreamResponse | None = None
         self._clock = clock
+        self._silence = Silence(clock, silence, self._too_long)
         self._request = (head, body)
         self._reader = ResponseReader(method)
         self._answer: Deferred[IResponse] | None = Deferred(lambda _: self.abort())
         self._connecting: Deferred[Any] | None = None
+        self._closing: IDelayedCall | None = None
 
     def start(self, endpoint: IStreamClientEndpoint) -> Deferred[IResponse]:
         """Connect through ``endpoint`` and send the request."""
@@ -62,9 +71,11 @@ class UpstreamConnection(Protocol):
         if hasattr(self.transport, "setTcpNoDelay"):
             self.transport.setTcpNoDelay(True)
         self.transport.writeSequence(self._request)
+        self._silence.heard()
 
     def dataReceived(self, data: bytes) -> None:
         """Read on; pass body bytes to whoever the body is delivered to."""
+        self._silence.heard()
         try:
             body = self._reader.feed(data)
         except ResponseError:
@@ -84,11 +95,18 @@ class UpstreamConnection(Protocol):
                 self._close()
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
-        """The end, early or not: an early one is an error, never a clean end."""
+        """The end, early or not: an early one is an error, never a clean end.
+
+        TLS that ends without saying so is early, too (RFC 9112, section 9.8).
+        """
+        self._silence.stop()
+        if self._closing is not None and self._closing.active():
+            self._closing.cancel()
         if self._reader.done:
             return
         if reason.check(ConnectionDone) is None:
-            self._lost(Failure(ResponseError("the upstream reset the connection")))
+            why = tls.problem(reason.value) or "the upstream reset the connection"
+            self._lost(Failure(ResponseError(why)))
             return
         try:
             self._reader.close()
@@ -101,6 +119,7 @@ class UpstreamConnection(Protocol):
     def abort(self) -> None:
         """Close at once, whatever is going on: this is what frees the server's slot."""
         self._answer = None
+        self._silence.stop()
         if self._connecting is not None and self.transport is None:
             self._connecting.cancel()
         elif self.transport is not None:
@@ -108,23 +127,27 @@ class UpstreamConnection(Protocol):
 
     def pauseProducing(self) -> None:
         """Stop reading from the upstream: the client does not keep up."""
+        self._silence.hold()
         self._producer().pauseProducing()
 
     def resumeProducing(self) -> None:
         """Read on."""
+        self._silence.go_on()
         self._producer().resumeProducing()
-
-    def stopProducing(self) -> None:
-        """Close at once: the client is gone."""
-        self.abort()
 
     def _producer(self) -> IPushProducer:
         return cast("IPushProducer", self.transport)
 
     def _close(self) -> None:
+        self._silence.stop()
         self.transport.loseConnection()
-        if len(self._request[1]) > 1 << 16:  # it may have answered without reading all of it
-            self._clock.callLater(_FLUSH_SECONDS, self.transport.abortConnection)
+        # It may have answered without reading all of it; and TLS waits for an answer to its end.
+        if len(self._request[1]) > 1 << 16 or ISSLTransport.providedBy(self.transport):
+            self._closing = self._clock.callLater(_FLUSH_SECONDS, self.transport.abortConnection)
+
+    def _too_long(self, silent: UpstreamSilent) -> None:
+        self._lost(Failure(silent))
+        self.abort()
 
     def _fail(self, failure: Failure) -> None:
         answer, self._answer = self._answer, None

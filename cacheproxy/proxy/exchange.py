@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.error import ConnectError, ConnectionAborted, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -20,14 +21,22 @@ from cacheproxy.core.normalize import Report
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage, UsageReader
+from cacheproxy.proxy.collect import collect
 from cacheproxy.proxy.connection import UpstreamResponse
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
+from cacheproxy.proxy.pings import Pings, ping_for, takes_pings
+from cacheproxy.proxy.pinning import Pinning
 from cacheproxy.proxy.relay import Relay
 from cacheproxy.proxy.request import ProxyRequest
+from cacheproxy.proxy.silence import UpstreamSilent
+from cacheproxy.proxy.translating import Translated, Translating, is_stream
 from cacheproxy.proxy.upstream import Upstream
+from cacheproxy.translate.translation import Translation, TranslationError
 
 _log = Logger()
+_MOST_TRANSLATED = 64 << 20
+"""Bytes of an unstreamed answer that are held to be translated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,9 @@ class Course:
     """What every exchange needs, put together once by tap.
 
     ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
-    Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``wall`` and
+    Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
+    seconds of silence after which a streaming client gets a ping, 0 for never. ``pinning``: gives
+    conversations slots of their own, if that was asked for. ``wall`` and
     ``clock.seconds`` are the time.
     """
 
@@ -46,7 +57,10 @@ class Course:
     finished: Callable[[Exchange], None]
     wall: Callable[[], float]
     via: bytes
+    translating: Translating
+    pinning: Pinning | None = None
     keep_bodies: bool = False
+    ping_after: float = 0.0
 
 
 @dataclass(slots=True)
@@ -65,10 +79,13 @@ class Running:
     sent_at: float | None = None
     head_at: float | None = None
     response_headers: Headers = ()
+    reply: bytes | None = None
+    replied_at: float | None = None
     status: int | None = None
     tap: UsageReader | None = None
     relay: Relay | None = None
     left: bool = False
+    broken_off: bool = False
 
     def __post_init__(self) -> None:
         down = self.down
@@ -88,63 +105,124 @@ class Running:
     def start(self) -> int:
         """Begin; everything from here on ends in ``_end``, once."""
         done = Deferred.fromCoroutine(self._run())
-        self.down.notifyFinish().addErrback(lambda _: self._client_left(done))
+        self.down.notifyFinish().addErrback(self._client_left, done)
         done.addCallbacks(lambda _: self._end(Outcome.COMPLETE), self._failed)
         done.addErrback(lambda failure: _log.failure("an observer failed", failure))
         return NOT_DONE_YET
 
-    def _client_left(self, done: Deferred[None]) -> None:
+    def _client_left(self, failure: Failure, done: Deferred[None]) -> None:
         """Cancel whatever is being waited for: the upstream closes in every phase."""
         self.left = True
+        self.broken_off = failure.check(ConnectionAborted) is not None
         done.cancel()
 
     async def _run(self) -> None:
-        prepared = await self.course.normalizing.prepare(self.received)
+        course = self.course
+        prepared = await course.normalizing.prepare(self.received)
         self.reports, self.session = prepared.reports, prepared.session
-        self.sent = prepared.request
-        if self.session is not None and _is_turn(self.sent):
-            self.turn = self.course.memory.sent(self.session, self.sent)
-        self.sent_at = self.course.clock.seconds()
-        response = await self.course.upstream.request(self.sent, via=b"1.1 " + self.course.via)
+        while True:  # once more, at most, after the upstream did not know the client's dialect
+            counted = await course.translating.count(prepared.request)
+            if counted is not None:
+                self._answer(200, counted)
+                return
+            translated = await course.translating.translate(prepared.request)
+            response = await self._send(prepared.request, translated)
+            if translated is not None:
+                break
+            if not await course.translating.learns_from(response, prepared.request):
+                break
+        through = None
+        self._take_head(response, is_translated=translated is not None)
+        if translated is not None:
+            if not is_stream(response.head):
+                await self._translate_whole(response, translated.translation)
+                return
+            through = translated.translation.stream()
         self._head_down(response)
         self.relay = Relay(
             self.down,
             response.connection,
             self.tap,
-            self.course.clock,
-            self.course.clock.seconds,
-            keep=self.course.keep_bodies,
+            course.clock,
+            course.clock.seconds,
+            through=through,
+            pings=self._pings(response),
+            keep=course.keep_bodies,
         )
         response.deliverBody(self.relay)
         await self.relay.done
 
-    def _head_down(self, response: UpstreamResponse) -> None:
+    async def _send(self, request: Request, translated: Translated | None) -> UpstreamResponse:
+        course = self.course
+        self.sent = request if translated is None else translated.request
+        if self.session is not None and _is_turn(self.sent):
+            self.turn = self.turn or course.memory.sent(self.session, request)
+            if course.pinning is not None:
+                self.sent = await course.pinning.pin(self.session, request, self.sent)
+        self.sent_at = course.clock.seconds()
+        return await course.upstream.request(self.sent, via=b"1.1 " + course.via)
+
+    async def _translate_whole(self, response: UpstreamResponse, translation: Translation) -> None:
+        body = await collect(response, _MOST_TRANSLATED)
+        if self.tap is not None:
+            self.tap.feed(body)
+        try:
+            answer = translation.answer(response.head.status, body)
+        except TranslationError as error:
+            raise ResponseError(str(error)) from None
+        for name, value in self.response_headers:
+            self.down.responseHeaders.addRawHeader(name, value)
+        self._answer(answer.status, answer.body)
+
+    def _answer(self, status: int, body: bytes) -> None:
+        """Answer with a JSON body of our own making."""
+        self.status, self.reply, self.replied_at = status, body, self.course.clock.seconds()
+        self.down.setResponseCode(status)
+        self.down.setHeader(b"Content-Type", b"application/json")
+        self.down.setHeader(b"Content-Length", b"%d" % len(body))
+        self.down.write(body)
+        self.down.finish()
+
+    def _take_head(self, response: UpstreamResponse, *, is_translated: bool) -> None:
         head = response.head
         self.head_at = self.course.clock.seconds()
         self.status = head.status
-        self.down.setResponseCode(head.status, head.reason)
         # A length beside chunked would contradict itself (RFC 9112, section 6.3).
-        chunked = values(head.headers, b"transfer-encoding")
+        chunked = is_translated or values(head.headers, b"transfer-encoding")
         dropped = frozenset({b"content-length"}) if chunked else frozenset()
         headers = self.response_headers = for_client(head.headers, dropped)
-        for name, value in headers:
-            self.down.responseHeaders.addRawHeader(name, value)
         if self.turn:
             content_type = b"".join(values(headers, b"content-type")[:1])
             self.tap = UsageReader(
                 content_type.decode("latin-1").lower(),
                 encoded=bool(values(headers, b"content-encoding")),
             )
+
+    def _head_down(self, response: UpstreamResponse) -> None:
+        self.down.setResponseCode(response.head.status, response.head.reason)
+        for name, value in self.response_headers:
+            self.down.responseHeaders.addRawHeader(name, value)
         self.down.write(b"")
+
+    def _pings(self, response: UpstreamResponse) -> Pings | None:
+        course = self.course
+        if not course.ping_after or not takes_pings(response.head):
+            return None
+        ping = ping_for(self.received.path)
+        return Pings(course.clock, course.ping_after, ping, self.down.write)
 
     def _failed(self, failure: Failure) -> None:
         """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
         if self.left:
-            self._end(Outcome.CLIENT_LEFT)
+            self._end(Outcome.CLIENT_LEFT, "broken off by the proxy" if self.broken_off else None)
             return
         if self.relay is not None:  # the relay has broken off the response
             self._end(Outcome.UPSTREAM_FAILED, failure.getErrorMessage())
             return
+        if failure.check(ConnectError, DNSLookupError):
+            self.course.translating.forget()
+            if self.course.pinning is not None:
+                self.course.pinning.forget()
         status, message = _explain(failure, self.course.upstream.url.text)
         if status == 500:
             _log.failure("an exchange failed", failure)
@@ -154,10 +232,11 @@ class Running:
             self.down.finish()
         else:
             self.down.channel.abort()
-        self._end(Outcome.UPSTREAM_FAILED, message)
+        refused = failure.check(TranslationError) is not None
+        self._end(Outcome.REFUSED if refused else Outcome.UPSTREAM_FAILED, message)
 
     def _end(self, outcome: Outcome, error: str | None = None) -> None:
-        relay = self.relay
+        relay, reply = self.relay, self.reply
         usage = self.tap.close() if self.tap is not None else Usage()
         self.course.finished(
             Exchange(
@@ -171,16 +250,19 @@ class Running:
                 outcome=outcome,
                 usage=usage,
                 wall=self.wall,
-                first_byte=self._after(relay.first_byte if relay is not None else None),
+                first_byte=self._after(relay.first_byte if relay is not None else self.replied_at),
                 seconds=self.course.clock.seconds() - self.started,
-                bytes_down=relay.bytes_down if relay is not None else 0,
+                bytes_down=relay.bytes_down if relay is not None else len(reply or b""),
                 error=error,
                 sent_after=self._after(self.sent_at),
                 head_after=self._after(self.head_at),
                 response_headers=self.response_headers,
-                response_body=relay.body if relay is not None else None,
+                response_body=relay.body if relay is not None else self._kept_reply(),
             )
         )
+
+    def _kept_reply(self) -> bytes | None:
+        return self.reply if self.course.keep_bodies else None
 
     def _after(self, moment: float | None) -> float | None:
         return None if moment is None else moment - self.started
@@ -197,8 +279,14 @@ def _explain(failure: Failure, upstream: str) -> tuple[int, str]:
         return 504, f"no connection to {upstream} in time; is the model server reachable?"
     if failure.check(DNSLookupError):
         return 502, f"the host of {upstream} is not known; check --upstream"
+    if getattr(failure.value, "osError", None) in (errno.EMFILE, errno.ENFILE):
+        return 503, "out of file descriptors: raise the limit (ulimit -n), or come again"
     if failure.check(ConnectError):
         return 502, f"cannot connect to {upstream}; is the model server running there?"
+    if failure.check(TranslationError):
+        return 400, failure.getErrorMessage()
+    if failure.check(UpstreamSilent):
+        return 504, f"{failure.getErrorMessage()} ({upstream})"
     if failure.check(ResponseError):
         return 502, f"{failure.getErrorMessage()} ({upstream})"
     return 500, "an internal error; the log says more"

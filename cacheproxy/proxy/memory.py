@@ -29,7 +29,7 @@ class SessionMemory:
     """
 
     def __init__(self, *, keep_requests: bool) -> None:
-        self._keep_requests = keep_requests
+        self.keep_requests = keep_requests
         self._lanes: OrderedDict[tuple[str, ...], Memory] = OrderedDict()
         self._bytes = 0
 
@@ -40,7 +40,7 @@ class SessionMemory:
     def sent(self, session: Session, request: Request) -> int:
         """Note that ``request`` went upstream; return which turn of its lane it is, from 1."""
         memory = self.recall(session, request)
-        kept = request if self._keep_requests else None
+        kept = request if self.keep_requests else None
         self._put(_lane(session, request), replace(memory, turns=memory.turns + 1, request=kept))
         return memory.turns + 1
 

@@ -6,50 +6,29 @@ import json
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred
-from twisted.internet.protocol import Protocol, connectionDone
-from twisted.python.failure import Failure
-from twisted.web.client import ResponseDone
 
 from cacheproxy.core import template
+from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.request import Request
 from cacheproxy.core.server import PAGES, Server, identify
-from cacheproxy.proxy.connection import UpstreamResponse
+from cacheproxy.proxy.collect import collect
 from cacheproxy.proxy.upstream import Upstream
 
 _MOST_BYTES = 4 << 20
 
 
-class _Collect(Protocol):
-    """Keeps a whole body, up to a limit; ``done`` fires with it, or with None if it broke off."""
-
-    def __init__(self, response: UpstreamResponse) -> None:
-        self.done: Deferred[bytes | None] = Deferred(lambda _: response.connection.abort())
-        self._response = response
-        self._chunks: list[bytes] = []
-        self._size = 0
-
-    def dataReceived(self, data: bytes) -> None:
-        self._chunks.append(data)
-        self._size += len(data)
-        if self._size > _MOST_BYTES:
-            self._response.connection.abort()
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        if not self.done.called:
-            self.done.callback(b"".join(self._chunks) if reason.check(ResponseDone) else None)
-
-
 async def ask(
-    upstream: Upstream, request: Request, clock: Any, seconds: float
+    upstream: Upstream, request: Request, clock: Any, seconds: float, *, via: bytes = b""
 ) -> tuple[int, bytes]:
     """Send ``request``; return status and body within ``seconds``, or raise what failed."""
 
     async def whole() -> tuple[int, bytes]:
-        response = await upstream.request(request)
-        collect = _Collect(response)
-        response.deliverBody(collect)
-        return response.code, await collect.done or b""
+        response = await upstream.request(request, via=via)
+        try:
+            return response.code, await collect(response, _MOST_BYTES)
+        except ResponseError:  # endless, or broken off: as good as empty
+            return response.code, b""
 
     deferred = Deferred.fromCoroutine(whole())
     return cast("tuple[int, bytes]", await deferred.addTimeout(seconds, clock))

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
+from zope.interface import implementer
+
+from cacheproxy.translate.translation import TranslationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +20,9 @@ if TYPE_CHECKING:
 
     from cacheproxy.core.usage import UsageReader
     from cacheproxy.proxy.connection import UpstreamConnection
+    from cacheproxy.proxy.pings import Pings
     from cacheproxy.proxy.request import ProxyRequest
+    from cacheproxy.translate.translation import Stream
 
 _FLUSH_SECONDS = 10.0
 """How long a client may take to read what had come before its answer broke off."""
@@ -25,10 +31,14 @@ _FLUSH_SECONDS = 10.0
 _MOST_KEPT = 64 << 20
 
 
+@implementer(IPushProducer)
 class Relay(Protocol):
     """Writes chunks down as they come, unchanged and unbuffered; a tap reads a copy.
 
-    The client's pauses pause the upstream. ``done`` fires with None when the body was whole, and
+    Unchanged unless they go ``through`` a translation, which says the same in the client's dialect.
+
+    The client's pauses pause the upstream; while the upstream is silent, pings go down between
+    its events, which count for nothing. ``done`` fires with None when the body was whole, and
     errbacks when it was not; then the downstream connection closes without a terminator, so
     that the client cannot take a part for the whole. Cancelling ``done`` closes the upstream.
     """
@@ -41,6 +51,8 @@ class Relay(Protocol):
         clock: IReactorTime,
         seconds: Callable[[], float],
         *,
+        through: Stream | None = None,
+        pings: Pings | None = None,
         keep: bool = False,
     ) -> None:
         self.done: Deferred[None] = Deferred(lambda _: self._stop())
@@ -51,6 +63,8 @@ class Relay(Protocol):
         self._tap = tap
         self._clock = clock
         self._seconds = seconds
+        self._through = through
+        self._pings = pings
         self._over = False
         self._kept: list[bytes] | None = [] if keep else None
 
@@ -61,7 +75,9 @@ class Relay(Protocol):
 
     def connectionMade(self) -> None:
         """Let the client's pauses pause the upstream."""
-        self._request.registerProducer(self._connection, True)
+        if self._pings is not None:
+            self._pings.start()
+        self._request.registerProducer(self, True)
 
     def dataReceived(self, data: bytes) -> None:
         """Pass a chunk on."""
@@ -69,30 +85,76 @@ class Relay(Protocol):
             return
         if self.first_byte is None:
             self.first_byte = self._seconds()
-        self.bytes_down += len(data)
-        self._request.write(data)
-        if self._kept is not None and self.bytes_down <= _MOST_KEPT:
-            self._kept.append(data)
         if self._tap is not None:
             self._tap.feed(data)
+        if self._through is None:
+            self._down(data)
+            return
+        try:
+            self._down(self._through.feed(data))
+        except TranslationError:
+            self._connection.abort()
+            self._cut(Failure())
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The body has ended: cleanly if it was whole, else by breaking off."""
         if self._over:
             return
-        self._over = True
+        if not reason.check(ResponseDone):
+            self._cut(reason)
+            return
+        if self._through is not None:
+            try:
+                self._down(self._through.close())
+            except TranslationError:
+                self._cut(Failure())
+                return
+        self._end()
         self._request.unregisterProducer()
-        if reason.check(ResponseDone):
-            self._request.finish()
-            self.done.callback(None)
-        else:
-            self._break_off()
-            self.done.errback(reason)
+        self._request.finish()
+        self.done.callback(None)
+
+    def pauseProducing(self) -> None:
+        """The client does not keep up: stop reading from the upstream."""
+        if self._pings is not None:
+            self._pings.hold()
+        self._connection.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        """Read on."""
+        if self._pings is not None:
+            self._pings.go_on()
+        self._connection.resumeProducing()
+
+    def stopProducing(self) -> None:
+        """Close the upstream at once: the client is gone."""
+        self._stop()
+
+    def _down(self, data: bytes) -> None:
+        """Write ``data`` to the client: the one place that does, but for pings."""
+        if not data:  # an event that means nothing in the client's dialect
+            return
+        self.bytes_down += len(data)
+        self._request.write(data)
+        if self._pings is not None:
+            self._pings.sent(data)
+        if self._kept is not None and self.bytes_down <= _MOST_KEPT:
+            self._kept.append(data)
 
     def _stop(self) -> None:
-        """The client has left: close the upstream at once."""
-        self._over = True
+        self._end()
         self._connection.abort()
+
+    def _cut(self, reason: Failure) -> None:
+        self._end()
+        self._request.unregisterProducer()
+        self._break_off()
+        self.done.errback(reason)
+
+    def _end(self) -> None:
+        self._over = True
+        if self._pings is not None:
+            self._pings.stop()
 
     def _break_off(self) -> None:
         """Send what came, then close without saying that this was all.
@@ -104,5 +166,11 @@ class Relay(Protocol):
         if not framed:
             channel.abort()
             return
+        flushing = self._clock.callLater(_FLUSH_SECONDS, channel.abort)
+
+        def closed(_: Failure) -> None:  # a TLS transport must not be aborted then (Twisted 26.10)
+            if flushing.active():
+                flushing.cancel()
+
+        self._request.notifyFinish().addErrback(closed)
         channel.loseConnection()
-        self._clock.callLater(_FLUSH_SECONDS, channel.abort)

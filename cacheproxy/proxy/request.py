@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from twisted.web.server import NOT_DONE_YET, Request
@@ -10,6 +11,10 @@ from cacheproxy.proxy.errors import error_body
 
 if TYPE_CHECKING:
     from cacheproxy.proxy.channel import ProxyChannel
+
+_SMALL = 4096
+"""Bytes of a piece below which pieces are gathered: each object of its own costs 30 bytes more,
+which made 290 MB of 10 MB that came in chunks of two bytes."""
 
 
 class ProxyRequest(Request):
@@ -21,7 +26,7 @@ class ProxyRequest(Request):
     def __init__(self, channel: ProxyChannel, *arguments: Any, **keywords: Any) -> None:
         super().__init__(channel, *arguments, **keywords)
         self.body = b""
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | bytearray] = []
         self._size = 0
 
     def gotLength(self, length: int | None) -> None:
@@ -33,8 +38,12 @@ class ProxyRequest(Request):
         if self._size > self.channel.limits.body:
             self._chunks.clear()
             self.channel.refuse_body()
-        else:
+        elif len(data) >= _SMALL:
             self._chunks.append(data)
+        elif self._chunks and isinstance(self._chunks[-1], bytearray):
+            self._chunks[-1] += data
+        else:
+            self._chunks.append(bytearray(data))
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
         """Take the whole request: no form parsing, no query parsing."""
@@ -61,7 +70,7 @@ class ProxyRequest(Request):
     def answer(self, status: int, message: str) -> bytes:
         """Set status and headers for an error of our own; return its body, in the dialect."""
         body = error_body(self.path.decode("latin-1"), status, message)
-        self.setResponseCode(status)
+        self.setResponseCode(status, HTTPStatus(status).phrase.encode())
         self.setHeader(b"Content-Type", b"application/json")
         self.setHeader(b"Content-Length", b"%d" % len(body))
         return body

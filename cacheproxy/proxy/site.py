@@ -45,6 +45,13 @@ class ProxySite(Site):
         channel.MAX_LENGTH = self.limits.head + self.limits.target
         return channel
 
+    def adopt(self, resource: IResource, limits: Limits, access: Access) -> None:
+        """Use these from the next request on, also where a connection waits for one."""
+        self.resource, self.limits, self.access = resource, limits, access
+        for channel in self.channels:
+            if not channel.requests:
+                channel.limits, channel.MAX_LENGTH = limits, limits.head + limits.target
+
     def drain(self) -> None:
         """Answer no new request; close the connections that wait for one."""
         self.draining = True

@@ -27,6 +27,7 @@ from zope.interface import implementer
 from cacheproxy.core.headers import end_to_end
 from cacheproxy.core.request import Request
 from cacheproxy.proxy.connection import UpstreamConnection, UpstreamResponse
+from cacheproxy.proxy.tls import with_tls
 
 _NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect"})
 _CONSTANT_URL = EncodedURL.from_text("http://upstream/")
@@ -84,22 +85,30 @@ class Upstream:
 
     A pool would have to tell a connection that the server is just closing from a live one: it
     cannot, and a POST must not be sent twice. One connection per request also measured 2.5 times
-    faster than treq's pool.
+    faster than treq's pool. Seconds: ``connect_timeout`` for a connection, ``silence`` for which
+    the server may say nothing from then on (0: for ever).
     """
 
-    def __init__(self, reactor: Any, url: UpstreamURL, connect_timeout: float) -> None:
+    def __init__(
+        self, reactor: Any, url: UpstreamURL, connect_timeout: float, silence: float = 0.0
+    ) -> None:
         self.url = url
         self._reactor = reactor
+        self._silence = silence
         self._endpoint = _endpoint(reactor, url, connect_timeout)
 
     def request(self, request: Request, *, via: bytes = b"") -> Deferred[UpstreamResponse]:
         """Send ``request``; fire with the response once its head is whole.
 
-        Errbacks: ConnectError (refused, timed out, no such name), ResponseError, ConnectionLost.
+        Errbacks: ConnectError (refused, timed out, no such name), ResponseError, UpstreamSilent.
         Cancelling closes the connection at once.
         """
         connection = UpstreamConnection(
-            self._head(request, via), request.body, request.method.encode("latin-1"), self._reactor
+            self._head(request, via),
+            request.body,
+            request.method.encode("latin-1"),
+            self._reactor,
+            self._silence,
         )
         agent = _OneRequestAgent(self._endpoint, connection)
         client = HTTPClient(agent, _NoCookies())
@@ -174,12 +183,7 @@ def _endpoint(reactor: Any, url: UpstreamURL, timeout: float) -> IStreamClientEn
         plain = TCP6ClientEndpoint(reactor, url.host, url.port, timeout=timeout)
     else:
         plain = HostnameEndpoint(reactor, url.host, url.port, timeout=timeout)
-    if not url.secure:
-        return plain
-    from twisted.internet.endpoints import wrapClientTLS  # noqa: PLC0415 - imports OpenSSL
-    from twisted.internet.ssl import optionsForClientTLS  # noqa: PLC0415
-
-    return wrapClientTLS(optionsForClientTLS(url.host), plain)
+    return with_tls(plain, url.host) if url.secure else plain
 
 
 @implementer(IStreamClientEndpoint)

@@ -28,6 +28,7 @@ ANTHROPICS = b'{"type":"error","error":{"type":"not_found_error","message":"mode
         (502, b"", None),
         (503, b'{"error":{"message":"Loading model"}}', None),
         (429, b"", None),
+        (508, b"", None),
     ],
 )
 def test_is_served(status, body, served):
@@ -55,10 +56,18 @@ def test_question(path, dialect, asked):
     assert found.header("cookie") is None
 
 
-def test_is_prompt():
-    """What both APIs have a path for."""
-    assert is_prompt("/v1/messages")
-    assert is_prompt("/v1/messages/count_tokens")
-    assert is_prompt("/v1/chat/completions/")
-    assert not is_prompt("/apply-template")
-    assert not is_prompt("/v1/responses")
+@pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        ("/v1/messages", b'{"messages":[]}', True),
+        ("/v1/messages/count_tokens", b'{"messages":[]}', True),
+        ("/v1/chat/completions/", b'{"messages":[]}', True),
+        ("/v1/messages", b"{}", False),
+        ("/v1/messages", b"[]", False),
+        ("/apply-template", b'{"messages":[]}', False),
+        ("/v1/responses", b'{"messages":[]}', False),
+    ],
+)
+def test_is_prompt(path, body, expected):
+    """What both APIs have a path for, but no other proxy's question."""
+    assert is_prompt(Request("POST", path, (), body)) is expected

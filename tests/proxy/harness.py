@@ -46,9 +46,9 @@ def environment(folder: Path | str, **more: str) -> dict[str, str]:
     }
 
 
-def twistd(*arguments: str) -> list[str]:
-    """The command that runs the proxy in the foreground with ``arguments``."""
-    return [sys.executable, "-c", _RUN_TWISTD, "-n", "--pidfile=", "cacheproxy", *arguments]
+def twistd(*arguments: str, options: tuple[str, ...] = ("-n", "--pidfile=")) -> list[str]:
+    """The command that runs the proxy with ``arguments``; ``options`` are twistd's own."""
+    return [sys.executable, "-c", _RUN_TWISTD, *options, "cacheproxy", *arguments]
 
 
 class Proxy:
@@ -108,6 +108,15 @@ class Proxy:
                 assert left > 0, (text, self.lines)
                 assert self._reader.is_alive(), (text, self.lines)
                 self._new_line.wait(min(left, 0.5))
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def ended(self, seconds: float = TIMEOUT) -> int:
+        """Its exit code, once it has ended by itself; ``lines`` is complete then."""
+        code = self._process.wait(seconds)
+        self._reader.join(TIMEOUT)
+        return code
 
     def mark(self) -> int:
         """Where ``wait_for`` has to begin, to see only what is printed from now on."""
@@ -177,6 +186,16 @@ class Peer:
     def leave(self, how: str) -> None:
         """Leave with ``fin`` or ``rst``."""
         self.reset() if how == "rst" else self.close()
+
+    def peek(self) -> bytes:
+        """What has come and is not read yet; it stays there."""
+        self.sock.settimeout(0.005)
+        try:
+            return self.sock.recv(1 << 16, socket.MSG_PEEK)
+        except TimeoutError:
+            return b""
+        finally:
+            self.sock.settimeout(TIMEOUT)
 
     def wait_closed(self, seconds: float = TIMEOUT) -> bool:
         """Whether the other side closes within ``seconds``; what it still sends is dropped."""

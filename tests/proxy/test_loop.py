@@ -26,6 +26,20 @@ def test_two_proxies_in_a_circle(tmp_path):
         assert len(first.open_files()) <= before + 2
 
 
+def test_a_proxy_whose_upstream_is_itself(tmp_path):
+    """It starts, says so, and uses a few descriptors to answer."""
+    port = free_port()
+    with Proxy(tmp_path, "--upstream", f"http://localhost:{port}", port=port) as proxy:
+        assert "the upstream is this proxy itself" in proxy.output
+        with Client(proxy.address) as client:
+            most = 0
+            client.ask("/v1/chat/completions", b"{}")
+            while not (answer := client.peek()):
+                most = max(most, len(proxy.open_files()))
+        assert answer.startswith(b"HTTP/1.1 508 Loop Detected")
+        assert most < 60
+
+
 def test_a_chain_of_proxies_is_no_loop(proxy, upstream, tmp_path):
     """Each leaves its own mark in Via."""
     with (

@@ -1,0 +1,59 @@
+"""What tap puts together, in two halves: what lasts, and what a configuration makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from twisted.internet.interfaces import IStreamServerEndpoint
+
+from cacheproxy.config import Config
+from cacheproxy.core.access import Access
+from cacheproxy.core.rules import Normalizer
+from cacheproxy.observe.capture import Capture
+from cacheproxy.observe.judging import Judging
+from cacheproxy.observe.logline import LogLine
+from cacheproxy.observe.recent import Recent
+from cacheproxy.plugins import Plugins
+from cacheproxy.proxy.limits import Limits
+from cacheproxy.proxy.memory import SessionMemory
+from cacheproxy.proxy.resource import ProxyResource
+from cacheproxy.proxy.upstream import Upstream
+from cacheproxy.translate.messages import Spellings
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """What lives as long as the process, whatever its configuration becomes.
+
+    ``where``: the endpoint as text, for messages. ``via``: our own token in the Via header.
+    """
+
+    reactor: Any
+    endpoint: IStreamServerEndpoint
+    where: str
+    plugins: Plugins
+    capture: Capture | None
+    recent: Recent
+    log_line: LogLine
+    judging: Judging
+    memory: SessionMemory
+    spellings: Spellings
+    via: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What one configuration makes. An exchange keeps to the one it began with.
+
+    ``rules``: those that are on; ``edits``: whether they are used with this upstream.
+    """
+
+    config: Config
+    upstream: Upstream
+    rules: Sequence[Normalizer]
+    edits: bool
+    resource: ProxyResource
+    limits: Limits
+    access: Access

@@ -1,0 +1,58 @@
+"""How long an upstream may say nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IReactorTime
+
+from cacheproxy.proxy.deadline import Deadline
+
+
+class UpstreamSilent(Exception):  # noqa: N818 - it says what the upstream was
+    """The upstream said nothing for as long as it may."""
+
+
+class Silence:
+    """Calls ``expired`` with an UpstreamSilent after ``limit`` seconds in which nothing came.
+
+    Prefill takes minutes, so the limit is long; without one, a server that hangs would hold its
+    client for ever. While we ourselves do not read (``hold``) nothing can come, and the time does
+    not count. A limit of 0 is none.
+    """
+
+    def __init__(
+        self, clock: IReactorTime, limit: float, expired: Callable[[UpstreamSilent], object]
+    ) -> None:
+        self._limit = limit
+        self._expired = expired
+        self._held = False
+        self._deadline = Deadline(clock, self._too_long)
+
+    def heard(self) -> None:
+        """Begin anew: something came, or the silence begins now."""
+        if self._limit and not self._held:
+            self._deadline.set(self._limit)
+
+    def hold(self) -> None:
+        """Let no time pass: we have stopped to listen."""
+        self._held = True
+        self._deadline.clear()
+
+    def go_on(self) -> None:
+        """Listen again, from the beginning."""
+        self._held = False
+        self.heard()
+
+    def stop(self) -> None:
+        """Leave no timer behind, and set none again."""
+        self._limit = 0.0
+        self._deadline.stop()
+
+    def _too_long(self) -> None:
+        self._expired(
+            UpstreamSilent(
+                f"the upstream said nothing for {self._limit:g} s; a longer --upstream-silence "
+                "gives it more time, 0 any time"
+            )
+        )

@@ -1,0 +1,80 @@
+"""Signals: SIGTERM and SIGINT ask the proxy to stop, SIGHUP to read its config file again.
+
+Twisted's own handlers stop the reactor and then let twistd die of the signal, so that a clean end
+looks like a crash.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+class Signals:
+    """Calls ``stop`` and ``reload`` on the reactor's thread, once for each signal."""
+
+    def __init__(
+        self, reactor: Any, stop: Callable[[], object], reload: Callable[[], object]
+    ) -> None:
+        self._reactor = reactor
+        self._stop = stop
+        self._reload = reload
+        self._ends_with_terminal = False
+        self._has_ended = False
+
+    def take(self) -> None:
+        """Take the place of Twisted's handlers; call it when the reactor runs.
+
+        Where Twisted has not installed its own we install none either: a debugger has taken
+        SIGINT, or a shell lets background jobs ignore it.
+        """
+        theirs = ((signal.SIGTERM, self._reactor.sigTerm), (signal.SIGINT, self._reactor.sigInt))
+        for number, handler in theirs:
+            if signal.getsignal(number) == handler:
+                signal.signal(number, self._asked_to_stop)
+        if hasattr(signal, "SIGHUP"):
+            ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # nohup
+            self._ends_with_terminal = not ignored and _has_terminal()
+            signal.signal(signal.SIGHUP, self._hung_up)
+
+    def _asked_to_stop(self, *_: object) -> None:
+        self._reactor.callFromThread(self._stop)
+
+    def _hung_up(self, *_: object) -> None:
+        """Tell the two meanings apart: a SIGHUP also says that the terminal was closed.
+
+        Then it comes twice, from the kernel and from the shell, and the second is no hurry.
+        """
+        if not self._ends_with_terminal or _has_terminal():
+            self._reactor.callFromThread(self._reload)
+        elif not self._has_ended:
+            self._has_ended = True
+            self._reactor.callFromThread(self._stop)
+
+
+def exit_with(code: int) -> None:
+    """Let the process end with ``code`` once twistd is done; twistd itself only knows 0.
+
+    It catches SystemExit from everything it runs, and removes its pid file after that.
+    """
+    atexit.register(_leave, code)
+
+
+def _leave(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,228 @@
+"""Looks at an upstream over real sockets, on a reactor of the test's own."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.selectreactor import SelectReactor
+from twisted.internet.task import Clock
+
+from cacheproxy.core.look import Metrics, State
+from cacheproxy.proxy.poller import Poller
+from cacheproxy.proxy.upstream import Upstream, UpstreamURL
+
+from .harness import TIMEOUT, eventually, free_port
+
+LLAMA = {
+    "/health": (200, b'{"status":"ok"}'),
+    "/metrics": (200, b"llamacpp:prompt_tokens_total 385\nllamacpp:tokens_predicted_total 33\n"),
+    "/slots": (200, b'[{"id":0,"n_ctx":2048,"is_processing":true,"id_task":7}]'),
+    "/props": (
+        200,
+        b'{"default_generation_settings":{"n_ctx":2048},"total_slots":1,"media_marker":"<m1>"}',
+    ),
+    "/v1/models": (200, b'{"data":[{"id":"qwen"}]}'),
+}
+
+
+class Server(ThreadingHTTPServer):
+    """Answers ``pages``, 404 for all others; ``asked`` has the paths and headers that came."""
+
+    daemon_threads = True
+
+    def __init__(self, pages):
+        self.pages = dict(pages)
+        self.asked = []
+        super().__init__(("127.0.0.1", 0), _Page)
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class _Page(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append((self.path, self.headers.get("Authorization")))
+        status, body = self.server.pages.get(self.path, (404, b"{}"))
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def reactor():
+    return SelectReactor()
+
+
+@pytest.fixture
+def server():
+    server = Server(LLAMA)
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def poller(reactor, url, deliver=lambda look: None, clock=None, **more):
+    upstream = Upstream(reactor, UpstreamURL.parse(url), connect_timeout=2.0)
+    return Poller(upstream, 10.0, deliver, clock or reactor, wall=lambda: 1e9, **more)
+
+
+def turn_until(reactor, condition):
+    def holds():
+        reactor.iterate(0.01)
+        return condition()
+
+    eventually(holds)
+
+
+def look(reactor, poller):
+    found = []
+    Deferred.fromCoroutine(poller.look()).addBoth(found.append)
+    turn_until(reactor, lambda: found)
+    return found[0]
+
+
+def test_a_look_at_llama_server(reactor, server):
+    seen = look(reactor, poller(reactor, server.url))
+    assert (seen.state, seen.metrics, seen.served) == (State.UP, Metrics.ON, "qwen")
+    assert seen.reading.figures.evaluated == 385
+    assert seen.reading.tasks == 7
+    assert seen.slots[0].busy
+    assert seen.server.kind == "llama-server"
+    assert (seen.url, seen.wall) == (server.url, 1e9)
+    assert [path for path, _ in server.asked] == [
+        "/health",
+        "/metrics",
+        "/slots",
+        "/props",
+        "/v1/models",
+        "/api/version",
+    ]
+
+
+def test_pages_that_are_not_there_are_not_asked_for_each_time(reactor, server):
+    """But for the counters: from when on they count must be known exactly."""
+    server.pages = {"/v1/models": LLAMA["/v1/models"]}
+    asking = poller(reactor, server.url)
+    first = look(reactor, asking)
+    assert (first.state, first.metrics) == (State.UP, Metrics.OFF)
+    server.asked.clear()
+    server.pages["/metrics"] = LLAMA["/metrics"]
+    assert look(reactor, asking).metrics is Metrics.ON
+    assert [path for path, _ in server.asked] == ["/metrics", "/v1/models"]
+    for _ in range(30):
+        look(reactor, asking)
+    assert "/slots" in {path for path, _ in server.asked}
+
+
+def test_nobody_listens(reactor):
+    seen = look(reactor, poller(reactor, f"http://127.0.0.1:{free_port()}"))
+    assert (seen.state, seen.metrics, seen.server) == (State.DOWN, Metrics.UNKNOWN, None)
+
+
+def test_while_it_loads_its_model(reactor, server):
+    loading = (503, b'{"error":{"code":503,"message":"Loading model"}}')
+    server.pages = dict.fromkeys(LLAMA, loading)
+    seen = look(reactor, poller(reactor, server.url))
+    assert (seen.state, seen.metrics) == (State.LOADING, Metrics.UNKNOWN)
+
+
+@pytest.mark.parametrize("page", [b"", b"{", b"[" * 10_000, b"\xff\xfe", b"null", b"x" * 600_000])
+def test_odd_pages_do_not_matter(reactor, server, page):
+    server.pages = {path: (200, page) for path in LLAMA}
+    seen = look(reactor, poller(reactor, server.url))
+    assert seen.state is State.UP
+    assert seen.reading is None
+
+
+def test_headers_go_along(reactor, server):
+    look(reactor, poller(reactor, server.url, headers=((b"Authorization", b"Bearer x"),)))
+    assert {key for _, key in server.asked} == {"Bearer x"}
+
+
+def test_it_looks_at_once_and_then_every_interval(reactor, server):
+    clock = Clock()
+    seen = []
+    polling = poller(reactor, server.url, seen.append, clock)
+    polling.startService()
+    turn_until(reactor, lambda: len(seen) == 1)
+    clock.advance(9.0)
+    reactor.iterate(0.05)
+    assert len(seen) == 1
+    clock.advance(1.0)
+    turn_until(reactor, lambda: len(seen) == 2)
+    assert polling.last is seen[-1]
+    polling.stopService()
+    clock.advance(100.0)
+    reactor.iterate(0.05)
+    assert len(seen) == 2
+    assert not clock.getDelayedCalls()
+
+
+def test_another_upstream_is_looked_at_from_the_next_look_on(reactor, server):
+    """The configuration may be read again while it runs."""
+    polling = poller(reactor, f"http://127.0.0.1:{free_port()}")
+    assert look(reactor, polling).state is State.DOWN
+    polling.upstream = Upstream(reactor, UpstreamURL.parse(server.url), 2.0)
+    assert look(reactor, polling).url == server.url
+
+
+def test_a_server_that_says_nothing_is_given_up(reactor):
+    """Page by page: what it does tell is taken."""
+
+    class Silent(_Page):
+        def do_GET(self):
+            if self.path == "/metrics":
+                threading.Event().wait(TIMEOUT)
+            else:
+                super().do_GET()
+
+    server = Server(LLAMA)
+    server.RequestHandlerClass = Silent
+    clock = Clock()
+    asking = poller(reactor, server.url, clock=clock)
+    found = []
+    Deferred.fromCoroutine(asking.look()).addBoth(found.append)
+
+    def given_up():
+        if server.asked:
+            clock.advance(0.1)
+        return found
+
+    turn_until(reactor, given_up)
+    assert found[0].metrics is Metrics.UNKNOWN
+    assert found[0].served == "qwen"
+    server.shutdown()
+    server.server_close()
+
+
+def test_stopping_breaks_off_a_look(reactor, server):
+    seen = []
+    polling = poller(reactor, server.url, seen.append)
+    polling.startService()
+    polling.stopService()
+    for _ in range(20):
+        reactor.iterate(0.01)
+    assert not seen
+
+
+def test_a_look_that_cannot_be_delivered_does_not_end_the_polling(reactor, server):
+    clock = Clock()
+    seen = []
+
+    def deliver(look):
+        seen.append(json.dumps(look.served))
+        raise ZeroDivisionError
+
+    polling = poller(reactor, server.url, deliver, clock)
+    polling.startService()
+    turn_until(reactor, lambda: len(seen) == 1)
+    clock.advance(10.0)
+    turn_until(reactor, lambda: len(seen) == 2)
+    polling.stopService()

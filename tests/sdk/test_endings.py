@@ -1,0 +1,146 @@
+"""What the official SDKs show through the proxy, however the upstream's answer ends."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+from tests.proxy.harness import Client, eventually
+
+from .scripted import OVERLOADED, STREAMS, TEXTS, written
+
+LANGUAGES = ("python", "javascript")
+APIS = ("messages", "chat", "responses")
+PATHS = dict(zip(APIS, STREAMS, strict=True))
+HOW = ("events", "helper")
+BEHAVIOURS = {
+    "direct": ("ok", "ends"),
+    "proxy": ("ok", "pauses", "dies", "ends", "overloaded", "hangs_up"),
+}
+RETRIES = 2
+"""As both SDKs have it when nobody says otherwise."""
+AT_ONCE = 2.0
+
+each = pytest.mark.parametrize(
+    ("language", "api", "how"),
+    list(itertools.product(LANGUAGES, APIS, HOW)),
+    ids=lambda value: value,
+)
+
+
+@pytest.fixture(scope="session")
+def answers(request, upstream, proxy):
+    """What a language's SDKs got, ``(where, api, how, behaviour)``, and the requests it took.
+
+    All are asked at once, first without the proxy, then with it.
+    """
+    known = {}
+
+    def ask(language):
+        if language not in known:
+            ask = request.getfixturevalue(language)
+            known[language] = {}
+            for where, url in (("direct", upstream.url), ("proxy", proxy.url)):
+                cases = list(itertools.product(APIS, HOW, BEHAVIOURS[where]))
+                names = [f"{case[2]}-{'.'.join((where, language, *case[:2]))}" for case in cases]
+                jobs = [
+                    {"api": case[0], "how": case[1], "model": name, "retries": RETRIES}
+                    for case, name in zip(cases, names, strict=True)
+                ]
+                for case, name, answer in zip(cases, names, ask(url, jobs), strict=True):
+                    plain = json.loads(json.dumps(answer).replace(name, "m"))
+                    known[language][where, *case] = plain, upstream.asked[name]
+        return known[language]
+
+    return ask
+
+
+@each
+def test_a_whole_stream_is_the_same_without_and_with_the_proxy(answers, language, api, how):
+    """Event by event, and as the SDK puts it together."""
+    found = answers(language)
+    through, asked = found["proxy", api, how, "ok"]
+    assert through == found["direct", api, how, "ok"][0]
+    assert asked == 1
+    texts = TEXTS if how == "events" else ["".join(TEXTS)]
+    assert all(text in json.dumps(through, ensure_ascii=False) for text in texts)
+
+
+@each
+def test_pings_change_nothing(answers, language, api, how):
+    """The same events and the same message as without any, though they are at every place."""
+    found = answers(language)
+    through, asked = found["proxy", api, how, "pauses"]
+    assert through == found["direct", api, how, "ok"][0]
+    assert asked == 1
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_there_are_pings_at_every_place(upstream, proxy, api):
+    """Before the first event, between two, and between the last and the end."""
+    ping = b'event: ping\ndata: {"type": "ping"}\n\n' if api == "messages" else b": keep-alive\n\n"
+    events = STREAMS[PATHS[api]]("steps")
+    with Client(proxy.address) as client:
+        pieces = client.pieces(client.ask(PATHS[api], b'{"model":"steps"}').begin())
+        for event in events:
+            assert next(pieces) == ping
+            upstream.step.release()
+            while (piece := next(pieces)) == ping:
+                pass
+            assert piece == written(event)
+        assert next(pieces) == ping
+        upstream.step.release()
+        assert set(pieces) <= {ping}
+
+
+@each
+def test_a_stream_that_dies_raises(answers, language, api, how):
+    """It never looks like an end, what came before is there, and nobody asks again."""
+    answer, asked = answers(language)["proxy", api, how, "dies"]
+    assert answer["error"]["status"] is None
+    told = "\n".join(answer["error"]["chain"])
+    assert ("incomplete chunked read" if language == "python" else "other side closed") in told
+    assert len(answer["events"]) == (4 if how == "events" else 0)
+    assert asked == 1
+
+
+@each
+def test_a_clean_end_that_comes_too_early_is_the_upstream_s_own(answers, language, api, how):
+    """The proxy makes neither more nor less of it than the SDK does by itself."""
+    found = answers(language)
+    through, asked = found["proxy", api, how, "ends"]
+    direct = found["direct", api, how, "ends"][0]
+    assert through == direct
+    assert asked == 1
+
+
+@each
+def test_a_busy_upstream_is_asked_again_by_the_sdk_alone(answers, language, api, how):
+    """Status, Retry-After and body arrive; the proxy adds no request to those of the SDK."""
+    answer, asked = answers(language)["proxy", api, how, "overloaded"]
+    error = answer["error"]
+    assert (error["status"], error["after"]) == (529, "0.1")
+    assert error["body"] in (OVERLOADED, OVERLOADED["error"])  # openai's shows the inner one
+    assert asked == RETRIES + 1
+
+
+@each
+def test_an_upstream_that_hangs_up_is_asked_again_by_the_sdk_alone(answers, language, api, how):
+    """Our sentence stands in the SDK's exception; again, no request is the proxy's own."""
+    answer, asked = answers(language)["proxy", api, how, "hangs_up"]
+    assert answer["error"]["status"] == 502
+    assert "cacheproxy: the upstream closed the connection before" in answer["error"]["chain"][0]
+    assert asked == RETRIES + 1
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_leaving_within_a_stream_closes_the_upstream(request, upstream, proxy, language):
+    """However the SDK does it."""
+    names = {api: f"endless-{language}.{api}" for api in APIS}
+    jobs = [{"api": api, "how": "leave", "model": name} for api, name in names.items()]
+    answers = request.getfixturevalue(language)(proxy.url, jobs)
+    assert [len(answer["value"]) for answer in answers] == [2] * len(APIS)
+    eventually(lambda: upstream.left >= set(names.values()), AT_ONCE)
+    assert all(upstream.asked[name] == 1 for name in names.values())
