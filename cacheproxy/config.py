@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import platformdirs
@@ -74,11 +74,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         tuple[str, ...], Meta(description="plugins not to load, joined by commas")
     ] = ()
     dialect: Annotated[
-        str,
-        Meta(
-            description="API of the upstream: anthropic, openai, or auto to ask it",
-            pattern=r"^(auto|anthropic|openai)\Z",
-        ),
+        Literal["auto", "anthropic", "openai"],
+        Meta(description="API of the upstream: anthropic, openai, or auto to ask it"),
     ] = "auto"
     pin_slots: Annotated[
         bool,
@@ -156,12 +153,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One row of the table, as a command line needs it."""
+    """One row of the table, as a command line needs it; ``choices`` where there are only these."""
 
     field: str
     kind: type
     default: Any
     help: str
+    choices: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
@@ -176,7 +174,9 @@ def options() -> Iterator[Option]:
         kind, *extras = get_args(hints[info.name])
         meta = next((extra for extra in extras if isinstance(extra, Meta)), None)
         if meta is not None:
-            yield Option(info.name, get_origin(kind) or kind, info.default, meta.description or "")
+            choices = get_args(kind) if get_origin(kind) is Literal else ()
+            known = str if choices else get_origin(kind) or kind
+            yield Option(info.name, known, info.default, meta.description or "", choices)
 
 
 def default_file() -> Path:
@@ -231,5 +231,7 @@ def _checked(values: dict[str, Any], source: str, *, strict: bool) -> dict[str, 
     except msgspec.ValidationError as error:
         wrong, _, place = str(error).partition(" - at `$.")
         where = place.rstrip("`").replace("...", "")
+        choices = next((one.choices for one in options() if one.field == where), ())
+        wrong = f"Expected one of {', '.join(choices)}" if choices else wrong
         raise ConfigError(f"{source}: {where + ': ' if where else ''}{wrong}") from None
     return {name: getattr(config, name) for name in values}

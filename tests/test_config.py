@@ -63,6 +63,9 @@ def test_every_option_may_stand_in_all_three_sources(option, toml):
     texts = {str: "http://x", int: "7", float: "1.5", bool: "true", tuple: "a, b,,c "}
     values = {str: "http://x", int: 7, float: 1.5, bool: True, tuple: ("a", "b", "c")}
     inside = {str: '"http://x"', int: "7", float: "1.5", bool: "true", tuple: '["a", "b", "c"]'}
+    if option.choices:
+        texts[str] = values[str] = option.choices[-1]
+        inside[str] = f'"{option.choices[-1]}"'
     expected = values[option.kind]
     given = True if option.kind is bool else texts[option.kind]
     environ = {"CACHEPROXY_" + option.field.upper(): texts[option.kind]}
@@ -225,3 +228,9 @@ def test_a_file_is_utf_8_whatever_the_locale(toml):
     )
     environ = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     subprocess.run([sys.executable, "-c", program, file], env=environ, check=True, timeout=30)
+
+
+def test_one_of_a_few_words(toml):
+    """The others are named."""
+    with pytest.raises(ConfigError, match="dialect: Expected one of auto, anthropic, openai"):
+        load({}, {}, toml('dialect = "x"'))

@@ -108,7 +108,7 @@ def test_a_half_closed_client_has_left(connect, closed_after, phase):
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
-@pytest.mark.parametrize("size", [100, 20_000, 500_000])
+@pytest.mark.parametrize("size", [100, 20_000, 100_000])
 def test_pipelined_bytes_do_not_hide_that_the_client_left(connect, closed_after, size, how):
     """A second request may wait behind the first; it does not go upstream either."""
     begun, closed = closed_after(silent)

@@ -233,7 +233,7 @@ def test_an_upstream_that_does_not_answer_the_end_is_left(trusting, ask, secure)
 
     def script(peer, _):
         peer.send(whole(b"ok"))
-        go.wait(LATE)
+        go.wait(3 * LATE)
 
     secure.reset(script)
     before = len(trusting.open_files())

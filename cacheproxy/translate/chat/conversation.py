@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from cacheproxy.core.paths import Path
+from cacheproxy.translate.body import Body, list_of, object_of, text_of, wrong
 from cacheproxy.translate.chat.parts import SEAM, Json, blocks_of, text_block, texts_of
-from cacheproxy.translate.messages.body import Body, list_of, object_of, text_of, wrong
-from cacheproxy.translate.messages.reading import is_object
-from cacheproxy.translate.messages.writing import raw
+from cacheproxy.translate.reading import is_object
+from cacheproxy.translate.writing import raw
 
 _SYSTEM = frozenset({"system", "developer"})
 _LATE = "<system-reminder>\n{}\n</system-reminder>"

@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-from cacheproxy.translate.messages.writing import write
 from cacheproxy.translate.translation import Answer
+from cacheproxy.translate.writing import write
 
 _STATUS = {
     "invalid_request_error": 400,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cacheproxy.core.request import Request
+from cacheproxy.translate.body import Body
 from cacheproxy.translate.chat.answer import completion
 from cacheproxy.translate.chat.asked import Asked
 from cacheproxy.translate.chat.errors import error_answer, is_error
 from cacheproxy.translate.chat.request import asked_of, messages_request
 from cacheproxy.translate.chat.stream import ChunkStream
-from cacheproxy.translate.messages.body import Body
 from cacheproxy.translate.translation import Answer, TranslationError
 
 MAX_TOKENS = 8192

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from cacheproxy.translate.messages.reading import read
-from cacheproxy.translate.messages.writing import write
+from cacheproxy.translate.reading import read
 from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.writing import write
 
 _OWNER = "anthropic"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cacheproxy.core.paths import Path
-from cacheproxy.translate.messages.body import list_of, object_of, text_of, wrong
+from cacheproxy.translate.body import list_of, object_of, text_of, wrong
 
 Json = dict[str, Any]
 SEAM = "\n"

@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 
 from cacheproxy.core.sse import Event, EventReader
 from cacheproxy.core.usage import Usage, usage_of
+from cacheproxy.translate.body import Body
 from cacheproxy.translate.chat.asked import Asked
 from cacheproxy.translate.chat.comments import COMMENT, CommentFinder
 from cacheproxy.translate.chat.ending import finish_reason, usage_for
 from cacheproxy.translate.chat.errors import error_event, is_error
 from cacheproxy.translate.chat.parts import Json
-from cacheproxy.translate.messages.body import Body
-from cacheproxy.translate.messages.reading import read
-from cacheproxy.translate.messages.writing import write
+from cacheproxy.translate.reading import read
 from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.writing import write
 
 _PING = b": ping\n\n"
 _DONE = b"data: [DONE]\n\n"

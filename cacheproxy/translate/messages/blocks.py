@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from cacheproxy.translate.messages.asked import Asked
-from cacheproxy.translate.messages.reading import is_object
 from cacheproxy.translate.messages.spellings import Spellings
-from cacheproxy.translate.messages.writing import write
+from cacheproxy.translate.reading import is_object
 from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.writing import write
 
 
 class Kind(Enum):

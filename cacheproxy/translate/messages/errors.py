@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from cacheproxy.translate.messages.overflow import too_long
-from cacheproxy.translate.messages.writing import write
 from cacheproxy.translate.translation import Answer
+from cacheproxy.translate.writing import write
 
 _TYPES = {
     400: "invalid_request_error",

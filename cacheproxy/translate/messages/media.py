@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cacheproxy.core.paths import Path
-from cacheproxy.translate.messages.body import list_of, object_of, text_in, wrong
+from cacheproxy.translate.body import list_of, object_of, text_in, wrong
 
 Json = dict[str, Any]
 SEAM = "\n"

@@ -13,16 +13,16 @@ from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.blocks import Blocks, Kind
 from cacheproxy.translate.messages.ending import stop_reason, usage_for
 from cacheproxy.translate.messages.errors import error_event, is_error
-from cacheproxy.translate.messages.reading import (
+from cacheproxy.translate.messages.spellings import Spellings
+from cacheproxy.translate.reading import (
     arguments_of,
     choice_of,
     plain_text,
     read,
     thinking_of,
 )
-from cacheproxy.translate.messages.spellings import Spellings
-from cacheproxy.translate.messages.writing import write
 from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.writing import write
 
 _COMMENT = re.compile(rb"(?<=[\r\n]):")
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'

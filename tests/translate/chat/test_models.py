@@ -48,6 +48,12 @@ def test_models_of_a_messages_server():
     ]
 
 
+@pytest.mark.parametrize("date", ["2025-02-19T00:00:00", "2025-02-19T01:00:00+01:00", "2025-02-19"])
+def test_dates_are_universal_time(date):
+    """Unless they say another."""
+    assert listed({"id": "m", "created_at": date})[0]["created"] == 1739923200
+
+
 def test_what_is_there_already_stays():
     """Some servers answer with both shapes at once."""
     given = {"id": "m", "object": "model", "created": 7, "owned_by": "someone"}

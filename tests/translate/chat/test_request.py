@@ -57,6 +57,7 @@ def test_the_token_becomes_the_key():
         Authorization="Bearer  secret",
         OpenAI_Organization="o",
         openai_project="p",
+        openai_beta="b",
         Content_Length="7",
         Accept_Encoding="gzip",
         X_Session_Id="s",

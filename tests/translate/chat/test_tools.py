@@ -27,10 +27,12 @@ def test_functions_are_tools():
     """In their order; a function without parameters takes none; strictness is handed on."""
     bare = {"type": "function", "function": {"name": "bare", "strict": False}}
     empty = {"type": "function", "function": {"name": "empty", "parameters": {}, "strict": True}}
-    assert tools(TOOL, bare, empty) == [
+    other = {"type": "function", "function": {"name": "other", "parameters": {"type": "object"}}}
+    assert tools(TOOL, bare, empty, other) == [
         TURNED,
         {"name": "bare", "input_schema": EMPTY},
         {"name": "empty", "input_schema": EMPTY, "strict": True},
+        {"name": "other", "input_schema": {"type": "object"}},
     ]
 
 
