@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, ConnectionAborted, DNSLookupError
-from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
@@ -23,13 +21,13 @@ from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage, UsageReader
 from cacheproxy.proxy.collect import collect
 from cacheproxy.proxy.connection import UpstreamResponse
+from cacheproxy.proxy.failures import explain
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
 from cacheproxy.proxy.pings import Pings, ping_for, takes_pings
 from cacheproxy.proxy.pinning import Pinning
 from cacheproxy.proxy.relay import Relay
 from cacheproxy.proxy.request import ProxyRequest
-from cacheproxy.proxy.silence import UpstreamSilent
 from cacheproxy.proxy.translating import Translated, Translating, is_stream
 from cacheproxy.proxy.upstream import Upstream
 from cacheproxy.translate.translation import Translation, TranslationError
@@ -223,7 +221,7 @@ class Running:
             self.course.translating.forget()
             if self.course.pinning is not None:
                 self.course.pinning.forget()
-        status, message = _explain(failure, self.course.upstream.url.text)
+        status, message = explain(failure, self.course.upstream.url.text)
         if status == 500:
             _log.failure("an exchange failed", failure)
         if not self.down.startedWriting:
@@ -271,22 +269,3 @@ class Running:
 def _is_turn(request: Request) -> bool:
     """Whether the server will evaluate a prompt: counting its tokens does not."""
     return not request.path.rstrip("/").endswith(("/count_tokens", "/apply-template"))
-
-
-def _explain(failure: Failure, upstream: str) -> tuple[int, str]:
-    """Return the status and one sentence for a request that never got a response."""
-    if failure.check(ConnectTimeout):
-        return 504, f"no connection to {upstream} in time; is the model server reachable?"
-    if failure.check(DNSLookupError):
-        return 502, f"the host of {upstream} is not known; check --upstream"
-    if getattr(failure.value, "osError", None) in (errno.EMFILE, errno.ENFILE):
-        return 503, "out of file descriptors: raise the limit (ulimit -n), or come again"
-    if failure.check(ConnectError):
-        return 502, f"cannot connect to {upstream}; is the model server running there?"
-    if failure.check(TranslationError):
-        return 400, failure.getErrorMessage()
-    if failure.check(UpstreamSilent):
-        return 504, f"{failure.getErrorMessage()} ({upstream})"
-    if failure.check(ResponseError):
-        return 502, f"{failure.getErrorMessage()} ({upstream})"
-    return 500, "an internal error; the log says more"
