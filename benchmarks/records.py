@@ -152,6 +152,7 @@ class Proxy:
                     f"--logfile={folder}/{variant}.log",
                 ),
                 *("cacheproxy", "--config", os.devnull, "--port", "0"),
+                *("--state-dir", "none", "--poll", "0"),
                 *("--upstream", f"http://127.0.0.1:{upstream_port}", *extra),
             ],
         )

@@ -185,6 +185,8 @@ def _scaled(before: Before, sent: Prompt) -> int | None:
 def _saved(usage: Usage, could: Count, without: Count) -> Count:
     if usage.reused is None:
         return Count(max(0, could.tokens - without.tokens), "estimated")
+    if could.tokens <= without.tokens:
+        return Count(0, "estimated")
     # The server never reuses less without the edits than what stayed equal unedited.
     return Count(max(0, usage.reused - min(without.tokens, usage.reused)), "estimated")
 

@@ -43,6 +43,7 @@ class ProxyService:
                 *("-n", "--pidfile=", "cacheproxy"),
                 *("--config", str(config or os.devnull), "--listen", "tcp:0:interface=127.0.0.1"),
                 *("--upstream", upstream, *(["--edit-remote"] if edit_remote else [])),
+                *("--state-dir", "none", "--poll", "0"),
             ],
             stdin=subprocess.PIPE,
             stdout=self._output,

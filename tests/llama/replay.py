@@ -188,7 +188,8 @@ class Proxy:
             [
                 *(sys.executable, "-m", "cacheproxy.demo.child"),
                 *("-n", "--pidfile=", "cacheproxy", "--config", os.devnull),
-                *("--port", "0", "--upstream", upstream, *options),
+                *("--port", "0", "--state-dir", "none", "--poll", "0"),
+                *("--upstream", upstream, *options),
             ],
             stdin=subprocess.PIPE,
             stdout=self._output,

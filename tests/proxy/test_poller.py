@@ -135,7 +135,7 @@ def test_while_it_loads_its_model(reactor, server):
 
 @pytest.mark.parametrize("page", [b"", b"{", b"[" * 10_000, b"\xff\xfe", b"null", b"x" * 600_000])
 def test_odd_pages_do_not_matter(reactor, server, page):
-    server.pages = {path: (200, page) for path in LLAMA}
+    server.pages = dict.fromkeys(LLAMA, (200, page))
     seen = look(reactor, poller(reactor, server.url))
     assert seen.state is State.UP
     assert seen.reading is None
@@ -203,10 +203,14 @@ def test_a_server_that_says_nothing_is_given_up(reactor):
 
 
 def test_stopping_breaks_off_a_look(reactor, server):
+    clock = Clock()
     seen = []
-    polling = poller(reactor, server.url, seen.append)
+    polling = poller(reactor, server.url, seen.append, clock)
     polling.startService()
+    turn_until(reactor, lambda: server.asked)
+    assert clock.getDelayedCalls()
     polling.stopService()
+    assert not clock.getDelayedCalls()
     for _ in range(20):
         reactor.iterate(0.01)
     assert not seen

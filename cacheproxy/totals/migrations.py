@@ -1,0 +1,69 @@
+"""The schema's versions: ``schema/001.sql`` and on, each taking the file one version further."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from importlib.resources import files
+
+
+class TotalsError(Exception):
+    """The totals cannot be kept; the message is one line that says why, and what mends it."""
+
+
+def scripts() -> list[str]:
+    """Return the SQL of each version, the first one first."""
+    folder = files("cacheproxy.totals") / "schema"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [(folder / name).read_text(encoding="utf-8") for name in names]
+
+
+LATEST = len(scripts())
+
+
+def migrate(connection: sqlite3.Connection, upto: int = LATEST) -> int:
+    """Bring the file to version ``upto``; return the version it had. All of it or nothing.
+
+    Raises TotalsError for a file of a newer cacheproxy, and sqlite3.Error.
+    """
+    connection.create_function("first_class", 1, first_class, deterministic=True)
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version > LATEST:
+        raise TotalsError(
+            f"the totals are of a newer cacheproxy (schema {version}, this one knows {LATEST}): "
+            "upgrade this one, or name another --state-dir"
+        )
+    for number, script in enumerate(scripts()[version:upto], version + 1):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in _statements(script):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    return version
+
+
+def first_class(milliseconds: int) -> int:
+    """Return the class of a wait: quarter powers of two, so within 9 % of the wait itself."""
+    return round(4 * math.log2(max(1, milliseconds)))
+
+
+def class_middle(number: int) -> float:
+    """Return the milliseconds in the middle of a class."""
+    return float(2 ** (number / 4))
+
+
+def _statements(script: str) -> list[str]:
+    """Cut a script where its statements end: ``executescript`` would commit in between."""
+    found: list[str] = []
+    text = ""
+    for line in script.splitlines(keepends=True):
+        text += line
+        if sqlite3.complete_statement(text):
+            found.append(text)
+            text = ""
+    return found

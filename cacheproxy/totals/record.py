@@ -1,0 +1,145 @@
+"""What is kept of one exchange: figures and names, nothing of its content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.request import Request
+from cacheproxy.core.session import client_of
+from cacheproxy.core.verdict import Judgement, Reason, Verdict
+
+LONGEST_NAME = 120
+"""Characters of a name that a client chose."""
+LONGEST_PLACE = 200
+_PARSED_HERE = 32 << 10
+"""Bytes of a body that is read here for its model's name, if nobody has read it yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One exchange. ``began``: on the clock that only goes forward. Times in seconds, as there.
+
+    ``lost``, ``lost_seconds``: of a break. ``spared``: see ``spared_by_rules``. ``up``, ``down``:
+    bytes of the bodies. ``place``: JSON pointer of a break, ``shape`` what kind of text it is.
+    """
+
+    wall: float
+    began: float
+    number: int
+    upstream: str
+    client: str
+    session: str | None
+    model: str | None
+    dialect: str | None
+    turn: int
+    side: bool
+    status: int | None
+    outcome: Outcome
+    failed: bool
+    prompt: int | None
+    reused: int | None
+    evaluated: int | None
+    output: int | None
+    prompt_seconds: float | None
+    output_seconds: float | None
+    first_byte: float | None
+    seconds: float
+    added: float | None
+    verdict: Judgement | None
+    reason: Reason | None
+    shape: str | None
+    place: str | None
+    lost: int | None
+    lost_seconds: float | None
+    spared: int | None
+    rules: str | None
+    up: int
+    down: int
+
+    @property
+    def is_break(self) -> bool:
+        """Whether a conversation broke: what comes beside it (a title) is expected to differ."""
+        return self.reason is not None and not self.side
+
+
+def record_of(exchange: Exchange, now: float) -> Record:
+    """Return the record; ``now``: the moment on the clock that only goes forward."""
+    usage, verdict, session = exchange.usage, exchange.verdict, exchange.session
+    where = verdict.where if verdict is not None else None
+    lost = verdict.lost if verdict is not None and verdict.reason is not None else None
+    fired = [report.rule for report in exchange.reports if report.edits]
+    status, outcome = exchange.status, exchange.outcome
+    sent = exchange.sent or exchange.received
+    return Record(
+        wall=exchange.wall,
+        began=now - exchange.seconds,
+        number=exchange.number,
+        upstream=exchange.upstream,
+        client=(session.client if session is not None else client_of(exchange.received)),
+        session=session.id if session is not None else None,
+        model=_model(sent),
+        dialect=exchange.received.dialect,
+        turn=exchange.turn,
+        side=exchange.side,
+        status=status,
+        outcome=outcome,
+        failed=_failed(outcome, status),
+        prompt=usage.prompt,
+        reused=usage.reused,
+        evaluated=usage.evaluated,
+        output=usage.output,
+        prompt_seconds=usage.prompt_seconds,
+        output_seconds=usage.output_seconds,
+        first_byte=exchange.first_byte,
+        seconds=exchange.seconds,
+        added=exchange.sent_after,
+        verdict=verdict.judgement if verdict is not None else None,
+        reason=verdict.reason if verdict is not None else None,
+        shape=where.kind if where is not None else None,
+        place=where.path[:LONGEST_PLACE] if where is not None else None,
+        lost=lost.tokens if lost is not None else None,
+        lost_seconds=verdict.seconds_lost if verdict is not None else None,
+        spared=spared_by_rules(exchange.usage.reused, verdict),
+        rules=",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
+        up=len(exchange.received.body),
+        down=exchange.bytes_down,
+    )
+
+
+def spared_by_rules(reused: int | None, verdict: Verdict | None) -> int | None:
+    """Return the tokens that were not evaluated thanks to the rules; None where nobody knows.
+
+    The server reused ``reused`` tokens of the turn as it was sent. Had no body been edited, it
+    could have reused those up to where the turn, as it came, leaves the one before, as that
+    came: the place of the first difference that the edits took away. What it reused beyond is
+    due to them. Counted against them where they made two turns differ that came alike (a rule
+    that has just been switched on). The place is in characters, so the tokens are an estimate;
+    that the server would have reused all up to it is in the server's favour.
+
+    Nothing is claimed where the edits did not lengthen what two turns share, nor where the server
+    does not say what it reused.
+    """
+    if reused is None or verdict is None or verdict.expected is None or verdict.unedited is None:
+        return None
+    with_edits, without = verdict.expected.tokens, verdict.unedited.tokens
+    if with_edits > without:
+        return max(0, reused - without)
+    if with_edits < without and verdict.reason not in (None, Reason.EVICTED):
+        return min(0, reused - without)
+    return 0
+
+
+def _failed(outcome: Outcome, status: int | None) -> bool:
+    """Whether it failed on our side or the server's; a client that leaves has its own reasons."""
+    if outcome is Outcome.COMPLETE:
+        return status is None or status >= 400
+    return outcome is not Outcome.CLIENT_LEFT
+
+
+def _model(request: Request) -> str | None:
+    if "_understood" not in request.__dict__ and len(request.body) > _PARSED_HERE:
+        return None
+    body = request.json if request.dialect is not None else None
+    model = body.get("model") if body is not None else None
+    return model[:LONGEST_NAME] if isinstance(model, str) and model else None

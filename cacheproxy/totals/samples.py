@@ -1,0 +1,43 @@
+"""What the upstream's counters gained, by time: fine where it is fresh, coarse where it is old."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from cacheproxy.core.counters import NAMES, Figures
+from cacheproxy.core.look import Look
+
+RAW = 1000
+"""Milliseconds: looks are kept by the second at first."""
+SAMPLE_COLUMNS = ("looks", *NAMES, "running", "waiting", "kv")
+ADD_SAMPLES = "ON CONFLICT DO UPDATE SET looks = looks + excluded.looks, " + ", ".join(
+    f"{name} = CASE WHEN excluded.{name} IS NULL THEN {name} "
+    f"ELSE ifnull({name}, 0) + excluded.{name} END"
+    for name in SAMPLE_COLUMNS[1:]
+)
+_INSERT = (
+    f"INSERT INTO samples (step, upstream, at, {', '.join(SAMPLE_COLUMNS)}) "  # noqa: S608
+    f"VALUES (?, ?, ?, 1, {', '.join('?' * (len(SAMPLE_COLUMNS) - 1))}) {ADD_SAMPLES}"
+)
+
+
+def add_sample(
+    connection: sqlite3.Connection, upstream: int, at: int, figures: Figures, look: Look
+) -> None:
+    """Write what was gained until ``at`` (ms). Two of one second, after a clock's jump, are one."""
+    sample = look.sample
+    running = sample.running if sample is not None else None
+    if running is None and look.slots:
+        running = sum(slot.busy for slot in look.slots)
+    connection.execute(
+        _INSERT,
+        (
+            RAW,
+            upstream,
+            at // RAW * RAW,
+            *(getattr(figures, name) for name in NAMES),
+            running,
+            sample.waiting if sample is not None else None,
+            look.kv,
+        ),
+    )

@@ -1,0 +1,102 @@
+"""The totals of one proxy: what is recorded, what is asked, and the housekeeping in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from cacheproxy.core.look import Look, Metrics, State
+from cacheproxy.totals.database import Database
+from cacheproxy.totals.exchanges import milliseconds
+from cacheproxy.totals.recorder import Recorder
+from cacheproxy.totals.retention import tidy
+from cacheproxy.totals.store import Store
+
+_log = Logger()
+_T = TypeVar("_T")
+_TIDY = 60.0
+_TIDY_ON = 1.0
+
+
+class Totals:
+    """Kept in ``folder``. ``recorder`` is the observer to register.
+
+    ``reactor``: also the clock; ``wall``: returns seconds since the epoch. ``check()`` at the
+    start, ``start()`` once the reactor runs, ``close()`` at the end, off the reactor.
+    """
+
+    def __init__(self, reactor: Any, folder: Path, wall: Callable[[], float]) -> None:
+        self._reactor = reactor
+        self._wall = wall
+        self._database = Database(reactor, folder)
+        self._tidying = LoopingCall(self._tidy)
+        self._tidying.clock = reactor
+        self._unpolled: Callable[[], str] | None = None
+        self.recorder = Recorder(self._database, reactor)
+
+    @property
+    def dropped(self) -> int:
+        """Exchanges and looks that could not be kept."""
+        return self._database.dropped
+
+    def check(self) -> None:
+        """Open the file once; raises TotalsError. Blocks."""
+        self._database.check()
+
+    def start(self, unpolled: Callable[[], str] | None = None) -> None:
+        """Begin the housekeeping.
+
+        ``unpolled``: returns the upstream's URL where nobody looks at it: then responses alone
+        tell what was done.
+        """
+        self._unpolled = unpolled
+        self._tidying.start(_TIDY, now=True)
+
+    def close(self) -> None:
+        """Write what waits, and end. Blocks."""
+        if self._tidying.running:
+            self._reactor.callFromThread(self._stop_tidying)
+        self._database.close()
+
+    def looked(self, look: Look) -> None:
+        """Count a look at the upstream."""
+        self._database.put(partial(_look, look))
+
+    def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
+        """Ask one of the functions that take a Store first (windows, requests, standing)."""
+        return self._database.run(lambda store: question(store, *arguments, **more))
+
+    @property
+    def now(self) -> int:
+        """Now, in the milliseconds that questions take."""
+        return milliseconds(self._wall()) or 0
+
+    def _stop_tidying(self) -> None:
+        if self._tidying.running:
+            self._tidying.stop()
+
+    def _tidy(self) -> None:
+        if self._unpolled is not None:
+            url = self._unpolled()
+            moment = self._reactor.seconds()
+            self.looked(Look(url, self._wall(), moment, State.UP, Metrics.OFF))
+        self._database.run(lambda store: tidy(store, self.now)).addCallbacks(
+            self._tidied, self._not_tidied
+        )
+
+    def _tidied(self, more: bool) -> None:
+        if more and self._tidying.running:
+            self._reactor.callLater(_TIDY_ON, self._tidy)
+
+    def _not_tidied(self, failure: Any) -> None:
+        _log.debug("the totals were not tidied: {why}", why=failure.getErrorMessage())
+
+
+def _look(look: Look, store: Store) -> None:
+    store.look(look)

@@ -1,0 +1,101 @@
+"""What the pages of a server come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.counters import Figures, Reading
+from cacheproxy.core.exposition import Sample
+from cacheproxy.core.look import Answers, Look, Metrics, Slot, State, look_of, slots_of
+
+SAMPLE = Sample(Figures(evaluated=7.0))
+SLOTS = [
+    {"id": 0, "n_ctx": 2048, "is_processing": False},
+    {
+        "id": 1,
+        "n_ctx": 2048,
+        "is_processing": False,
+        "id_task": 32,
+        "n_prompt_tokens": 325,
+        "prompt": "a canary",
+        "next_token": [{"n_decoded": 8}],
+    },
+    {
+        "id": 2,
+        "n_ctx": 2048,
+        "is_processing": True,
+        "id_task": 31,
+        "n_prompt_tokens": 100,
+        "next_token": [{"n_decoded": 8}],
+    },
+]
+PROPS = {"default_generation_settings": {"n_ctx": 2048}, "media_marker": "<__media_abc__>"}
+
+
+def look(statuses, pages=None, sample=None):
+    return look_of("http://localhost:8080", 1.0, 2.0, Answers(statuses, pages or {}, sample))
+
+
+def test_llama_server_with_everything_on():
+    pages = {"/slots": SLOTS, "/props": PROPS, "/v1/models": {"data": [{"id": "qwen"}]}}
+    seen = look({"/health": 200, "/metrics": 200, "/slots": 200}, pages, SAMPLE)
+    assert (seen.state, seen.metrics, seen.served) == (State.UP, Metrics.ON, "qwen")
+    assert seen.slots == (
+        Slot(0, 2048, 0, busy=False),
+        Slot(1, 2048, 325, busy=False),
+        Slot(2, 2048, 108, busy=True),
+    )
+    assert seen.kv == pytest.approx((325 + 108) / 6144)
+    assert seen.reading == Reading(SAMPLE.figures, seen.start, 32)
+    assert seen.server.context == 2048
+    assert "canary" not in repr(seen)
+
+
+def test_another_marker_is_another_start():
+    """llama-server makes it anew when it starts; the marker itself is not kept."""
+    one = look({"/props": 200}, {"/props": PROPS}).start
+    other = look({"/props": 200}, {"/props": PROPS | {"media_marker": "<__media_abd__>"}}).start
+    assert one
+    assert one != other
+    assert "media" not in one
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 501])
+def test_a_server_without_metrics_says_so(status):
+    seen = look({"/health": 200, "/metrics": status})
+    assert seen.metrics is Metrics.OFF
+    assert seen.reading is None
+
+
+@pytest.mark.parametrize("status", [500, 502, 429])
+def test_a_server_that_fails_says_nothing(status):
+    """Its counters may be there again with the next look."""
+    assert look({"/health": 200, "/metrics": status}).metrics is Metrics.UNKNOWN
+
+
+def test_a_page_of_another_program_is_no_metrics():
+    assert look({"/metrics": 200}).metrics is Metrics.OFF
+
+
+def test_while_the_model_is_loaded_nothing_is_known():
+    seen = look({"/health": 503, "/metrics": 503})
+    assert (seen.state, seen.metrics) == (State.LOADING, Metrics.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    "models", [None, {}, {"data": [{"id": "a"}, {"id": "b"}]}, {"data": [{"id": 3}]}, {"data": [1]}]
+)
+def test_only_one_model_is_the_served_one(models):
+    assert look({"/v1/models": 200}, {"/v1/models": models}).served is None
+
+
+@pytest.mark.parametrize("page", [None, {}, "x", [1, "x"], [{}], [{"id": "0", "n_ctx": -1}]])
+def test_odd_slots_do_not_raise(page):
+    for slot in slots_of(page):
+        assert (slot.id, slot.context, slot.used) == (0, 0, 0)
+
+
+def test_a_server_that_is_down_tells_nothing():
+    down = Look("http://localhost:8080", 1.0, 2.0, State.DOWN)
+    assert down.reading is None
+    assert down.kv is None

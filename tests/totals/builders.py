@@ -1,0 +1,77 @@
+"""Records and looks for tests, built by function."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cacheproxy.core.counters import Figures
+from cacheproxy.core.exchange import Outcome
+from cacheproxy.core.exposition import Sample
+from cacheproxy.core.look import Look, Metrics, State
+from cacheproxy.core.verdict import Judgement
+from cacheproxy.totals.file import open_file
+from cacheproxy.totals.record import Record
+from cacheproxy.totals.store import Store
+
+URL = "http://localhost:8080"
+NOW = 1_700_000_000.0
+MS = round(NOW * 1000)
+
+_PLAIN = Record(
+    wall=NOW,
+    began=0.0,
+    number=1,
+    upstream=URL,
+    client="agent",
+    session="3f9a",
+    model="asked-for",
+    dialect="anthropic",
+    turn=2,
+    side=False,
+    status=200,
+    outcome=Outcome.COMPLETE,
+    failed=False,
+    prompt=1000,
+    reused=900,
+    evaluated=100,
+    output=50,
+    prompt_seconds=0.5,
+    output_seconds=2.0,
+    first_byte=0.6,
+    seconds=3.0,
+    added=0.002,
+    verdict=Judgement.OK,
+    reason=None,
+    shape=None,
+    place=None,
+    lost=None,
+    lost_seconds=None,
+    spared=0,
+    rules=None,
+    up=4000,
+    down=700,
+)
+
+
+def record(**changes) -> Record:
+    """A turn that went well, 900 of its 1,000 prompt tokens reused."""
+    return replace(_PLAIN, **changes)
+
+
+def look(wall=NOW, *, served="qwen", start="1", url=URL, moment=0.0, **figures) -> Look:
+    """A look at a server with these counters; without any, at one that has none."""
+    if not figures:
+        return Look(url, wall, moment, State.UP, Metrics.OFF, served=served)
+    sample = Sample(Figures(**figures), running=1, waiting=0, kv=0.5)
+    return Look(url, wall, moment, State.UP, Metrics.ON, sample, served=served, start=start)
+
+
+def store_in(folder) -> Store:
+    """An open store; nobody commits but sqlite, statement by statement."""
+    return Store(open_file(folder)[0])
+
+
+def keep(store, *records) -> None:
+    for each in records:
+        store.record(each)
+    store.flush()

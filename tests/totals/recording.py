@@ -1,0 +1,41 @@
+"""A process that keeps totals until it is killed: ``python -m tests.totals.recording FOLDER``.
+
+Prints the number of each record with the time it was handed over.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+from cacheproxy.totals.database import Database
+
+from .builders import look, record
+
+
+class Nobody:
+    """There is no reactor to log on."""
+
+    def callFromThread(self, function, *arguments) -> None:  # noqa: N802 - Twisted's
+        sys.stderr.write(f"{function} {arguments}\n")
+
+
+def main(folder: Path) -> None:
+    database = Database(Nobody(), folder)
+    database.check()
+    for number in itertools.count(1):
+        each = record(number=number, began=float(number), session=f"s{number % 7}")
+        database.put(lambda store, each=each: store.record(each))
+        if number % 10 == 0:
+            seen = look(evaluated=float(number), moment=float(number))
+            database.put(partial(lambda seen, store: store.look(seen), seen))
+        sys.stdout.write(f"{number} {time.monotonic()}\n")
+        sys.stdout.flush()
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

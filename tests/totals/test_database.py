@@ -1,0 +1,241 @@
+"""The thread that keeps the totals: in order, together, and whatever happens to the file."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cacheproxy.totals import database as module
+from cacheproxy.totals.database import Database
+from cacheproxy.totals.file import NAME
+from cacheproxy.totals.migrations import LATEST, TotalsError
+from cacheproxy.totals.standing import lifetime
+from tests.proxy.harness import eventually
+from tests.turning import TurningReactor
+
+from .builders import look, record, store_in
+
+
+def put(database, *records):
+    for each in records:
+        database.put(lambda store, each=each: store.record(each))
+
+
+def count(store):
+    return store.connection.execute("SELECT count(*) FROM exchanges").fetchone()[0]
+
+
+def rows(folder):
+    store = store_in(folder)
+    found = count(store)
+    store.connection.close()
+    return found
+
+
+@pytest.fixture
+def reactor():
+    return TurningReactor()
+
+
+@pytest.fixture
+def database(reactor, tmp_path):
+    database = Database(reactor, tmp_path)
+    yield database
+    database.close()
+
+
+def ask(database, reactor, job):
+    """What ``job`` returns, or raises."""
+    found = []
+    database.run(job).addBoth(found.append)
+    reactor.turn_until(lambda: found)
+    (result,) = found
+    if hasattr(result, "raiseException"):
+        result.raiseException()
+    return result
+
+
+def test_the_thread_comes_with_the_first_job(database, tmp_path):
+    """It must: twistd forks after everything has been made."""
+    database.check()
+    assert database._thread is None
+    put(database, record())
+    assert database._thread.is_alive()
+    assert database._thread is not threading.current_thread()
+
+
+def test_a_question_sees_all_that_came_before_it(database, reactor):
+    """Though nothing of it has been committed yet."""
+    put(database, *(record(number=number) for number in range(100)))
+    assert ask(database, reactor, count) == 100
+
+
+def test_what_waits_is_written_when_it_closes(database, tmp_path):
+    put(database, *(record(number=number) for number in range(100)))
+    database.close()
+    assert rows(tmp_path) == 100
+    put(database, record())
+    assert database.dropped == 1
+
+
+def test_many_records_are_one_transaction(database, reactor):
+    """A commit costs more than a hundred rows."""
+    statements = []
+    ask(database, reactor, lambda store: store.connection.set_trace_callback(statements.append))
+    put(database, *(record(number=number) for number in range(50)))
+    ask(database, reactor, count)
+    eventually(lambda: statements.count("COMMIT") >= 2)
+    assert statements.count("BEGIN") <= 3
+
+
+def test_what_goes_wrong_with_one_record_costs_no_other(database, reactor, log):
+    """Not even what that record had written already."""
+    put(database, record())
+
+    def odd(store):
+        store.record(record(number=77))
+        raise ZeroDivisionError("a canary")
+
+    database.put(odd)
+    database.put(lambda store: store.record(record(turn=1 << 70)))
+    put(database, record())
+    assert ask(database, reactor, count) == 2
+    assert database.dropped == 2
+    assert any("ZeroDivisionError" in line for line in log)
+    assert not any("canary" in line for line in log)
+
+
+def test_a_question_that_fails_says_so_to_who_asked(database, reactor):
+    with pytest.raises(KeyError):
+        ask(database, reactor, lambda store: {}["nothing"])
+    with pytest.raises(sqlite3.OperationalError):
+        ask(database, reactor, lambda store: store.connection.execute("SELECT nothing"))
+    assert ask(database, reactor, count) == 0
+
+
+def test_what_waits_is_bounded(database, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    gate = threading.Event()
+    database.put(lambda store: gate.wait(10))
+    eventually(lambda: not database._jobs)
+    put(database, *(record() for _ in range(15)))
+    gate.set()
+    assert database.dropped == 5
+
+
+def test_a_file_damaged_while_it_is_open_is_set_aside(database, reactor, tmp_path, log):
+    """With one line; what comes then is kept in a new one."""
+    put(database, *(record(number=number, session=f"s{number}") for number in range(2000)))
+    ask(database, reactor, lambda store: store.connection.execute("SELECT 1"))
+    eventually(lambda: not database._jobs)
+
+    def damage(store):
+        store.connection.execute("COMMIT")
+        store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        store.connection.execute("PRAGMA cache_size = 0")
+        path = tmp_path / NAME
+        size = path.stat().st_size
+        with path.open("r+b") as file:
+            file.seek(4096)
+            file.write(b"\xa5" * (size - 4096))
+        store.connection.execute("PRAGMA shrink_memory").fetchall()
+        store.connection.execute("BEGIN")
+        store.connection.execute("SAVEPOINT job")
+        store.names.forget()
+
+    database.put(damage)
+    put(database, record())
+
+    def set_aside():
+        put(database, record())
+        return list(tmp_path.glob("totals-damaged-*.db"))
+
+    eventually(set_aside)
+    put(database, record(number=4242))
+    newest = "SELECT number FROM exchanges ORDER BY id DESC LIMIT 1"
+    assert ask(database, reactor, lambda store: store.connection.execute(newest).fetchone()) == (
+        4242,
+    )
+    reactor.turn()
+    assert sum("set aside" in line for line in log) == 1
+
+
+def test_a_file_that_another_process_has_is_waited_for(reactor, tmp_path, log, monkeypatch):
+    """It may be draining: what comes in the meantime is kept."""
+    monkeypatch.setattr(module, "_AGAIN", 0.05)
+    other = store_in(tmp_path)
+    database = Database(reactor, tmp_path)
+    database.check()
+    put(database, record())
+    with pytest.raises(TotalsError, match="in use by another cacheproxy"):
+        ask(database, reactor, count)
+    other.connection.close()
+
+    def answered():
+        try:
+            return ask(database, reactor, count) == 1
+        except TotalsError:
+            return False
+
+    eventually(answered)
+    database.close()
+    assert sum("in use by another" in line for line in log) == 1
+
+
+def test_a_newer_file_is_told_at_the_start(reactor, tmp_path):
+    store = store_in(tmp_path)
+    store.connection.execute(f"PRAGMA user_version = {LATEST + 1}")
+    store.connection.close()
+    with pytest.raises(TotalsError, match="newer"):
+        Database(reactor, tmp_path).check()
+
+
+def test_a_damaged_file_at_the_start_is_one_line(reactor, tmp_path, log):
+    (tmp_path / NAME).write_bytes(b"x" * 5000)
+    Database(reactor, tmp_path).check()
+    assert len(log) == 1
+    assert "set aside" in log[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_any_moment_no_more_than_the_last_second_is_lost(tmp_path, seed):
+    """And the file opens, its totals in step with its rows."""
+    root = Path(__file__).parents[2]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.totals.recording", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        cwd=root,
+        text=True,
+    )
+    with child:
+        assert child.stdout.readline()
+        time.sleep(1.2 + random.Random(seed).random())
+        child.send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        lines = [line.split() for line in child.stdout.read().splitlines()]
+    handed_over = [int(number) for number, at in lines[:-1] if float(at) < killed - 1.0]
+    store = store_in(tmp_path)
+    assert not list(tmp_path.glob("totals-damaged-*"))
+    kept = count(store)
+    assert kept >= max(handed_over, default=0)
+    assert store.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert store.connection.execute(
+        "SELECT step, sum(requests) FROM rollups GROUP BY step"
+    ).fetchall() == [(60_000, kept), (3_600_000, kept)]
+    settled, evaluated = store.connection.execute(
+        "SELECT settled, json_extract(reading, '$.reading.figures.evaluated') FROM upstreams"
+    ).fetchone()
+    assert settled == evaluated
+    assert lifetime(store)["all"]["exchanges"] == settled
+    assert lifetime(store)["waiting"]["exchanges"] == kept - settled
+    store.look(look(evaluated=float(kept)))
+    assert lifetime(store)["all"]["exchanges"] == kept
+    store.connection.close()

@@ -1,0 +1,128 @@
+"""The file: whose it is, and what becomes of a damaged one."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+import pytest
+
+from cacheproxy.totals import file, migrations
+from cacheproxy.totals.file import BusyError, open_file
+from cacheproxy.totals.migrations import LATEST, TotalsError
+
+from .builders import keep, record, store_in
+
+
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_file_and_folder_are_their_owners_alone(tmp_path):
+    """Whatever the umask, and so are the files SQLite makes beside it."""
+    folder = tmp_path / "a" / "state"
+    before = os.umask(0)
+    try:
+        store = store_in(folder)
+        keep(store, record())
+    finally:
+        os.umask(before)
+    assert mode(folder) == 0o700
+    names = {path.name for path in folder.iterdir()}
+    assert "totals.db-wal" in names
+    assert {mode(folder / name) for name in names} == {0o600}
+    store.connection.close()
+
+
+def test_a_file_that_others_could_read_is_so_no_longer(tmp_path):
+    """It may come from a backup."""
+    store_in(tmp_path).connection.close()
+    (tmp_path / file.NAME).chmod(0o644)
+    store_in(tmp_path).connection.close()
+    assert mode(tmp_path / file.NAME) == 0o600
+
+
+def test_what_was_kept_is_there_when_it_is_opened_again(tmp_path):
+    store = store_in(tmp_path)
+    keep(store, record(), record())
+    store.connection.close()
+    again = store_in(tmp_path)
+    assert again.connection.execute("SELECT count(*) FROM exchanges").fetchone() == (2,)
+    assert again.first == 3
+    again.connection.close()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"not a database at all, but long enough to look at", b"SQLite format 3\0" * 400]
+)
+def test_a_damaged_file_is_set_aside_and_a_new_one_begun(tmp_path, damage):
+    (tmp_path / file.NAME).write_bytes(damage)
+    connection, note = open_file(tmp_path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (LATEST,)
+    connection.close()
+    (aside,) = tmp_path.glob("totals-damaged-*.db")
+    assert aside.read_bytes() == damage
+    assert note.count("\n") == 0
+    assert str(aside) in note
+    assert open_file(tmp_path)[1] is None
+
+
+def test_a_page_in_the_middle_that_is_damaged_is_found(tmp_path):
+    store = store_in(tmp_path)
+    keep(store, *(record(number=number, session=f"s{number}") for number in range(500)))
+    store.connection.close()
+    path = tmp_path / file.NAME
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 8192] = b"\xa5" * 8192
+    path.write_bytes(data)
+    connection, note = open_file(tmp_path)
+    assert note is not None
+    connection.close()
+
+
+def test_only_the_last_few_damaged_files_are_kept(tmp_path):
+    for number in range(6):
+        (tmp_path / file.NAME).write_bytes(b"%d" % number * 5000)
+        open_file(tmp_path)[0].close()
+    assert len(list(tmp_path.glob("totals-damaged-*"))) == 3
+
+
+def test_a_file_of_a_newer_cacheproxy_is_left_alone(tmp_path):
+    store = store_in(tmp_path)
+    store.connection.execute(f"PRAGMA user_version = {LATEST + 1}")
+    store.connection.close()
+    with pytest.raises(TotalsError, match=r"newer cacheproxy \(schema .*--state-dir") as caught:
+        open_file(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.glob("totals-damaged-*"))
+
+
+def test_one_process_has_the_file(tmp_path):
+    store = store_in(tmp_path)
+    with pytest.raises(BusyError, match="in use by another cacheproxy"):
+        open_file(tmp_path)
+    store.connection.close()
+    open_file(tmp_path)[0].close()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TotalsError, match="cannot keep totals in") as caught:
+        open_file(tmp_path / "file" / "state")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_link_is_not_followed(tmp_path):
+    """The file's mode is changed: it must be ours."""
+    other = tmp_path / "other"
+    other.write_text("x")
+    folder = tmp_path / "state"
+    folder.mkdir()
+    (folder / file.NAME).symlink_to(other)
+    with pytest.raises(TotalsError):
+        open_file(folder)
+    assert mode(other) != 0o600
+
+
+def test_every_version_has_its_script():
+    assert len(migrations.scripts()) == LATEST >= 2

@@ -1,0 +1,286 @@
+"""Lifetime totals: the truth, whoever is restarted, and whatever the clock does."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cacheproxy.core.look import Look, State
+from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.totals.standing import BOTH, COUNTERS, RESPONSES, lifetime
+from tests.core.serving import AMOUNTS, World, of_others, of_ours
+
+from .builders import NOW, URL, keep, look, record, store_in
+
+
+class Running:
+    """A proxy that keeps totals of a world, on a clock of its own; it may be restarted."""
+
+    def __init__(self, folder, world):
+        self.folder = folder
+        self.world = world
+        self.wall = NOW
+        self.moment = 0.0
+        self.begun = {}
+        self.store = store_in(folder)
+
+    def restart(self):
+        """Of the proxy: its clock that only goes forward begins anew, and so may the server's."""
+        self.store.flush()
+        self.store.connection.close()
+        self.store = store_in(self.folder)
+        self.moment = 0.0
+        self.world.open.clear()  # those under way end with it; the server counts what it did
+
+    def step(self, name, *arguments):
+        self.moment += 1.0
+        if name == "jump":
+            self.wall += arguments[0]
+        elif name == "ours restart":
+            self.restart()
+        elif name == "down":
+            self.store.look(Look(URL, self.wall, self.moment, State.DOWN))
+        elif name == "loading":
+            self.store.look(Look(URL, self.wall, self.moment, State.LOADING))
+        elif name == "read":
+            reading = self.world.read()
+            figures = {key: getattr(reading.figures, key) for key in AMOUNTS}
+            self.store.look(look(self.wall, start=reading.start, moment=self.moment, **figures))
+        elif name == "begin":
+            self.world.begin(*arguments)
+            self.begun[id(self.world.open[-1])] = self.moment
+        else:
+            asked = getattr(self.world, name)(*arguments)
+            if asked is not None:
+                self.finished(asked)
+
+    def finished(self, asked):
+        evaluated, reused, generated = asked.amounts
+        began = self.begun.pop(id(asked), self.moment)
+        keep(
+            self.store,
+            record(
+                wall=self.wall,
+                began=began,
+                prompt=evaluated + reused,
+                reused=reused,
+                evaluated=evaluated,
+                output=generated,
+            ),
+        )
+
+    def totals(self):
+        figures = lifetime(self.store)["all"]["figures"]
+        return [figures[name]["value"] for name in AMOUNTS]
+
+    def samples(self):
+        """The sums over the series, which are made of the same."""
+        sums = ", ".join(f"total({name})" for name in AMOUNTS)
+        return list(self.store.connection.execute(f"SELECT {sums} FROM samples").fetchone())
+
+
+events = st.one_of(
+    of_ours,
+    of_ours,
+    st.tuples(st.just("jump"), st.sampled_from([-86_400.0, -1.0, 0.5, 3600.0, 1e7])),
+    st.just(("ours restart",)),
+    st.just(("down",)),
+    st.just(("loading",)),
+)
+
+
+def run(world, happens):
+    with tempfile.TemporaryDirectory() as folder:
+        running = Running(Path(folder), world)
+        for event in [*happens, ("read",)]:
+            running.step(*event)
+        found = running.totals(), running.samples()
+        running.store.connection.close()
+    return found
+
+
+@settings(max_examples=60)
+@given(st.lists(events, max_size=25))
+def test_totals_are_the_truth(happens):
+    """Server restarts, gaps, our own restarts, clock jumps; and the series adds up to them."""
+    world = World()
+    totals, samples = run(world, happens)
+    assert totals == world.truth
+    assert samples == world.truth
+
+
+@settings(max_examples=40)
+@given(st.lists(st.one_of(events, of_others), max_size=25))
+def test_nothing_is_counted_twice_where_others_ask_too(happens):
+    world = World()
+    totals, _ = run(world, happens)
+    assert all(one <= other for one, other in zip(totals, world.truth, strict=True))
+
+
+def test_a_request_that_was_under_way_at_a_look_is_not_counted_twice(store):
+    """Its prompt was in the counters then; of the rest the response alone tells."""
+    store.look(look(moment=10.0, evaluated=100.0, reused=900.0, generated=0.0))
+    keep(store, record(began=9.0))
+    store.look(look(moment=20.0, start="2", evaluated=500.0, reused=5000.0, generated=500.0))
+    found = [figures(store)[name]["value"] for name in AMOUNTS]
+    assert found == [100 + 500, 900 + 5000, 50 + 500]
+
+
+def figures(store):
+    return lifetime(store)["all"]["figures"]
+
+
+def test_a_server_without_metrics_is_counted_by_responses(store):
+    """And that is said."""
+    keep(store, record(), record())
+    assert lifetime(store)["all"]["exchanges"] == 0
+    assert lifetime(store)["waiting"]["prompt"] == 2000
+    store.look(look())
+    found = lifetime(store)
+    assert found["waiting"]["exchanges"] == 0
+    assert found["all"]["figures"]["prompt"] == {"value": 2000, "source": RESPONSES}
+    assert found["all"]["figures"]["requests"] == {"value": 2, "source": RESPONSES}
+    assert found["targets"][0]["metrics"] == "off"
+
+
+def test_with_metrics_all_that_the_server_did_counts(store):
+    """Others' requests, too; what has no counter is told by responses."""
+    keep(store, record())
+    store.look(look(evaluated=500.0, reused=900.0, generated=70.0))
+    assert figures(store)["prompt"] == {"value": 1400, "source": COUNTERS}
+    assert figures(store)["generated"]["value"] == 70
+    assert figures(store)["generation"] == {"value": 2.0, "source": RESPONSES}
+
+
+def test_metrics_switched_on_with_a_restart(store):
+    """What came before is told by responses, what came after by counters: both, but once."""
+    keep(store, record())
+    store.look(look())
+    keep(store, record(prompt=10, reused=4, evaluated=6, output=1))
+    store.look(look(evaluated=6.0, reused=4.0, generated=1.0))
+    assert figures(store)["prompt"] == {"value": 1010, "source": BOTH}
+    assert figures(store)["generated"]["value"] == 51
+
+
+def test_metrics_that_are_away_for_a_while_are_not_counted_twice(store):
+    """A page that cannot be had is no new server; nor is what it tells afterwards all new."""
+    keep(store, record())
+    store.look(look(evaluated=100.0, reused=900.0, generated=50.0))
+    keep(store, record())
+    store.look(look())
+    keep(store, record())
+    store.look(look(evaluated=300.0, reused=2700.0, generated=150.0))
+    assert [figures(store)[name]["value"] for name in AMOUNTS] == [300, 2700, 150]
+
+
+def test_totals_are_kept_by_what_the_server_serves(store):
+    """Clients ask for whatever name they know, and get what is loaded."""
+    keep(store, record(model="claude-x"), record(model="gpt-y"))
+    store.look(look(served="qwen", evaluated=200.0, reused=1800.0, generated=100.0))
+    keep(store, record(began=1.0))
+    counters = {"evaluated": 100.0, "reused": 900.0, "generated": 50.0}
+    store.look(look(served="gemma", start="2", **counters))
+    models = [(each["model"], each["exchanges"]) for each in lifetime(store)["targets"]]
+    assert models == [("qwen", 2), ("gemma", 1)]
+
+
+def test_where_several_models_are_served_it_is_the_one_asked_for(store):
+    keep(store, record(model="a"), record(model="b"), record(model="a"))
+    store.look(look(served=None))
+    models = {
+        each["model"]: each["figures"]["prompt"]["value"]
+        for each in lifetime(store)["targets"]
+        if each["exchanges"]
+    }
+    assert models == {"a": 2000, "b": 1000}
+
+
+def test_names_that_clients_make_up_are_bounded(store):
+    keep(store, *(record(model=f"m{number}") for number in range(400)))
+    store.look(look(served=None))
+    found = lifetime(store)
+    assert len(found["targets"]) < 300
+    assert found["all"]["exchanges"] == 400
+
+
+def test_breaks_by_reason_and_errors(store):
+    broke = {"verdict": Judgement.BREAK, "lost": 700, "lost_seconds": 1.5}
+    keep(
+        store,
+        record(reason=Reason.EVICTED, **broke),
+        record(reason=Reason.EVICTED, **broke),
+        record(reason=Reason.SYSTEM_CHANGED, **broke),
+        record(reason=Reason.SYSTEM_CHANGED, side=True, **broke),
+        record(failed=True, status=502, turn=0),
+    )
+    store.look(look())
+    found = lifetime(store)["all"]
+    assert found["breaks"] == {
+        "evicted": {"count": 2, "lost": 1400, "seconds": 3.0},
+        "system_changed": {"count": 1, "lost": 700, "seconds": 1.5},
+    }
+    assert found["errors"] == 1
+    assert found["exchanges"] == 5
+    assert found["turns"] == 4
+
+
+def spared(store):
+    found = lifetime(store)["all"]["spared"]
+    return found["tokens"], found["seconds"], found["unpriced"]
+
+
+def test_what_was_spared_is_priced_at_the_measured_speed(store):
+    """Of large prompts: a small one's time is mostly the way there and back."""
+    keep(store, record(prompt=1000, reused=0, evaluated=1000, prompt_seconds=2.0, spared=None))
+    keep(store, record(evaluated=10, prompt_seconds=1.0, spared=3000))
+    store.look(look())
+    assert spared(store) == (3000, 6.0, 0)
+    assert lifetime(store)["all"]["spared"]["source"].startswith("estimate")
+
+
+def test_where_responses_do_not_tell_their_time_counters_do(store):
+    keep(store, record(prompt_seconds=None, spared=500))
+    store.look(look(evaluated=1000.0, prefill=4.0))
+    assert spared(store) == (500, 2.0, 0)
+
+
+def test_what_was_spared_before_any_speed_is_known_waits_for_it(store):
+    keep(store, record(prompt_seconds=None, spared=500))
+    store.look(look())
+    assert spared(store) == (500, None, 500)
+    keep(store, record(prompt=1000, reused=0, evaluated=1000, prompt_seconds=4.0))
+    store.look(look())
+    assert spared(store) == (500, 2.0, 0)
+
+
+def test_what_rules_cost_is_set_off_against_what_they_spared(store):
+    keep(store, record(prompt=1000, reused=0, evaluated=1000, prompt_seconds=1.0, spared=900))
+    keep(store, record(spared=-300))
+    store.look(look())
+    assert spared(store) == (600, pytest.approx(0.6), 0)
+
+
+def test_the_speed_is_that_of_late(store):
+    """A machine may get another graphics card; what was counted stays as it was."""
+    large = {"prompt": 10_000, "reused": 0, "evaluated": 10_000}
+    for seconds in [10.0] * 20 + [1.0] * 60:
+        keep(store, record(prompt_seconds=seconds, spared=1000, **large))
+        store.look(look())
+    before = spared(store)[1]
+    keep(store, record(evaluated=10, spared=1000))
+    store.look(look())
+    assert spared(store)[1] - before < 0.2
+
+
+def test_a_proxy_restarted_with_the_server_unread_keeps_what_it_was_told(tmp_path):
+    store = store_in(tmp_path)
+    keep(store, record())
+    store.connection.close()
+    store = store_in(tmp_path)
+    store.look(look(evaluated=0.0, reused=0.0, generated=0.0))
+    assert figures(store)["prompt"] == {"value": 1000, "source": RESPONSES}
+    store.connection.close()

@@ -1,0 +1,176 @@
+"""The table of requests: pages, filters, search; and the sessions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cacheproxy.core.verdict import Reason
+from cacheproxy.totals import requests as module
+from cacheproxy.totals.requests import FILTERS, requests, sessions
+
+from .builders import MS, NOW, keep, look, record, store_in
+
+
+def numbers(page):
+    return [each["number"] for each in page["requests"]]
+
+
+def some(count):
+    """Every third one breaks, every fourth is slow, every fifth fails; by three clients."""
+    return [
+        record(
+            number=number,
+            wall=NOW + number,
+            client=("claude", "cline", "open_claw")[number % 3],
+            session=f"session-{number % 6}",
+            model=("Qwen-Coder", "gemma")[number % 2],
+            reason=Reason.EVICTED if number % 3 == 0 else None,
+            first_byte=12.0 if number % 4 == 0 else 0.5,
+            failed=number % 5 == 0,
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("which", "wanted"),
+    [
+        ("all", lambda number: True),
+        ("breaks", lambda number: number % 3 == 0),
+        ("slow", lambda number: number % 4 == 0),
+        ("errors", lambda number: number % 5 == 0),
+    ],
+)
+def test_pages_of_each_filter_hold_each_request_once(store, which, wanted):
+    """The latest first."""
+    keep(store, *some(60))
+    found, before = [], None
+    for _ in range(20):
+        page = requests(store, which, before=before, limit=7)
+        found += numbers(page)
+        before = page["next"]
+        if before is None:
+            break
+    assert found == [number for number in range(60, 0, -1) if wanted(number)]
+
+
+@pytest.fixture(params=[0, 10_000], ids=["by age", "by session"])
+def _either_way(request, monkeypatch):
+    """Whichever way sessions are looked up."""
+    monkeypatch.setattr(module, "_FEW", request.param)
+
+
+@pytest.mark.usefixtures("_either_way")
+@pytest.mark.parametrize("which", FILTERS)
+@pytest.mark.parametrize(
+    ("search", "wanted"),
+    [
+        ("claude", lambda number: number % 3 == 0),
+        ("CLINE", lambda number: number % 3 == 1),
+        ("session-4", lambda number: number % 6 == 4),
+        ("qwen", lambda number: number % 2 == 0),
+        ("nobody", lambda number: False),
+        ("%", lambda number: False),
+        ("open_claw", lambda number: number % 3 == 2),
+        ("openxclaw", lambda number: False),
+        ("'; DROP TABLE exchanges; --", lambda number: False),
+    ],
+)
+def test_search_finds_clients_sessions_and_models(store, which, search, wanted):
+    """As text, not as a pattern."""
+    keep(store, *some(36))
+    everything = numbers(requests(store, which, limit=100))
+    page = requests(store, which, search, limit=100)
+    assert numbers(page) == [number for number in everything if wanted(number)]
+    assert page["next"] is None
+
+
+def test_a_request_as_it_is_shown(store):
+    keep(
+        store,
+        record(rules="a,b", spared=12, reason=Reason.EVICTED, lost=5, lost_seconds=0.25),
+        record(output_seconds=None, status=None, session=None),
+    )
+    store.look(look(served="qwen"))
+    later, earlier = requests(store)["requests"]
+    assert (earlier["client"], earlier["session"]) == ("agent", "3f9a")
+    assert (earlier["asked"], earlier["model"]) == ("asked-for", "qwen")
+    assert earlier["rules"] == ["a", "b"]
+    assert earlier["at"] == NOW
+    assert (earlier["first_seconds"], earlier["total_seconds"], earlier["added"]) == (0.6, 3, 0.002)
+    assert (earlier["prompt"], earlier["reused"], earlier["evaluated"]) == (1000, 900, 100)
+    assert (earlier["reason"], earlier["lost"], earlier["lost_seconds"]) == ("evicted", 5, 0.25)
+    assert (earlier["speed"], earlier["speed_source"]) == (25, "measured")
+    assert (later["speed"], later["speed_source"]) == (pytest.approx(50 / 2.4), "estimated")
+    assert (later["session"], later["rules"], later["status"]) == (None, [], None)
+    json.dumps([earlier, later])
+
+
+def test_numbers_are_of_this_run(tmp_path):
+    store = store_in(tmp_path)
+    keep(store, record(number=7))
+    store.connection.close()
+    store = store_in(tmp_path)
+    keep(store, record(number=1))
+    assert numbers(requests(store)) == [1, None]
+    store.connection.close()
+
+
+def test_a_page_is_bounded(store):
+    keep(store, *some(300))
+    assert len(requests(store, limit=10**6)["requests"]) == 200
+    assert len(requests(store, limit=-1)["requests"]) == 1
+    with pytest.raises(KeyError):
+        requests(store, "nonsense")
+
+
+def test_credentials_that_stand_in_names_are_not_kept(store):
+    key = "sk-ant-a1b2c3d4e5f6a7b8c9d0"
+    keep(store, record(session=key, client=key, model=key, rules=key, place=key))
+    kept = "\n".join(store.connection.iterdump())
+    assert "sk-redacted" in kept
+    assert "a1b2c3d4" not in kept
+
+
+def test_sessions(store):
+    """Turns of the conversation, its context, and what was reused of prompts that say so."""
+    keep(
+        store,
+        record(wall=NOW, session="a", prompt=100, reused=0, output=10),
+        record(wall=NOW + 5, session="a", prompt=200, reused=110, output=20),
+        record(wall=NOW + 6, session="a", prompt=50, reused=0, output=5, side=True),
+        record(wall=NOW + 7, session="a", prompt=300, reused=None, reason=Reason.EVICTED),
+        record(wall=NOW - 50, session="b"),
+        record(wall=NOW, session=None),
+    )
+    found = sessions(store, MS - 60_000)
+    assert [each["session"] for each in found] == ["a", "b"]
+    assert found[0] == {
+        "client": "agent",
+        "session": "a",
+        "model": "asked-for",
+        "first": NOW,
+        "last": NOW + 7,
+        "requests": 4,
+        "turns": 3,
+        "breaks": 1,
+        "prompt": 350,
+        "reused": 110,
+        "output": 85,
+        "context": 350,
+    }
+    assert [each["session"] for each in sessions(store, MS)] == ["a"]
+    assert len(sessions(store, 0, limit=1)) == 1
+
+
+@pytest.mark.parametrize("which", ["breaks", "slow", "errors"])
+def test_a_filter_has_its_index(store, which):
+    """Otherwise a page of a rare kind reads every row."""
+    keep(store, *some(5))
+    plan = store.connection.execute(
+        f"EXPLAIN QUERY PLAN SELECT * FROM exchanges WHERE {FILTERS[which]} ORDER BY id DESC"
+    ).fetchall()
+    name = {"errors": "failed"}.get(which, which)
+    assert f"exchanges_{name}" in str(plan)

@@ -1,0 +1,91 @@
+"""All of it together: what a proxy hands over, and what it asks for."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from cacheproxy.core.usage import Usage
+from cacheproxy.plugins import Plugins
+from cacheproxy.totals.requests import requests
+from cacheproxy.totals.standing import RESPONSES, lifetime
+from cacheproxy.totals.totals import Totals
+from cacheproxy.totals.windows import overview
+from tests.observe.exchanges import body, exchange
+from tests.turning import TurningReactor
+
+from .builders import MS, NOW, URL, look
+
+
+@pytest.fixture
+def reactor():
+    return TurningReactor()
+
+
+@pytest.fixture
+def totals(reactor, tmp_path):
+    totals = Totals(reactor, tmp_path / "state", lambda: NOW)
+    totals.check()
+    yield totals
+    totals.close()
+
+
+def ask(totals, reactor, question, *arguments):
+    found = []
+    totals.ask(question, *arguments).addBoth(found.append)
+    reactor.turn_until(lambda: found)
+    return found[0]
+
+
+def finished(totals, *exchanges):
+    plugins = Plugins()
+    plugins.register(totals.recorder, "totals")
+    for each in exchanges:
+        plugins.finished(each)
+
+
+def test_a_finished_exchange_is_recorded(totals, reactor):
+    """As an observer like others; what is asked next knows of it."""
+    finished(totals, exchange(body("x"), usage=Usage(100, 80, 5), wall=NOW))
+    (found,) = ask(totals, reactor, requests)["requests"]
+    assert (found["prompt"], found["reused"], found["model"]) == (100, 80, None)
+    assert ask(totals, reactor, overview, "15m", totals.now)["sums"]["requests"] == 1
+    assert totals.now == MS
+    assert totals.dropped == 0
+
+
+def test_looks_are_counted(totals, reactor):
+    finished(totals, exchange(body("x"), usage=Usage(100, 80, 5), wall=NOW))
+    totals.looked(look(evaluated=20.0, reused=80.0, generated=5.0))
+    assert ask(totals, reactor, lifetime)["all"]["figures"]["prompt"]["value"] == 100
+
+
+def test_where_nobody_looks_at_the_upstream_responses_tell(totals, reactor):
+    """Its housekeeping counts what has come since the last time."""
+    totals.start(unpolled=lambda: URL)
+    finished(totals, exchange(body("x"), usage=Usage(100, 80, 5), wall=NOW))
+    assert ask(totals, reactor, lifetime)["all"]["exchanges"] == 0
+    reactor.advance(60)
+    found = ask(totals, reactor, lifetime)["all"]
+    assert found["exchanges"] == 1
+    assert found["figures"]["prompt"] == {"value": 100, "source": RESPONSES}
+
+
+def test_the_housekeeping_deletes_what_is_old(totals, reactor):
+    day = 86_400
+    totals.start()
+    finished(totals, exchange(body("old"), wall=NOW - 40 * day), exchange(body("x"), wall=NOW))
+    totals.looked(look())
+    assert len(ask(totals, reactor, requests)["requests"]) == 2
+    reactor.advance(60)
+    assert len(ask(totals, reactor, requests)["requests"]) == 1
+
+
+def test_closing_ends_the_thread_and_the_housekeeping(totals, reactor):
+    totals.start()
+    before = threading.active_count()
+    totals.close()
+    assert threading.active_count() == before - 1
+    reactor.turn()
+    assert not reactor.getDelayedCalls()

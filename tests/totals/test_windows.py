@@ -1,0 +1,132 @@
+"""What a page asks for, in each window: the same sums, whatever they are made of."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.totals.windows import WINDOWS, breaks, overview
+
+from .builders import MS, NOW, keep, look, record, store_in
+
+BROKE = {"verdict": Judgement.BREAK, "reason": Reason.MESSAGES_CHANGED, "lost_seconds": 2.0}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_sums_and_series(store, name):
+    keep(
+        store,
+        record(wall=NOW, first_byte=0.2, spared=500),
+        record(wall=NOW - 200, first_byte=0.4, failed=True, status=500),
+        record(wall=NOW - 400, first_byte=38.1, shape="date", lost=700, **BROKE),
+        record(wall=NOW - 401, prompt=None, reused=None, evaluated=None, prompt_seconds=None),
+        record(wall=NOW - 60 * 86_400),
+        record(wall=NOW + 60 * 86_400),
+    )
+    found = overview(store, name, MS)
+    sums = found["sums"]
+    assert (sums["requests"], sums["turns"], sums["errors"], sums["breaks"]) == (4, 4, 1, 1)
+    assert (sums["prompt"], sums["reused"], sums["evaluated"], sums["output"]) == (
+        3000,
+        2700,
+        300,
+        200,
+    )
+    assert (sums["lost"], sums["spared"]) == (700, 500)
+    assert sums["prefill_speed"] == 200
+    assert sums["generation_speed"] == 25
+    assert sums["first_worst"] == 38.1
+    assert sums["first_median"] == pytest.approx(0.5, rel=0.25)
+    assert sums["added"] == pytest.approx(0.002)
+    assert sum(each["requests"] for each in found["series"]) == 4
+    assert all(found["start"] <= each["at"] < found["end"] for each in found["series"])
+    assert found["start"] <= NOW < found["end"]
+    assert (found["end"] - found["start"]) * 1000 == WINDOWS[name].length
+    json.dumps(found)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_window_without_anything(store, name):
+    found = overview(store, name, MS)
+    assert found["sums"]["requests"] == 0
+    assert found["sums"]["first_median"] is None
+    assert found["sums"]["prefill_speed"] is None
+    assert found["series"] == found["server"] == breaks(store, name, MS) == []
+
+
+def test_the_median_is_exact_in_the_shortest_window(store):
+    keep(store, *(record(first_byte=wait) for wait in (0.1, 0.25, 9.0)))
+    assert overview(store, "15m", MS)["sums"]["first_median"] == 0.25
+    assert overview(store, "1h", MS)["sums"]["first_median"] == pytest.approx(0.25, rel=0.1)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_what_the_server_itself_tells(store, name):
+    store.look(look(NOW - 60, evaluated=100.0, generated=10.0, prefill=1.0, generation=0.5))
+    store.look(look(NOW, evaluated=500.0, generated=30.0, prefill=3.0, generation=1.5))
+    found = overview(store, name, MS)["server"]
+    assert sum(each["evaluated"] for each in found) == 500
+    assert found[-1]["prefill_speed"] == pytest.approx(200, rel=0.2)
+    assert found[-1]["generation_speed"] == 20
+    assert (found[-1]["running"], found[-1]["waiting"], found[-1]["kv"]) == (1, 0, 0.5)
+
+
+def test_two_looks_in_one_second_are_one_sample(store):
+    """After a clock has jumped back."""
+    store.look(look(NOW, evaluated=100.0, generated=10.0))
+    store.look(look(NOW + 0.1, evaluated=130.0, generated=15.0))
+    (found,) = overview(store, "15m", MS)["server"]
+    assert (found["evaluated"], found["generated"]) == (130, 15)
+    assert (found["running"], found["kv"]) == (1, 0.5)
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_why_the_cache_broke(store, name):
+    """The dearest first, with the latest of each to look at; what runs beside does not count."""
+    keep(
+        store,
+        record(number=1, shape="date", place="/system", lost=10, **BROKE),
+        record(number=2, shape="date", place="/messages/0", lost=20, session="later", **BROKE),
+        record(number=3, reason=Reason.EVICTED, lost=900, lost_seconds=None),
+        record(number=4, shape="date", lost=5000, side=True, **BROKE),
+    )
+    assert breaks(store, name, MS) == [
+        {
+            "reason": "evicted",
+            "shape": None,
+            "count": 1,
+            "lost": 900,
+            "seconds": 0.0,
+            "place": None,
+            "client": "agent",
+            "session": "3f9a",
+            "number": 3,
+        },
+        {
+            "reason": "messages_changed",
+            "shape": "date",
+            "count": 2,
+            "lost": 30,
+            "seconds": 4.0,
+            "place": "/messages/0",
+            "client": "agent",
+            "session": "later",
+            "number": 2,
+        },
+    ]
+
+
+def test_numbers_of_an_earlier_run_lead_nowhere(tmp_path):
+    store = store_in(tmp_path)
+    keep(store, record(number=7, lost=10, **BROKE))
+    store.connection.close()
+    store = store_in(tmp_path)
+    assert breaks(store, "1h", MS)[0]["number"] is None
+    store.connection.close()
+
+
+def test_a_window_there_is_not(store):
+    with pytest.raises(KeyError):
+        overview(store, "2y", MS)
