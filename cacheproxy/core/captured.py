@@ -34,7 +34,7 @@ class Captured:
 
     ``target``, ``headers``, ``body``: the request as it came. ``wall``: seconds since the epoch,
     or since a recorder's own start. ``sent``: the body as it went upstream, None if it never did
-    or is not known. The rest as in ``Exchange``; None, empty or 0 where it is not known, as in
+    or is not known; ``sent_target``: None if it was ``target``. The rest as in ``Exchange``; None, empty or 0 where it is not known, as in
     all that other programs recorded. The verdict is without its excerpts.
     """
 
@@ -44,6 +44,7 @@ class Captured:
     body: bytes = b""
     wall: float = 0.0
     sent: bytes | None = None
+    sent_target: str | None = None
     reports: tuple[Applied, ...] = ()
     number: int = 0
     session: Session | None = None
@@ -77,6 +78,8 @@ class Captured:
             response_body, answered = _hidden(response_body, answered, known)
         set_field = object.__setattr__
         set_field(self, "target", redact_target(self.target, known))
+        if self.sent_target is not None:
+            set_field(self, "sent_target", redact_target(self.sent_target, known))
         set_field(self, "upstream", redact_target(self.upstream, known))
         set_field(self, "headers", redact_headers(given, known))
         set_field(self, "response_headers", redact_headers(answered, known))
@@ -94,7 +97,7 @@ class Captured:
         """The request as it went upstream, or None."""
         if self.sent is None:
             return None
-        return Request(self.method, self.target, self.headers, self.sent)
+        return Request(self.method, self.sent_target or self.target, self.headers, self.sent)
 
     @classmethod
     def of(cls, exchange: Exchange) -> Captured:
@@ -110,6 +113,7 @@ class Captured:
             body=received.body,
             wall=exchange.wall,
             sent=sent.body if sent is not None else None,
+            sent_target=sent.target if sent and sent.target != received.target else None,
             reports=tuple(
                 Applied(report.rule, tuple(edit.path for edit in report.edits), report.error)
                 for report in exchange.reports

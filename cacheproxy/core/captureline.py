@@ -72,6 +72,7 @@ def to_fields(captured: Captured) -> dict[str, Any]:
         "turn": captured.turn,
         "side": captured.side,
         "upstream": captured.upstream,
+        "sent_path": captured.sent_target,
     }
     if captured.sent == captured.body:
         fields["sent_as_received"] = True
@@ -124,6 +125,7 @@ def from_fields(fields: Any) -> Captured:
         body=body,
         wall=line.t if 0 <= line.t <= _LATEST else 0.0,
         sent=body if line.sent_as_received else sent,
+        sent_target=line.sent_path,
         reports=tuple(line.reports),
         number=line.number,
         session=Session(line.client or "", line.session or "") if has_session else None,
@@ -154,6 +156,7 @@ class _Line(msgspec.Struct):
     body: str | None = None
     body_base64: str | None = None
     t: float = 0.0
+    sent_path: str | None = None
     sent_body: str | None = None
     sent_body_base64: str | None = None
     sent_as_received: bool = False

@@ -168,6 +168,8 @@ class Running:
             answer = translation.answer(response.head.status, body)
         except TranslationError as error:
             raise ResponseError(str(error)) from None
+        if answer.status < 300 and (self.received.json or {}).get("stream") is True:
+            raise ResponseError("the upstream gave a whole answer where a stream was asked for")
         for name, value in self.response_headers:
             self.down.responseHeaders.addRawHeader(name, value)
         self._answer(answer.status, answer.body)

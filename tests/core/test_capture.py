@@ -414,3 +414,20 @@ def test_whatever_a_file_holds_nothing_is_raised(tmp_path_factory, data):
         file.write_bytes(text)
         for problem in read(file)[1]:
             assert "\n" not in str(problem)
+
+
+def test_a_translated_request_keeps_where_it_went():
+    """Its body is another API's."""
+    captured = Captured(
+        "POST",
+        "/v1/messages?beta=true",
+        body=b'{"messages":[]}',
+        sent=b'{"messages":[],"id_slot":0}',
+        sent_target="/v1/chat/completions",
+    )
+    back = from_line(to_line(captured))
+    assert back == captured
+    assert back.sent_request.path == "/v1/chat/completions"
+    plain = Captured("POST", "/v1/messages", body=b"{}", sent=b"{}")
+    assert b"sent_path" not in to_line(plain)
+    assert from_line(to_line(plain)).sent_request.path == "/v1/messages"

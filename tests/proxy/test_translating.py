@@ -234,6 +234,12 @@ def test_an_answer_that_makes_no_sense(openai, upstream, body):
     assert json.loads(answer.body)["type"] == "error"
 
 
+def test_a_whole_answer_where_a_stream_was_asked_for(openai, upstream):
+    """502: some SDKs would take it for an empty stream."""
+    upstream.reset(chat_server)
+    assert ask(openai, "/v1/messages", MESSAGE | {"stream": True}).status == 502
+
+
 @pytest.mark.parametrize(
     ("change", "place"),
     [
