@@ -34,8 +34,9 @@ class Captured:
 
     ``target``, ``headers``, ``body``: the request as it came. ``wall``: seconds since the epoch,
     or since a recorder's own start. ``sent``: the body as it went upstream, None if it never did
-    or is not known; ``sent_target``: None if it was ``target``. The rest as in ``Exchange``; None, empty or 0 where it is not known, as in
-    all that other programs recorded. The verdict is without its excerpts.
+    or is not known; ``sent_target``: None if it was ``target``. The rest as in ``Exchange``; None,
+    empty or 0 where it is not known, as in all that other programs recorded. The verdict is
+    without its excerpts.
     """
 
     method: str

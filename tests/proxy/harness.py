@@ -42,6 +42,8 @@ def environment(folder: Path | str, **more: str) -> dict[str, str]:
         "XDG_CONFIG_HOME": str(folder),
         "PYTHONIOENCODING": "utf-8",
         "CACHEPROXY_BLOCK": installed,
+        "CACHEPROXY_STATE_DIR": "none",
+        "CACHEPROXY_POLL": "0",
         **more,
     }
 

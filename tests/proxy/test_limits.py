@@ -48,7 +48,8 @@ def test_an_announced_body_over_the_limit(connect, upstream, path):
 def test_a_client_that_sends_on_still_reads_the_refusal(connect):
     """It is not reset while it sends the rest of a body that has been refused."""
     client = connect()
-    client.send(b"POST /v1/messages HTTP/1.1\r\nHost: [::1]\r\nContent-Length: %d\r\n\r\n" % (3 * MOST))
+    length = b"Content-Length: %d" % (3 * MOST)
+    client.send(b"POST /v1/messages HTTP/1.1\r\nHost: [::1]\r\n" + length + b"\r\n\r\n")
     for _ in range(20):
         client.send(b"x" * 100_000)
     refusal(client, 413)

@@ -1,0 +1,129 @@
+"""Small things that would become large if they were unpacked: they are not."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from pathlib import Path
+
+import pytest
+
+from .harness import CHUNKED, Client, Proxy, Upstream, whole
+
+MIB = 1 << 20
+GZIP = b"Content-Encoding: gzip"
+
+
+def bomb(before=b"", mebibytes=300):
+    """``before`` and so many mebibytes of spaces, as gzip: a few hundred kilobytes."""
+    packer = zlib.compressobj(9, wbits=31)
+    pieces = [packer.compress(before)]
+    pieces += [packer.compress(b" " * MIB) for _ in range(mebibytes)]
+    return b"".join([*pieces, packer.flush()])
+
+
+BOMB = bomb(b'{"system":"stamp=7","messages":[')
+
+
+class Peak:
+    """The most memory that a proxy has held since now, in bytes."""
+
+    def __init__(self, proxy):
+        self._process = Path(f"/proc/{proxy.pid}")
+        (self._process / "clear_refs").write_text("5")
+        self._before = self._most()
+
+    def _most(self):
+        return int(re.search(r"VmHWM:\s+(\d+)", (self._process / "status").read_text())[1]) << 10
+
+    def grown(self):
+        return self._most() - self._before
+
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc")
+
+
+def test_a_packed_request_stays_packed(connect, upstream, proxy):
+    """It goes on as it came, for whatever the upstream makes of it."""
+    peak = Peak(proxy)
+    for path in ("/v1/messages", "/v1/chat/completions"):
+        assert connect().ask(path, BOMB, GZIP).answer().status == 200
+        received = upstream.received()
+        assert received.body == BOMB
+        assert received.values(b"content-encoding") == [b"gzip"]
+    assert peak.grown() < 16 * MIB
+
+
+@pytest.mark.parametrize("kind", [b"text/event-stream", b"application/json"])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_a_packed_answer_stays_packed(connect, serve, proxy, kind, framing):
+    """Though usage is read out of answers of these kinds."""
+    fields = (GZIP, b"Content-Type: " + kind)
+
+    def script(peer, _):
+        if framing == "length":
+            peer.send(whole(BOMB, *fields))
+        else:
+            peer.send(CHUNKED[:-2] + GZIP + b"\r\n\r\n")
+            peer.chunk(BOMB)
+            peer.send(b"0\r\n\r\n")
+
+    serve(script)
+    peak = Peak(proxy)
+    answer = connect().ask("/v1/messages", b'{"messages":[]}').answer()
+    assert (answer.body, answer.end) == (BOMB, "whole")
+    assert answer.values(b"content-encoding") == [b"gzip"]
+    assert peak.grown() < 16 * MIB
+
+
+def test_a_body_in_tiny_chunks_takes_no_more_than_a_whole_one(connect, upstream, proxy):
+    """Though they come two bytes at a time, they are not kept two bytes at a time."""
+    body = b'{"a": "%s"}' % (b"x" * (3 * MIB // 2))
+    client = connect().ask("/v1/messages", None, b"Transfer-Encoding: chunked")
+    peak = Peak(proxy)
+    pieces = (body[start : start + 2] for start in range(0, len(body), 2))
+    client.send(b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n")
+    assert client.answer(seconds=60).status == 200
+    assert upstream.received().body == body
+    assert peak.grown() < 20 * MIB
+
+
+WIDE = b"[" + b"[]," * 1_500_000 + b"[]]"
+"""Each of these is 64 bytes of Python, were they all read."""
+
+
+def test_a_body_of_many_small_values_is_read_no_further_than_needed(connect, upstream, proxy):
+    """Where a rule looks at it, too."""
+    peak = Peak(proxy)
+    for body in (WIDE, b'{"system":"stamp=7","messages":' + WIDE + b"}"):
+        assert connect().ask("/v1/messages", body).answer().status == 200
+        assert len(upstream.received().body) in (len(body), len(body) - 1)
+    assert peak.grown() < 80 * MIB
+
+
+def test_nesting_harms_nobody(connect, upstream):
+    """200,000 levels pass as they came; the next request on the connection is as good as any."""
+    client = connect()
+    deep = b'{"messages":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    for body in (deep, b"{}", b"[" * 200_000, b'{"messages":[]}'):
+        assert client.ask("/v1/messages", body).answer().status == 200
+        assert upstream.received().body == body
+
+
+def test_what_is_nested_too_deeply_is_not_translated_either(tmp_path):
+    """It goes on as it came, and harms no other request."""
+    upstream = Upstream()
+    deep = b'{"model":"m","messages":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
+    plain = b'{"model":"m","max_tokens":1,"messages":[]}'
+    with (
+        Proxy(tmp_path, "--upstream", upstream.url, "--dialect", "openai") as proxy,
+        Client(proxy.address) as client,
+    ):
+        upstream.reset(lambda peer, _: peer.send(whole(b"{}", status=b"400 Bad")))
+        for body, path in ((deep, b"/v1/messages"), (plain, b"/v1/chat/completions")):
+            assert client.ask("/v1/messages", body).answer().status == 400
+            received = upstream.received()
+            assert received.line == b"POST " + path + b" HTTP/1.1"
+            assert (received.body == body) is (body is deep)
+        assert "Traceback" not in proxy.output
+    upstream.close()

@@ -1,0 +1,70 @@
+"""An upstream that does not take connections."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+
+import pytest
+
+from .harness import Client, Proxy, eventually
+
+LIMIT = 2.0
+
+
+@pytest.fixture(scope="module")
+def full():
+    """The port of a server that accepts nobody: its queue is full, and nobody gets an answer."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        time.sleep(0.05)
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def stuck(full, tmp_path_factory):
+    """A proxy in front of it, which waits for two seconds."""
+    arguments = ("--upstream", f"http://127.0.0.1:{full}", "--connect-timeout", str(LIMIT))
+    with Proxy(tmp_path_factory.mktemp("stuck"), *arguments) as proxy:
+        eventually(lambda: not sockets(proxy))
+        yield proxy
+
+
+def sockets(proxy):
+    """How many connections the proxy has, and begins, besides its listening socket."""
+    return sum(name.startswith("socket:") for name in proxy.open_files()) - 1
+
+
+def test_the_client_gets_504_in_time(stuck):
+    """It says so in each dialect; and names the upstream."""
+    paths = ["/v1/messages", "/v1/chat/completions", "/api/chat"]
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Client(stuck.address)).ask(path, b"{}") for path in paths]
+        for client in clients:
+            answer = client.answer()
+            assert (answer.status, answer.end) == (504, "whole")
+            error = json.loads(answer.body)["error"]
+            assert "in time" in (error if isinstance(error, str) else error["message"])
+    assert LIMIT * 0.9 < time.monotonic() - started < LIMIT + 5
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+def test_a_client_that_leaves_meanwhile_takes_the_attempt_along(stuck, how):
+    """At once, not when the time is over."""
+    eventually(lambda: not sockets(stuck))
+    mark = stuck.mark()
+    clients = [Client(stuck.address).ask("/v1/messages", b"{}") for _ in range(20)]
+    eventually(lambda: sockets(stuck) == 40)
+    for client in clients:
+        client.leave(how)
+    assert eventually(lambda: not sockets(stuck)) < LIMIT / 2
+    stuck.wait_for("CLIENT LEFT", mark)

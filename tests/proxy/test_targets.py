@@ -1,0 +1,107 @@
+"""Request targets go upstream as they came, and nowhere else, whatever they look like."""
+
+from __future__ import annotations
+
+import select
+import socket
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .harness import Client
+
+# What URL libraries repair on the way: each is another request for a server that is strict.
+ODD = [
+    b"/v1/models?after=1&limit=",
+    b"/v1/files/a%2fb%2F..",
+    b"/v1/%6dodels/%7Ex",
+    b"/v1//models///x",
+    b"/./v1/./models",
+    b"/v1/models/../../x",
+    b"/v1/models?a=1+2&b=%20&c",
+    b"/v1/models?",
+    b"/v1/models;v=1,2",
+    b"/v1/models?to=https://host:1/path?x#y",
+    b"/v1/%C3%A9/%ff",
+    b"/v1/[models]?x[]=1",
+    b"/v1/a|b^c`d{e}",
+    b"/?",
+    b"/%",
+]
+# None of RFC 9112's origin form: with an upstream's URL before them, another host or port.
+ELSEWHERE = ["@{}/x", "0@{}/x", ".{}/x", ":0@{}/x", "7/x", "http://{}/x", "HTTP://u:p@{}/", "{}"]
+PATHS = ["//{}/x", "/\\{}/x", "/@{}/x", "/http://{}/x"]
+"""These begin with a slash, so that they are paths of the upstream, odd as they look."""
+
+
+@pytest.mark.parametrize("method", [b"GET", b"POST"])
+def test_odd_targets_arrive_as_they_came(connect, upstream, method):
+    """Neither decoded nor encoded, neither shortened nor completed."""
+    client = connect()
+    for target in ODD:
+        body = b"{}" if method == b"POST" else None
+        assert client.ask(target, body, method=method).answer().status == 200
+        assert upstream.received().line == method + b" " + target + b" HTTP/1.1"
+
+
+visible = st.lists(st.integers(0x21, 0x7E), max_size=60).map(bytes)
+beyond = st.lists(st.integers(0x21, 0xFF), max_size=60).map(bytes)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tail=visible | beyond)
+def test_any_target_arrives_as_it_came(proxy, upstream, tail):
+    """All bytes that a request line may hold; one with others does so too, or is refused."""
+    target = b"/" + tail
+    if target.startswith((b"/_cacheproxy", b"/dashboard")):
+        return
+    with Client(proxy.address) as client:
+        status = client.ask(target, method=b"GET").answer().status
+    if status == 400 and not target.isascii():
+        assert upstream.requests.empty()
+        return
+    assert status == 200
+    assert upstream.received().line == b"GET " + target + b" HTTP/1.1"
+
+
+@pytest.fixture
+def trap():
+    """A server to be led to: its address, and whether anybody came."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        assert not select.select([listener], [], [], 0)[0], "somebody came"
+
+
+@pytest.mark.parametrize("form", ELSEWHERE)
+def test_no_target_leads_elsewhere(connect, upstream, trap, form):
+    """400, and nobody is asked."""
+    fields = (b"X-Api-Key: secret",)
+    assert connect().ask(form.format(trap), b"{}", *fields).answer().status == 400
+    assert upstream.requests.empty()
+
+
+@pytest.mark.parametrize("form", PATHS)
+def test_a_path_that_names_a_host_is_a_path(connect, upstream, trap, form):
+    """It goes to the upstream."""
+    target = form.format(trap)
+    assert connect().ask(target, b"{}").answer().status == 200
+    assert upstream.received().line == f"POST {target} HTTP/1.1".encode()
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "X-Forwarded-Host: {}",
+        "Forwarded: host={}",
+        "X-Original-URL: http://{}/",
+        "X-Real-IP: 1.1.1.1",
+    ],
+)
+def test_no_header_leads_elsewhere(connect, upstream, trap, field):
+    """Neither Host, whose port is the client's affair, nor what other proxies go by."""
+    client = connect()
+    lines = ["POST /v1/messages HTTP/1.1", f"Host: {trap}", field.format(trap)]
+    client.send("\r\n".join([*lines, "Content-Length: 2", "", "{}"]).encode())
+    assert client.answer().status == 200
+    assert upstream.received().values(b"host") == [b"127.0.0.1:%d" % upstream.port]

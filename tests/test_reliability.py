@@ -1,0 +1,111 @@
+"""docs/reliability.md names tests, options and limits: all of them as they are in the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cacheproxy.config import options
+from cacheproxy.core import http1
+from cacheproxy.proxy import channel, exchange, normalizing, relay, workers
+from cacheproxy.proxy.limits import Limits
+from cacheproxy.reloading import NEED_A_RESTART
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/reliability.md").read_text()
+FLOWING = " ".join(PAGE.split())
+"""The page without its line breaks."""
+KIB, MIB = 1 << 10, 1 << 20
+NAMED = sorted(set(re.findall(r"`(tests/[^`]+)`", PAGE)))
+KEEPALIVE = channel._KEEPALIVE
+DEAD = KEEPALIVE["TCP_KEEPIDLE"] + KEEPALIVE["TCP_KEEPINTVL"] * KEEPALIVE["TCP_KEEPCNT"]
+FIXED = {
+    "headers of a request": f"{Limits().headers:,}: 431",
+    "speed of a request's body, on the whole": f"{channel._SLOWEST_BODY:,} bytes a second: 408",
+    "head, and trailers, of a response": f"{http1.LONGEST_HEAD // KIB} KiB: 502",
+    "interim responses": f"{http1._MOST_INTERIM}: 502",
+    "requests sent behind one that runs": (
+        f"{channel.ProxyChannel._optimisticEagerReadSize // KIB} KiB are read ahead, the rest waits"
+    ),
+    "a refused client that goes on sending": f"closed after {channel._LINGER_SECONDS:g} seconds",
+    "a client that does not read the end of a broken answer": (
+        f"closed after {relay._FLUSH_SECONDS:g} seconds"
+    ),
+    "a client that does not read the end of a whole answer": (
+        f"closed after {channel._UNREAD_SECONDS:g} seconds"
+    ),
+    "a client whose machine is gone": f"closed after {DEAD} seconds",
+    "a function of a plugin": (
+        f"{normalizing._SECONDS:g} second, and {normalizing._SECONDS_PER_MIB:g} more for each MiB "
+        "of body: left out for that request"
+    ),
+}
+SAID = [
+    f"bodies of more than {normalizing._THREAD_ABOVE // KIB} KiB are looked at in a thread",
+    f"at most {relay._MOST_KEPT // MIB} MiB of it",
+    f"More than {http1._MOST_INTERIM} of them",
+]
+
+
+@pytest.mark.parametrize("file", NAMED)
+def test_every_test_file_it_names_exists(file):
+    """And holds tests."""
+    assert re.search(r"^(async )?def test_", (ROOT / file).read_text(), re.MULTILINE)
+
+
+def test_every_promise_names_its_tests():
+    """Each section but the last ends with where it is tested."""
+    *promises, last = PAGE.split("\n## ")[1:]
+    assert last.startswith("What is not promised")
+    for promise in promises:
+        assert "`tests/" in promise.partition("\nTested in ")[2], promise.partition("\n")[0]
+
+
+def test_options_have_the_defaults_of_the_table():
+    """Those with a default beside them; and every option that is named exists."""
+    table = {option.flag: option for option in options()}
+    rows = dict(re.findall(r"^\| `--([a-z-]+)` \| `(.*?)` \|", PAGE, re.MULTILINE))
+    assert set(re.findall(r"`--([a-z-]+)", PAGE)) <= set(table)
+    assert rows == {flag: str(table[flag].default) for flag in rows}
+    assert {flag for flag in table if flag.startswith("max-") or "timeout" in flag} <= set(rows)
+
+
+@pytest.mark.parametrize("what", FIXED)
+def test_limits_that_cannot_be_set_are_the_codes(what):
+    """Each row says the number that the code has."""
+    assert f"| {what} | {FIXED[what]} |" in PAGE
+
+
+def test_it_lists_no_other_fixed_limit():
+    """A row without a check might say anything."""
+    table = PAGE.partition("| what | limit |\n")[2].partition("\n\n")[0]
+    assert len(table.splitlines()) - 1 == len(FIXED)
+
+
+@pytest.mark.parametrize("sentence", SAID)
+def test_numbers_in_sentences_are_the_codes(sentence):
+    """They are the same constants."""
+    assert sentence in FLOWING
+
+
+def test_words_for_numbers_are_right():
+    """Where the page counts in words."""
+    assert workers.MOST_LATE == 3
+    assert "late three times in a row" in FLOWING
+    assert relay._MOST_KEPT == exchange._MOST_TRANSLATED
+
+
+def test_what_needs_a_restart_is_named():
+    """All of it, and nothing else."""
+    (listed,) = re.findall(r"changes nothing, and says so\. ([^.]*) need a restart\.", FLOWING)
+    assert set(re.findall(r"`(\w+)`", listed)) == set(NEED_A_RESTART)
+
+
+def test_the_readme_leads_here():
+    """Under "What holds"."""
+    section = (
+        (ROOT / "README.md").read_text().partition("\n## What holds\n")[2].partition("\n## ")[0]
+    )
+    assert "(docs/reliability.md)" in section
