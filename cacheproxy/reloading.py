@@ -16,7 +16,16 @@ from cacheproxy.plugins import PluginError
 from cacheproxy.proxy.upstream import UpstreamURLError
 
 _log = Logger()
-NEED_A_RESTART = ("port", "interface", "listen", "block", "capture")
+NEED_A_RESTART = (
+    "port",
+    "interface",
+    "listen",
+    "block",
+    "capture",
+    "state_dir",
+    "poll",
+    "otel",
+)
 """Settings that stay what they were when the process started."""
 
 

@@ -33,8 +33,9 @@ class Exchange:
     and to the end, monotonic. ``bytes_down``: of the response's body.
     ``error``: for people, one line, without any text of the bodies.
     ``number``: counts from 1 since the proxy started. ``side``: a request of the session that does
-    not extend its conversation (a title, a subagent). ``sent_after``, ``head_after``: seconds from
-    ``wall`` until it was sent and until the response's head came. ``response_headers``: as sent to
+    not extend its conversation (a title, a subagent). ``edited_after``, ``sent_after``,
+    ``head_after``: seconds from ``wall`` until the rules were through, until it was sent and until
+    the response's head came. ``response_headers``: as sent to
     the client. ``response_body``: only if an observer asked for bodies (a capture).
     ``verdict``: of a turn, None for other requests.
     """
@@ -55,6 +56,7 @@ class Exchange:
     error: str | None = None
     number: int = 0
     side: bool = False
+    edited_after: float | None = None
     sent_after: float | None = None
     head_after: float | None = None
     response_headers: Headers = ()

@@ -78,4 +78,3 @@ def test_a_conversation_keeps_its_slot(two_slots):
     """Each turn reuses 99 % of the turn before, whatever came in between."""
     shares = run(two_slots, "pinned", "--pin-slots")
     assert min(shares) >= 0.99
-

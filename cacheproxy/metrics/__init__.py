@@ -1,0 +1,1 @@
+"""Counters, gauges and histograms for Prometheus."""

@@ -1,0 +1,174 @@
+"""Every metric there is: its name, type, labels and what it says; docs/metrics.md lists the same.
+
+Names and units as Prometheus has them: base units (seconds, tokens), ``_total`` on what only
+grows (https://prometheus.io/docs/practices/naming/).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+_UPSTREAM = ("upstream",)
+_CLIENT = ("upstream", "client")
+_REQUEST = ("upstream", "request")
+_FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+_SLOW = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+
+class Kind(StrEnum):
+    """The type of a metric, by Prometheus' word for it."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One metric. ``name``: as it is asked for. ``buckets``: of a histogram, in its unit."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    says: str
+    buckets: tuple[float, ...] = ()
+
+
+def _counter(name: str, labels: tuple[str, ...], says: str) -> Row:
+    return Row(name, Kind.COUNTER, labels, says)
+
+
+def _gauge(name: str, labels: tuple[str, ...], says: str) -> Row:
+    return Row(name, Kind.GAUGE, labels, says)
+
+
+REQUESTS = _counter(
+    "cacheproxy_requests_total",
+    (*_CLIENT, "outcome", "status"),
+    "Requests relayed to their end, by how they ended and the class of their status",
+)
+PROMPT_TOKENS = _counter(
+    "cacheproxy_prompt_tokens_total",
+    (*_CLIENT, "source"),
+    "Prompt tokens as the server counted them: reused from its cache, evaluated, or unknown",
+)
+GENERATED_TOKENS = _counter(
+    "cacheproxy_generated_tokens_total", _CLIENT, "Tokens the server generated"
+)
+MODEL_TOKENS = _counter(
+    "cacheproxy_model_tokens_total",
+    ("upstream", "model", "source"),
+    "The same tokens by model: reused, evaluated, unknown, or generated",
+)
+TIMED_TOKENS = _counter(
+    "cacheproxy_timed_tokens_total",
+    (*_UPSTREAM, "phase"),
+    "Tokens evaluated (prompt) or generated (output) in answers that say how long it took",
+)
+TIMED_SECONDS = _counter(
+    "cacheproxy_timed_seconds_total",
+    (*_UPSTREAM, "phase"),
+    "Seconds the server spent on those tokens, as it says itself",
+)
+TURNS = _counter(
+    "cacheproxy_turns_total",
+    (*_CLIENT, "verdict"),
+    "Turns of conversations by their verdict: ok, cold, break, or unknown",
+)
+BREAKS = _counter(
+    "cacheproxy_breaks_total",
+    (*_CLIENT, "reason"),
+    "Turns that lost the prompt cache, by reason",
+)
+LOST_TOKENS = _counter(
+    "cacheproxy_lost_tokens_total",
+    (*_UPSTREAM, "reason"),
+    "Tokens of the turn before that such turns had evaluated again",
+)
+RULE_TOKENS = _counter(
+    "cacheproxy_rule_tokens_total",
+    (*_UPSTREAM, "effect"),
+    "Tokens not evaluated thanks to the rules (spared), or because of them (added); an estimate",
+)
+RULE_HITS = _counter(
+    "cacheproxy_rule_hits_total", ("rule",), "Requests that a rule edited; 0 for one that never did"
+)
+RULE_EDITS = _counter("cacheproxy_rule_edits_total", ("rule",), "Places that a rule edited")
+FIRST_BYTE = Row(
+    "cacheproxy_first_byte_seconds",
+    Kind.HISTOGRAM,
+    _REQUEST,
+    "Time from the request, read in full, to the first byte of the answer's body",
+    _SLOW,
+)
+DURATION = Row(
+    "cacheproxy_request_duration_seconds",
+    Kind.HISTOGRAM,
+    _REQUEST,
+    "Time from the request, read in full, to the end of the answer",
+    _SLOW,
+)
+EDIT = Row(
+    "cacheproxy_edit_seconds",
+    Kind.HISTOGRAM,
+    _UPSTREAM,
+    "Time that the rules and the session's name took, waiting for a thread included",
+    _FAST,
+)
+ADDED = Row(
+    "cacheproxy_added_latency_seconds",
+    Kind.HISTOGRAM,
+    _UPSTREAM,
+    "Time from the request, read in full, until it was sent upstream: what the proxy adds",
+    _FAST,
+)
+
+FAILURES = _counter(
+    "cacheproxy_failures_total",
+    ("name", "kind"),
+    "Times that a rule or hook raised (failed), was late (timed_out) or was not shown an exchange "
+    "(dropped)",
+)
+LEFT_OUT = _gauge(
+    "cacheproxy_left_out", ("name",), "1 for a rule or hook that is not called any more, else 0"
+)
+CONNECTIONS = _gauge("cacheproxy_connections", (), "Open client connections")
+STREAMS = _gauge(
+    "cacheproxy_open_requests", (), "Requests under way, those for the proxy's own pages left out"
+)
+UP = _gauge(
+    "cacheproxy_upstream_up", _UPSTREAM, "1 if the upstream answered the last look at it, else 0"
+)
+POLL_AGE = _gauge(
+    "cacheproxy_poll_age_seconds", _UPSTREAM, "Time since the last look at the upstream"
+)
+SLOTS = _gauge(
+    "cacheproxy_upstream_slots", (*_UPSTREAM, "state"), "Slots of llama-server: busy or idle"
+)
+KV_USED = _gauge(
+    "cacheproxy_upstream_kv_used_ratio", _UPSTREAM, "Share of the KV cache in use, 0 to 1"
+)
+BUILD = _gauge("cacheproxy_build_info", ("version", "python"), "Always 1; its labels say what runs")
+
+COUNTED = (
+    REQUESTS,
+    PROMPT_TOKENS,
+    GENERATED_TOKENS,
+    MODEL_TOKENS,
+    TIMED_TOKENS,
+    TIMED_SECONDS,
+    TURNS,
+    BREAKS,
+    LOST_TOKENS,
+    RULE_TOKENS,
+    RULE_HITS,
+    RULE_EDITS,
+    FIRST_BYTE,
+    DURATION,
+    EDIT,
+    ADDED,
+)
+"""Raised with every exchange."""
+STANDING = (FAILURES, LEFT_OUT, CONNECTIONS, STREAMS, UP, POLL_AGE, SLOTS, KV_USED, BUILD)
+"""Looked up when somebody asks."""

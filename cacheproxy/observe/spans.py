@@ -1,0 +1,122 @@
+"""One OpenTelemetry span per exchange, sent by OTLP over HTTP from a thread of the SDK's own.
+
+Where to, how often and how many is for OpenTelemetry's own variables to say:
+OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER,
+OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_SCHEDULE_DELAY, OTEL_SDK_DISABLED and the rest. The SDK is the
+extra ``otel``, imported only if it is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from threading import Thread
+from typing import Any
+
+from twisted.logger import Logger
+
+from cacheproxy import hookimpl
+from cacheproxy.core.credentials import hide_text
+from cacheproxy.core.exchange import Exchange
+from cacheproxy.observe.genai import describe
+
+_log = Logger()
+_NANO = 1_000_000_000
+_STOP_SECONDS = 3.0
+_LONGEST = 300
+_TRACE_HEADERS = (b"traceparent", b"tracestate")
+
+
+class SpansError(Exception):
+    """Spans were asked for and cannot be made; the message is one line."""
+
+
+class Spans:
+    """The observer that makes spans. Raises SpansError if the SDK is not installed.
+
+    A client that sends ``traceparent`` (W3C Trace Context) is the span's parent.
+    """
+
+    def __init__(self, version: str) -> None:
+        try:
+            api = import_module("opentelemetry.trace")
+            context = import_module("opentelemetry.trace.propagation.tracecontext")
+            sdk = import_module("opentelemetry.sdk.trace")
+            export = import_module("opentelemetry.sdk.trace.export")
+            resources = import_module("opentelemetry.sdk.resources")
+            otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+        except ImportError:
+            hint = "pip install 'cacheproxy-llm[otel]'"
+            raise SpansError(f"otel needs the OpenTelemetry SDK: {hint}") from None
+        logger = logging.getLogger("opentelemetry")
+        if not any(isinstance(handler, _ToOurLog) for handler in logger.handlers):
+            logger.addHandler(_ToOurLog(logging.WARNING))
+            logger.propagate = False
+        named = {"service.version": version}
+        resource = resources.Resource({"service.name": "cacheproxy"}).merge(
+            _without_default_name(resources.Resource.create(named))
+        )
+        try:
+            self._provider: Any = sdk.TracerProvider(resource=resource, shutdown_on_exit=False)
+            self._provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))
+        except ValueError as error:  # what a variable says makes no sense
+            raise SpansError(f"otel: {_one_line(str(error))}") from None
+        self._tracer = self._provider.get_tracer("cacheproxy", version)
+        self._parent: Any = context.TraceContextTextMapPropagator()
+        self._client = api.SpanKind.CLIENT
+        self._failed = api.Status(api.StatusCode.ERROR)
+
+    @hookimpl
+    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
+        """Make the span; the SDK's thread sends it, or drops it where 2,048 wait."""
+        described = describe(exchange)
+        began = int(exchange.wall * _NANO)
+        carrier = {
+            name.lower().decode("latin-1"): value.decode("latin-1")
+            for name, value in exchange.received.headers
+            if name.lower() in _TRACE_HEADERS
+        }
+        span = self._tracer.start_span(
+            described.name,
+            context=self._parent.extract(carrier) if carrier else None,
+            kind=self._client,
+            attributes=described.attributes,
+            start_time=began,
+        )
+        if described.error is not None:
+            span.set_status(self._failed)
+        span.end(began + int(exchange.seconds * _NANO))
+
+    def stop(self) -> None:
+        """Send what waits, for three seconds at most. Blocks."""
+        thread = Thread(target=self._provider.shutdown, daemon=True, name="cacheproxy-spans-stop")
+        thread.start()
+        thread.join(_STOP_SECONDS)
+        if thread.is_alive():
+            _log.warn("the OpenTelemetry collector took too long: the last spans are lost")
+
+
+class _ToOurLog(logging.Handler):
+    """What the SDK has to say, as one line of our own log, without tracebacks and credentials."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log ``record``."""
+        try:
+            text = _one_line(record.getMessage())
+        except (TypeError, ValueError):  # a format that does not fit its arguments
+            text = "it could not say what"
+        _log.warn("OpenTelemetry: {text}", text=text)
+
+
+def _one_line(text: str) -> str:
+    return hide_text(" ".join(text.split())[:_LONGEST])
+
+
+def _without_default_name(resource: Any) -> Any:
+    """Return ``resource`` without the name that the SDK gives to those without one."""
+    named = {
+        key: value
+        for key, value in resource.attributes.items()
+        if not (key == "service.name" and str(value).startswith("unknown_service"))
+    }
+    return type(resource)(named, resource.schema_url)

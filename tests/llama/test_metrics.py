@@ -1,0 +1,75 @@
+"""What the page says against the counters of the real server."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+
+from cacheproxy.core.exposition import sample_of
+from cacheproxy.embedded import LlamaServer, write_model
+from tests.metrics.builders import parsed, value
+from tests.proxy.harness import eventually
+
+from .replay import Proxy
+
+pytestmark = pytest.mark.llama
+
+WORDS = "of or in is to for and the not if " * 40
+TURNS = 4
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    model = write_model(tmp_path_factory.mktemp("metrics") / "tiny.gguf")
+    with LlamaServer(model, n_ctx=8192, n_parallel=2) as server:
+        yield server
+
+
+def get(url):
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url, timeout=60) as response:
+        return response.read().decode()
+
+
+def ask(url, path, said):
+    headers = {"Content-Type": "application/json", "X-Session-Id": path}
+    sent = urllib.request.Request(url + path, json.dumps(said).encode(), headers)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(sent, timeout=60) as response:
+        response.read()
+
+
+def test_tokens_are_those_that_the_server_counted(server):
+    """Over both APIs, streamed and whole; its slots and its state are seen as well."""
+    before = sample_of(get(f"{server.url}/metrics")).figures.completed()
+    with Proxy(server.url, "--poll", "0.2") as proxy:
+        page = f"{proxy.url}/_cacheproxy/metrics"
+        for path in ("/v1/messages", "/v1/chat/completions"):
+            messages = [{"role": "user", "content": WORDS}]
+            for number in range(TURNS):
+                said = {"model": "m", "max_tokens": 3, "stream": number % 2 == 0}
+                if path.endswith("completions"):
+                    said["stream_options"] = {"include_usage": True}
+                ask(proxy.url, path, {**said, "messages": messages})
+                messages += [
+                    {"role": "assistant", "content": "of or in"},
+                    {"role": "user", "content": f"in is to {number}"},
+                ]
+        requests = "cacheproxy_requests_total"
+        eventually(lambda: value(parsed(get(page)), requests, status="2xx") == 2 * TURNS)
+        eventually(lambda: value(parsed(get(page)), "cacheproxy_upstream_slots") == 2)
+        found = parsed(get(page))
+    after = sample_of(get(f"{server.url}/metrics")).figures.completed()
+    tokens = "cacheproxy_prompt_tokens_total"
+    assert value(found, tokens, source="unknown") is None
+    assert value(found, tokens, source="reused") == after.reused - before.reused > 0
+    assert value(found, tokens, source="evaluated") == after.evaluated - before.evaluated
+    generated = value(found, "cacheproxy_generated_tokens_total")
+    assert generated == after.generated - before.generated
+    assert value(found, "cacheproxy_upstream_up") == 1
+    assert value(found, "cacheproxy_poll_age_seconds") < 60
+    assert value(found, "cacheproxy_turns_total", verdict="ok") == 2 * (TURNS - 1)
+    assert value(found, "cacheproxy_timed_seconds_total", phase="prompt") > 0

@@ -1,0 +1,191 @@
+"""What is counted of an exchange."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cacheproxy.core.edits import Edit
+from cacheproxy.core.exchange import Outcome
+from cacheproxy.core.normalize import Report
+from cacheproxy.core.request import Request
+from cacheproxy.core.session import Session
+from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.metrics.counting import Metrics
+from tests.metrics.builders import page_of, shown, value
+from tests.observe.exchanges import body, exchange
+
+SAID = body("a", "b", model="qwen")
+UP = "http://localhost:8080"
+
+
+@pytest.fixture
+def metrics():
+    return Metrics()
+
+
+@pytest.fixture
+def count(metrics):
+    """Count an exchange; return what the page says then."""
+
+    def count(**changes):
+        metrics.cacheproxy_exchange_finished(exchange(SAID, **changes))
+        return shown(metrics)
+
+    return count
+
+
+def test_tokens_by_where_they_came_from(count):
+    """Reused and evaluated add up to the prompt, by client and by model."""
+    said = count(usage=Usage(1000, 900, 50))
+    for source, tokens in (("reused", 900), ("evaluated", 100)):
+        labels = {"upstream": UP, "source": source}
+        assert value(said, "cacheproxy_prompt_tokens_total", client="agent", **labels) == tokens
+        assert value(said, "cacheproxy_model_tokens_total", model="qwen", **labels) == tokens
+    assert value(said, "cacheproxy_generated_tokens_total", client="agent") == 50
+    assert value(said, "cacheproxy_model_tokens_total", source="generated") == 50
+
+
+def test_a_server_that_does_not_say_what_it_reused(count):
+    """Its prompt tokens are neither reused nor evaluated."""
+    said = count(usage=Usage(1000))
+    assert value(said, "cacheproxy_prompt_tokens_total", source="unknown") == 1000
+    assert value(said, "cacheproxy_prompt_tokens_total") == 1000
+    assert value(said, "cacheproxy_generated_tokens_total") is None
+
+
+def test_a_server_that_contradicts_itself(count):
+    """More reused than there was: nothing is made of it."""
+    said = count(usage=Usage(10, 900))
+    assert value(said, "cacheproxy_prompt_tokens_total", source="unknown") == 10
+    assert value(said, "cacheproxy_prompt_tokens_total") == 10
+
+
+def test_the_servers_own_times(count):
+    """Only tokens of answers that tell the time make a speed."""
+    count(usage=Usage(1000, 0, 50))
+    said = count(usage=Usage(1000, 900, 50, 0.5, 2.0))
+    assert value(said, "cacheproxy_timed_tokens_total", phase="prompt") == 100
+    assert value(said, "cacheproxy_timed_seconds_total", phase="prompt") == 0.5
+    assert value(said, "cacheproxy_timed_tokens_total", phase="output") == 50
+    assert value(said, "cacheproxy_timed_seconds_total", phase="output") == 2.0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "labels"),
+    [
+        (Outcome.COMPLETE, 200, {"outcome": "complete", "status": "2xx"}),
+        (Outcome.COMPLETE, 404, {"outcome": "complete", "status": "4xx"}),
+        (Outcome.UPSTREAM_FAILED, 502, {"outcome": "upstream_failed", "status": "5xx"}),
+        (Outcome.CLIENT_LEFT, None, {"outcome": "client_left", "status": "none"}),
+        (Outcome.REFUSED, 400, {"outcome": "refused", "status": "4xx"}),
+    ],
+)
+def test_how_requests_end(count, outcome, status, labels):
+    """Each is counted once, whatever became of it."""
+    said = count(outcome=outcome, status=status)
+    assert value(said, "cacheproxy_requests_total", **labels) == 1
+    assert value(said, "cacheproxy_requests_total") == 1
+
+
+def test_a_break_by_its_reason(count):
+    """With what it cost; a side request is none, whatever its verdict."""
+    broke = Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED, lost=Count(900, "measured"))
+    count(verdict=broke, side=True)
+    said = count(verdict=broke)
+    assert value(said, "cacheproxy_turns_total", verdict="break") == 1
+    assert value(said, "cacheproxy_turns_total") == 1
+    assert value(said, "cacheproxy_breaks_total", reason="system_changed", client="agent") == 1
+    assert value(said, "cacheproxy_lost_tokens_total", reason="system_changed") == 900
+
+
+@pytest.mark.parametrize("judgement", list(Judgement))
+def test_every_verdict_has_a_word(count, judgement):
+    said = count(verdict=Verdict(judgement))
+    words = {"ok": "ok", "cold": "cold", "BREAK": "break", "-": "unknown"}
+    assert value(said, "cacheproxy_turns_total", verdict=words[judgement]) == 1
+
+
+def test_what_is_due_to_the_rules(count):
+    """Tokens they spared, and those they cost, apart: a counter never falls."""
+    spared = Verdict(
+        Judgement.OK, expected=Count(900, "measured"), unedited=Count(100, "estimated")
+    )
+    said = count(usage=Usage(1000, 900), verdict=spared)
+    assert value(said, "cacheproxy_rule_tokens_total", effect="spared") == 800
+    added = Verdict(
+        Judgement.BREAK,
+        Reason.SYSTEM_CHANGED,
+        expected=Count(100, "estimated"),
+        unedited=Count(900, "measured"),
+    )
+    said = count(usage=Usage(1000, 100), verdict=added)
+    assert value(said, "cacheproxy_rule_tokens_total", effect="added") == 800
+    assert value(said, "cacheproxy_rule_tokens_total", effect="spared") == 800
+
+
+def test_rules_by_requests_and_places(metrics):
+    """Those that have not fired are there with 0, so that they can be found."""
+    edits = (Edit("/system", "x", "y"), Edit("/messages/0/content", "x", "y"))
+    reports = (Report("stamp", edits), Report("broken", error="ValueError"))
+    metrics.cacheproxy_exchange_finished(exchange(SAID, reports=reports))
+    said = shown(metrics, rules=("stamp", "idle"))
+    assert value(said, "cacheproxy_rule_hits_total", rule="stamp") == 1
+    assert value(said, "cacheproxy_rule_edits_total", rule="stamp") == 2
+    assert value(said, "cacheproxy_rule_hits_total", rule="idle") == 0
+    assert value(said, "cacheproxy_rule_hits_total", rule="broken") is None
+
+
+def test_times_are_apart_for_turns_and_the_rest(count, metrics):
+    """A list of models in a millisecond must not hide turns that take a minute."""
+    count(first_byte=40.0, seconds=60.0, sent_after=0.002, edited_after=0.001)
+    count(first_byte=0.4, seconds=0.6, sent_after=0.002, side=True)
+    metrics.cacheproxy_exchange_finished(
+        exchange({}, turn=0, first_byte=None, seconds=0.001, sent_after=None)
+    )
+    said = shown(metrics)
+    name = "cacheproxy_first_byte_seconds"
+    assert value(said, f"{name}_sum", request="turn") == 40.0
+    assert value(said, f"{name}_bucket", request="turn", le="30.0") == 0
+    assert value(said, f"{name}_bucket", request="turn", le="60.0") == 1
+    assert value(said, f"{name}_count", request="other") is None
+    assert value(said, "cacheproxy_request_duration_seconds_count") == 3
+    assert value(said, "cacheproxy_added_latency_seconds_count") == 2
+    assert value(said, "cacheproxy_edit_seconds_sum", upstream=UP) == 0.001
+
+
+def test_a_key_that_a_request_carries_is_no_name(metrics):
+    """Neither its client's nor its model's, though its shape says nothing."""
+    key = "geheim4711geheim"
+    turn = exchange(body("a", model=key), session="s", usage=Usage(9, 0, 1))
+    carries = replace(turn.received, headers=((b"x-api-key", key.encode()),))
+    turn = replace(turn, received=carries, sent=carries, session=Session(key, "s"))
+    metrics.cacheproxy_exchange_finished(turn)
+    assert "geheim" not in repr(shown(metrics))
+
+
+def test_labels_are_bounded_however_many_names_there_are(metrics):
+    """Models, clients, upstreams and rules by the hundred; nothing is lost in the sums."""
+    for number in range(300):
+        said = body("a", model=f"model-{number}")
+        reports = (Report(f"rule-{number}", (Edit("/system", "x", "y"),)),)
+        metrics.cacheproxy_exchange_finished(
+            exchange(said, usage=Usage(10, 5, 1), reports=reports, upstream=f"http://u{number}")
+        )
+        headers = ((b"User-Agent", b"agent%03d/1" % number),)
+        got = Request("GET", f"/v1/u{number}", headers)
+        listed = replace(exchange({}, turn=0), session=None, received=got, sent=got)
+        metrics.cacheproxy_exchange_finished(listed)
+    page = page_of(metrics)
+    page.refresh()
+    text = page.content().body.decode()
+    said = shown(metrics)
+    assert len(text) < 200_000
+    assert value(said, "cacheproxy_prompt_tokens_total") == 3000
+    assert value(said, "cacheproxy_model_tokens_total", model="other") > 0
+    assert value(said, "cacheproxy_requests_total", client="other") > 0
+    assert value(said, "cacheproxy_requests_total") == 600
+    assert "model-299" not in text
+    assert "/v1/u" not in text

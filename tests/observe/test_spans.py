@@ -1,0 +1,298 @@
+"""Spans as a collector gets them: the real SDK, OTLP over HTTP, a server of our own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from twisted.logger import globalLogPublisher
+
+from cacheproxy.core.exchange import Outcome
+from cacheproxy.core.usage import Usage
+from tests.observe.exchanges import body, exchange
+from tests.proxy.harness import Client, Proxy, Upstream, environment, free_port, twistd, whole
+
+SAID = body("a", model="qwen")
+
+
+def needs_sdk():
+    pytest.importorskip("opentelemetry.sdk.trace", exc_type=ImportError)
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http", exc_type=ImportError)
+
+
+class Collector:
+    """Takes what is exported; ``spans`` and ``resources`` are what came."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.spans: list = []
+        self.resources: list = []
+        collector = self
+
+        class Take(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                collector.take(self)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Take)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def take(self, request: BaseHTTPRequestHandler) -> None:
+        from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+
+        data = request.rfile.read(int(request.headers["Content-Length"]))
+        if request.headers.get("Content-Encoding") == "gzip":
+            data = gzip.decompress(data)
+        self.requests.append((request.path, dict(request.headers)))
+        for part in trace_service_pb2.ExportTraceServiceRequest.FromString(data).resource_spans:
+            self.resources.append(read(part.resource.attributes))
+            for scope in part.scope_spans:
+                self.spans += scope.spans
+        request.send_response(200)
+        request.end_headers()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def read(attributes) -> dict:
+    """Attributes of OTLP as plain values."""
+    found = {}
+    for each in attributes:
+        kind = each.value.WhichOneof("value")
+        value = getattr(each.value, kind)
+        if kind == "array_value":
+            value = tuple(item.string_value for item in value.values)
+        found[each.key] = value
+    return found
+
+
+@pytest.fixture
+def collector():
+    needs_sdk()
+    collector = Collector()
+    yield collector
+    collector.close()
+
+
+@pytest.fixture
+def make(collector, monkeypatch):
+    """Make the observer, with OpenTelemetry's variables set to ``environ``."""
+
+    def make(**environ):
+        from cacheproxy.observe.spans import Spans
+
+        for name in [name for name in os.environ if name.startswith("OTEL_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        return Spans("1.2")
+
+    return make
+
+
+@pytest.fixture
+def logged():
+    lines: list[str] = []
+
+    def observe(event) -> None:
+        if event["log_namespace"] == "cacheproxy.observe.spans":
+            lines.append(event["log_format"].format(**event))
+
+    globalLogPublisher.addObserver(observe)
+    yield lines
+    globalLogPublisher.removeObserver(observe)
+
+
+def test_an_exchange_is_a_span(make, collector):
+    """With its own times, a client's kind, and the attributes."""
+    spans = make()
+    spans.cacheproxy_exchange_finished(
+        exchange(SAID, usage=Usage(1000, 900, 50), wall=1_700_000_000.5, seconds=1.25)
+    )
+    spans.stop()
+    (span,) = collector.spans
+    assert span.name == "chat qwen"
+    assert span.kind == 3  # SPAN_KIND_CLIENT
+    assert span.start_time_unix_nano == 1_700_000_000_500_000_000
+    assert span.end_time_unix_nano - span.start_time_unix_nano == 1_250_000_000
+    assert not span.parent_span_id
+    assert span.status.code == 0
+    found = read(span.attributes)
+    assert found["gen_ai.usage.input_tokens"] == 1000
+    assert found["gen_ai.usage.cache_read.input_tokens"] == 900
+    (resource,) = collector.resources
+    assert resource["service.name"] == "cacheproxy"
+    assert resource["service.version"] == "1.2"
+    assert collector.requests[0][0] == "/v1/traces"
+
+
+def test_a_failure_is_an_error(make, collector):
+    spans = make()
+    spans.cacheproxy_exchange_finished(
+        exchange(SAID, outcome=Outcome.UPSTREAM_FAILED, status=502, error="kanarie")
+    )
+    spans.stop()
+    (span,) = collector.spans
+    assert span.status.code == 2
+    assert not span.status.message
+    assert "kanarie" not in str(span)
+
+
+def test_the_client_may_have_begun_the_trace(make, collector):
+    """Its traceparent is the parent; one that it does not sample is not sent."""
+    spans = make()
+    turn = exchange(SAID)
+    for flags in ("01", "00"):
+        parent = f"00-{'ab' * 16}-{'cd' * 8}-{flags}"
+        received = replace(turn.received, headers=((b"Traceparent", parent.encode()),))
+        spans.cacheproxy_exchange_finished(replace(turn, received=received))
+    spans.stop()
+    (span,) = collector.spans
+    assert span.trace_id.hex() == "ab" * 16
+    assert span.parent_span_id.hex() == "cd" * 8
+
+
+@pytest.mark.parametrize("parent", [b"nonsense", b"", b"\xff" * 5000])
+def test_a_traceparent_of_nonsense_is_none(make, collector, parent):
+    spans = make()
+    turn = exchange(SAID)
+    received = replace(turn.received, headers=((b"traceparent", parent),))
+    spans.cacheproxy_exchange_finished(replace(turn, received=received))
+    spans.stop()
+    assert len(collector.spans) == 1
+
+
+def test_opentelemetrys_own_variables_hold(make, collector):
+    """Service name, resource attributes, headers, compression."""
+    spans = make(
+        OTEL_SERVICE_NAME="mine",
+        OTEL_RESOURCE_ATTRIBUTES="deployment.environment.name=test",
+        OTEL_EXPORTER_OTLP_HEADERS="x-mine=yes",
+        OTEL_EXPORTER_OTLP_COMPRESSION="gzip",
+    )
+    spans.cacheproxy_exchange_finished(exchange(SAID))
+    spans.stop()
+    (resource,) = collector.resources
+    assert resource["service.name"] == "mine"
+    assert resource["deployment.environment.name"] == "test"
+    ((_, headers),) = collector.requests
+    assert {name.lower(): value for name, value in headers.items()}["x-mine"] == "yes"
+
+
+@pytest.mark.parametrize("variable", ["OTEL_SDK_DISABLED=true", "OTEL_TRACES_SAMPLER=always_off"])
+def test_they_can_be_switched_off(make, collector, variable):
+    name, _, value = variable.partition("=")
+    spans = make(**{name: value})
+    spans.cacheproxy_exchange_finished(exchange(SAID))
+    spans.stop()
+    assert not collector.requests
+
+
+def test_a_variable_of_nonsense_is_one_line(make):
+    from cacheproxy.observe.spans import SpansError
+
+    with pytest.raises(SpansError, match="max_queue_size") as raised:
+        make(OTEL_BSP_MAX_QUEUE_SIZE="-1")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_collector_that_is_away_costs_no_request_anything(make, logged):
+    """Making spans goes on, stopping takes a few seconds at most, the log has plain lines."""
+    spans = make(
+        OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{free_port()}",
+        OTEL_BSP_SCHEDULE_DELAY="50",
+    )
+    for _ in range(50):
+        spans.cacheproxy_exchange_finished(exchange(SAID))
+    time.sleep(0.3)
+    started = time.monotonic()
+    spans.stop()
+    assert time.monotonic() - started < 8
+    assert logged
+    assert all("\n" not in line and len(line) < 400 for line in logged)
+
+
+def test_a_collector_that_never_answers_does_not_hold_up_the_end(make, logged):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        spans = make(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        spans.cacheproxy_exchange_finished(exchange(SAID))
+        started = time.monotonic()
+        spans.stop()
+        assert time.monotonic() - started < 8
+    assert any("the last spans are lost" in line for line in logged)
+
+
+def test_a_request_through_the_proxy_is_a_span(collector, tmp_path):
+    """Sent before the proxy is gone, though the batch was not full; the stop is clean."""
+    upstream = Upstream()
+    usage = b'{"usage":{"prompt_tokens":9,"completion_tokens":1}}'
+    upstream.reset(lambda peer, _: peer.send(whole(usage, b"Content-Type: application/json")))
+    environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+    with Proxy(tmp_path, "--otel", "--upstream", upstream.url, **environ) as proxy:
+        with Client(proxy.address) as client:
+            asked = client.ask("/v1/chat/completions", json.dumps(SAID).encode())
+            assert asked.answer().status == 200
+        proxy.signal(signal.SIGTERM)
+        assert proxy.ended() == 0
+    upstream.close()
+    (span,) = collector.spans
+    assert span.name == "chat qwen"
+    assert read(span.attributes)["gen_ai.usage.input_tokens"] == 9
+    assert "Traceback" not in proxy.output
+
+
+def test_the_proxy_does_not_start_without_the_extra(tmp_path):
+    """One line, and exit code 2."""
+    hidden = tmp_path / "opentelemetry"
+    hidden.mkdir()
+    (hidden / "__init__.py").write_text("raise ImportError")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        twistd("--otel"),
+        env=environment(tmp_path, PYTHONPATH=path),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    line = "otel needs the OpenTelemetry SDK: pip install 'cacheproxy-llm[otel]'"
+    assert done.stderr.splitlines() == [f"cacheproxy: {line}"]
+
+
+def test_without_the_extra_it_says_what_to_install():
+    """And importing the module imports nothing of OpenTelemetry."""
+    code = """
+import json, sys
+import cacheproxy.observe.spans as spans
+loaded = [name for name in sys.modules if name.startswith("opentelemetry.sdk")]
+sys.modules["opentelemetry.sdk.trace"] = None
+try:
+    spans.Spans("1")
+except spans.SpansError as error:
+    print(json.dumps([loaded, str(error)]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    loaded, error = json.loads(done.stdout)
+    assert loaded == []
+    assert error == "otel needs the OpenTelemetry SDK: pip install 'cacheproxy-llm[otel]'"

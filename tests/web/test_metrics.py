@@ -1,0 +1,265 @@
+"""GET /_cacheproxy/metrics, through a real proxy."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import secrets
+import signal
+import time
+from types import SimpleNamespace
+
+import pytest
+from prometheus_client.openmetrics.parser import (
+    text_string_to_metric_families as openmetrics_families,
+)
+from twisted.internet.defer import Deferred, fail
+from twisted.web.server import NOT_DONE_YET
+from twisted.web.test.requesthelper import DummyRequest
+
+from cacheproxy.core.failures import Failures
+from cacheproxy.metrics.counting import Metrics
+from cacheproxy.metrics.standing import Now
+from cacheproxy.web.metrics import MetricsPage
+from cacheproxy.web.pages import Content
+from tests.metrics.builders import page_of, parsed, value
+from tests.observe.exchanges import body
+from tests.proxy.harness import Client, Proxy, Upstream, eventually, whole
+from tests.test_imports import loaded_by
+
+PAGE = "/_cacheproxy/metrics"
+RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'stamp=\\d+'\n"
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    upstream = Upstream()
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture(scope="module")
+def proxy(upstream, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("metrics")
+    (folder / "config.toml").write_text(RULE)
+    with Proxy(folder, "--config", "config.toml", "--upstream", upstream.url) as proxy:
+        yield proxy
+
+
+def get(proxy, *fields, method=b"GET", target=PAGE, payload=None):
+    with Client(proxy.address) as client:
+        return client.ask(target, payload, *fields, method=method).answer(method=method)
+
+
+def series(proxy):
+    return parsed(get(proxy).body.decode())
+
+
+def turn(proxy, upstream, said, prompt, reused, *fields):
+    usage = {"input_tokens": prompt - reused, "cache_read_input_tokens": reused, "output_tokens": 7}
+    answer = json.dumps({"type": "message", "usage": usage}).encode()
+    upstream.reset(
+        lambda peer, _: peer.send(whole(answer, b"Content-Type: application/json")),
+    )
+    with Client(proxy.address) as client:
+        sent = client.ask("/v1/messages", json.dumps(said).encode(), *fields)
+        assert sent.answer().status == 200
+
+
+def counted(proxy, name, wanted, **labels):
+    """Wait until the exchanges that have gone down are counted, too."""
+    eventually(lambda: value(series(proxy), name, **labels) == wanted)
+
+
+def test_turns_are_counted(proxy, upstream):
+    """A cold one, and one that lost its cache; the rule that fired is named."""
+    before = value(series(proxy), "cacheproxy_rule_hits_total", rule="stamp")
+    session = (b"X-Session-Id: s1", b"User-Agent: Cline/3.1")
+    turn(proxy, upstream, body("a", system=f"stamp=12 {'x ' * 3000}"), 2000, 0, *session)
+    turn(proxy, upstream, body("a", "b", system=f"other {'x ' * 3000}"), 2010, 3, *session)
+    counted(proxy, "cacheproxy_breaks_total", 1, client="cline")
+    said = series(proxy)
+    assert value(said, "cacheproxy_breaks_total", reason="system_changed") == 1
+    assert value(said, "cacheproxy_prompt_tokens_total", client="cline", source="reused") == 3
+    assert value(said, "cacheproxy_prompt_tokens_total", client="cline", source="evaluated") == 4007
+    assert value(said, "cacheproxy_generated_tokens_total", client="cline") == 14
+    assert value(said, "cacheproxy_turns_total", verdict="cold", upstream=upstream.url) == 1
+    assert before == 0
+    assert value(said, "cacheproxy_rule_hits_total", rule="stamp") == 1
+
+
+def test_a_reload_keeps_what_was_counted(upstream, tmp_path):
+    """As a counter that falls is a restart, to Prometheus; the new rules are shown at once."""
+    (tmp_path / "config.toml").write_text(RULE)
+    arguments = ("--config", str(tmp_path / "config.toml"), "--upstream", upstream.url)
+    upstream.reset()
+    with Proxy(tmp_path, *arguments) as own:
+        get(own, target="/v1/models")
+        counted(own, "cacheproxy_requests_total", 1)
+        (tmp_path / "config.toml").write_text(RULE + RULE.replace("stamp", "other"))
+        own.signal(signal.SIGHUP)
+        own.wait_for("reloaded: rule changed")
+        said = series(own)
+    assert value(said, "cacheproxy_requests_total") == 1
+    assert value(said, "cacheproxy_rule_hits_total", rule="other") == 0
+
+
+def test_the_format_is_the_one_asked_for(proxy):
+    """Plain text, or OpenMetrics, which its own parser accepts."""
+    plain = get(proxy)
+    assert plain.status == 200
+    assert plain.values(b"content-type") == [b"text/plain; version=0.0.4; charset=utf-8"]
+    assert plain.values(b"cache-control") == [b"no-store"]
+    assert plain.values(b"x-content-type-options") == [b"nosniff"]
+    assert not plain.values(b"content-encoding")
+    prometheus = (
+        b"Accept: application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3"
+    )
+    answer = get(proxy, prometheus)
+    assert answer.values(b"content-type")[0].startswith(b"application/openmetrics-text; version=1.")
+    names = {family.name for family in openmetrics_families(answer.body.decode())}
+    assert {"cacheproxy_requests", "cacheproxy_build_info", "cacheproxy_connections"} <= names
+    assert b"_created" not in plain.body + answer.body
+
+
+def test_it_is_compressed_only_if_asked(proxy):
+    answer = get(proxy, b"Accept-Encoding: gzip")
+    assert answer.values(b"content-encoding") == [b"gzip"]
+    assert b"cacheproxy_build_info" in gzip.decompress(answer.body)
+    assert b"cacheproxy_build_info" in get(proxy, b"Accept-Encoding: identity, br").body
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/openmetrics-text; version=x",
+        "application/openmetrics-text; version=1.0.0.<script>",
+        'application/openmetrics-text; version=1.0.0; escaping="',
+        "text/plain; version=" + "9" * 5000,
+        "\xff",
+    ],
+)
+def test_an_accept_header_of_nonsense(accept):
+    """It is neither an error nor repeated."""
+    page = page_of(Metrics())
+    page.refresh()
+    content = page.content(accept)
+    assert content.status == 200
+    assert b"cacheproxy_build_info" in content.body
+    assert not set(content.type) & set(b'<>"\xff')
+    assert len(content.type) < 200
+
+
+@pytest.mark.parametrize("method", [b"HEAD", b"POST", b"DELETE"])
+def test_it_is_only_read(proxy, upstream, method):
+    """HEAD is like GET; others get 405 and reach nobody."""
+    upstream.reset()
+    answer = get(proxy, method=method, payload=b"{}" if method == b"POST" else None)
+    if method == b"HEAD":
+        assert (answer.status, answer.body) == (200, b"")
+        assert int(answer.values(b"content-length")[0]) > 1000
+    else:
+        assert answer.status == 405
+        assert answer.values(b"allow") == [b"GET, HEAD"]
+    assert upstream.requests.empty()
+
+
+def test_streams_are_open_while_they_are(proxy, upstream):
+    """A request that the upstream has not answered yet is under way."""
+    upstream.reset(lambda peer, _: peer.wait_closed())
+    assert value(series(proxy), "cacheproxy_open_requests") == 0
+    with Client(proxy.address) as client:
+        client.ask("/v1/messages", b"{}")
+        upstream.received()
+        said = series(proxy)
+        assert value(said, "cacheproxy_open_requests") == 1
+        assert value(said, "cacheproxy_connections") >= 2
+    counted(proxy, "cacheproxy_open_requests", 0)
+    counted(proxy, "cacheproxy_requests_total", 1, outcome="client_left", status="none")
+
+
+def test_three_hundred_models_and_paths_do_not_fill_the_page(proxy, upstream):
+    """Nor do clients by the hundred."""
+    mark = secrets.token_hex(4)
+    usage = b'{"type":"message","usage":{"input_tokens":9,"output_tokens":1}}'
+    upstream.reset(lambda peer, _: peer.send(whole(usage, b"Content-Type: application/json")))
+    before = value(series(proxy), "cacheproxy_requests_total")
+    with Client(proxy.address) as client:
+        for number in range(300):
+            said = json.dumps(body("a", model=f"model-{number}-{mark}", system="s")).encode()
+            agent = b"User-Agent: agent%03d/1" % number
+            assert client.ask(f"/u{number}/v1/messages", said, agent).answer().status == 200
+    counted(proxy, "cacheproxy_requests_total", before + 300)
+    text = get(proxy).body.decode()
+    assert len(text) < 100_000
+    assert 0 < text.count(mark) < 100
+    assert "/u299" not in text
+
+
+def test_no_prompt_no_session_and_no_key(proxy, upstream):
+    """Wherever a canary is put: in texts, names, headers, the query."""
+    sign = f"kanarie{secrets.token_hex(4)}"
+    key = f"sk-ant-api03-{sign}K"
+    said = body(f"prompt{sign}", system=f"system{sign}", tools=(f"tool{sign}",), model=key)
+    said["metadata"] = {"user_id": f"user_{sign}"}
+    fields = [
+        f"X-Session-Id: session{sign}",
+        f"X-Api-Key: {key}",
+        f"Authorization: Bearer bearer{sign}",
+        f"Cookie: sid={sign}",
+        f"User-Agent: {key}",
+    ]
+    turn(proxy, upstream, said, 30, 0, *(field.encode() for field in fields))
+    with Client(proxy.address) as client:
+        client.ask(f"/v1/models?key={sign}", method=b"GET").answer(method=b"GET")
+    time.sleep(0.2)
+    text = get(proxy).body.decode()
+    assert sign not in text
+    assert "kanarie" not in text  # nor the piece of it that a name would be cut to
+    assert sign not in proxy.output
+
+
+def rendered(work):
+    """A page asked for in memory, whose thread does ``work``; its request."""
+    page = MetricsPage(Metrics(), Now("1", Failures(), lambda: 0.0), (), work)
+    request = DummyRequest([b"x"])
+    request.method = b"GET"
+    request.channel = SimpleNamespace(site=SimpleNamespace(channels=()))
+    assert page(request) is NOT_DONE_YET
+    return request
+
+
+def test_a_page_that_nobody_waits_for_is_not_written():
+    """The client left while a thread made it."""
+    waiting = Deferred()
+    request = rendered(lambda _: waiting)
+    request.processingFailed(ConnectionError())
+    waiting.callback(Content(b"text/plain", b"page"))
+    assert not request.written
+    assert not request.finished
+
+
+def test_a_page_that_fails_is_a_500():
+    """Without what the failure said."""
+    request = rendered(lambda _: fail(RuntimeError("kanarie")))
+    assert request.finished == 1
+    assert request.responseCode == 500
+    assert b"kanarie" not in b"".join(request.written)
+
+
+def test_the_page_does_not_choose_the_reactor():
+    """As prometheus-client's own resource for Twisted does."""
+    loaded = loaded_by("import cacheproxy.web.metrics")
+    assert "prometheus_client" in loaded
+    assert "twisted.internet.reactor" not in loaded
+
+
+def test_a_client_that_leaves_before_the_page_comes(proxy):
+    """Nobody is told, and the next one gets it."""
+    mark = proxy.mark()
+    for _ in range(20):
+        with Client(proxy.address) as client:
+            client.ask(PAGE, method=b"GET")
+            client.reset()
+    assert get(proxy).status == 200
+    assert not [line for line in proxy.lines[mark:] if not line[:1].isdigit()]
