@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +12,9 @@ from typing import IO, NoReturn
 
 import click
 
+from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.progress import console
-from cacheproxy.config import Config, ConfigError, load
+from cacheproxy.config import ConfigError, load
 from cacheproxy.demo.client import checked_url
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
@@ -22,9 +22,6 @@ from cacheproxy.doctor.report import Report, of_examination
 from cacheproxy.doctor.server_log import NoLogError
 from cacheproxy.doctor.server_log import read as read_log
 from cacheproxy.plugins import PluginError
-
-_TCP = re.compile(r"tcp6?:(?:port=)?(\d+)(?:.*?interface=([^:]+))?")
-_ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 
 
 @click.command()
@@ -75,7 +72,7 @@ def doctor(
             _url(settings.upstream)
             inputs = Inputs(
                 config=settings,
-                proxy=_url(proxy or _proxy_url(settings)),
+                proxy=_url(proxy or proxy_url(settings)),
                 upstream=_url(upstream) if upstream is not None else None,
                 environ=os.environ,
                 home=Path.home(),
@@ -112,18 +109,6 @@ def _text(lines: IO[bytes]) -> Iterator[str]:
     """Yield lines of a sane length: a binary file may have one of a gigabyte."""
     while line := lines.readline(1 << 16):
         yield line.decode("utf-8", "replace")
-
-
-def _proxy_url(config: Config) -> str:
-    """Return where the configured proxy listens. Raises ConfigError if that cannot be told."""
-    port, interface = str(config.port), config.interface
-    if config.listen:
-        endpoint = _TCP.match(config.listen)
-        port, interface = (endpoint[1], endpoint[2] or "") if endpoint else ("0", "")
-    if port == "0":
-        raise ConfigError("the configuration does not tell the proxy's port: name it with --proxy")
-    host = "127.0.0.1" if interface in _ANYWHERE else interface
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _url(text: str) -> str:

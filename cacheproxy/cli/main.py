@@ -8,9 +8,13 @@ from cacheproxy.cli.capture import capture
 from cacheproxy.cli.demo import demo
 from cacheproxy.cli.diagnose import diagnose
 from cacheproxy.cli.doctor import doctor
+from cacheproxy.cli.env import env
 from cacheproxy.cli.inspect import inspect
 from cacheproxy.cli.plugins import plugins
 from cacheproxy.cli.replay import replay
+from cacheproxy.cli.rules import rules
+from cacheproxy.cli.serve import serve
+from cacheproxy.cli.service import service
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -18,9 +22,22 @@ from cacheproxy.cli.replay import replay
 def main() -> None:
     """Keep a model server's prompt cache alive for coding agents.
 
-    The proxy itself runs as: twistd -n cacheproxy --upstream http://localhost:8080
+    The proxy itself runs as: cacheproxy serve --upstream http://localhost:8080
+    (or, with twistd's own options: twistd -n cacheproxy --upstream ...)
     """
 
 
-for command in (capture, demo, diagnose, doctor, inspect, plugins, replay):
+for command in (
+    capture,
+    demo,
+    diagnose,
+    doctor,
+    env,
+    inspect,
+    plugins,
+    replay,
+    rules,
+    serve,
+    service,
+):
     main.add_command(command)

@@ -115,7 +115,7 @@ def _window(settings: Settings, context: int | None) -> list[Finding]:
     if context is None:
         return []
     setting = settings.values.get(CONTEXT)
-    fix = f"export {CONTEXT}={context}"
+    fix = 'eval "$(cacheproxy env claude)"'
     if setting is None:
         if context >= ASSUMED_CONTEXT:
             return []

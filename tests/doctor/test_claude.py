@@ -74,7 +74,7 @@ def test_the_context_it_assumes(settings):
     """More than the server has: long conversations fail."""
     unset = check(settings({}))["window"]
     assert unset.state is State.WARN
-    assert unset.fix == "export CLAUDE_CODE_MAX_CONTEXT_TOKENS=131072"
+    assert unset.fix == 'eval "$(cacheproxy env claude)"'
     assert check(settings(CLAUDE_CODE_MAX_CONTEXT_TOKENS="200000"))["window"].state is State.WARN
     assert check(settings(CLAUDE_CODE_MAX_CONTEXT_TOKENS="131072"))["window"].state is State.OK
     assert check(settings(CLAUDE_CODE_MAX_CONTEXT_TOKENS="many"))["window"].state is State.WARN

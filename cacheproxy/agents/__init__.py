@@ -1,0 +1,1 @@
+"""What each coding agent has to be told to use the proxy."""

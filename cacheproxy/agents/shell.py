@@ -1,0 +1,51 @@
+"""Lines that set variables, in the words of each shell."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+
+_BARE = re.compile(r"[A-Za-z0-9_./:@%+=,-]+\Z")
+
+
+def bash(value: str) -> str:
+    """Return ``value`` quoted for sh, bash and zsh."""
+    return shlex.quote(value)
+
+
+def fish(value: str) -> str:
+    """Return ``value`` quoted for fish, which knows two escapes between single quotes."""
+    if _BARE.match(value):
+        return value
+    text = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
+
+
+def powershell(value: str) -> str:
+    """Return ``value`` quoted for PowerShell, for which the typographic quotes are quotes, too."""
+    return "'" + re.sub("(['‘’‚‛])", r"\1\1", value) + "'"  # noqa: RUF001 - those very ones
+
+
+_Words = tuple[Callable[[str, str], str], Callable[[str], str]]
+_SHELLS: dict[str, _Words] = {
+    "bash": (lambda n, v: f"export {n}={bash(v)}", lambda n: f"unset {n}"),
+    "fish": (lambda n, v: f"set -gx {n} {fish(v)}", lambda n: f"set -e {n}"),
+    "powershell": (
+        lambda n, v: f"$env:{n} = {powershell(v)}",
+        lambda n: f"Remove-Item Env:{n} -ErrorAction SilentlyContinue",
+    ),
+}
+SHELLS = tuple(_SHELLS)
+
+
+def lines(
+    shell: str, variables: Mapping[str, str], unset: Iterable[str], notes: Iterable[str]
+) -> list[str]:
+    """Return the lines that a ``shell`` of SHELLS evaluates; ``notes`` become comments."""
+    set_one, unset_one = _SHELLS[shell]
+    return [
+        *(f"# {note}" for note in notes),
+        *(set_one(name, value) for name, value in variables.items()),
+        *(unset_one(name) for name in unset),
+    ]

@@ -1,0 +1,97 @@
+"""``cacheproxy env``: what a client has to be told, ready for a shell or a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import click
+
+from cacheproxy.agents.need import Need, told
+from cacheproxy.agents.setups import CLIENTS, Setup
+from cacheproxy.agents.shell import SHELLS, lines
+from cacheproxy.cli.address import proxy_url
+from cacheproxy.cli.running import RunningError, get_json
+from cacheproxy.cli.settings import OneLine, fail
+from cacheproxy.config import ConfigError, load
+from cacheproxy.demo.client import checked_url
+from cacheproxy.demo.errors import DemoError
+from cacheproxy.doctor.proxy import HEALTH
+
+
+@click.command(cls=OneLine)
+@click.argument("client", type=click.Choice(list(CLIENTS)))
+@click.option(
+    "--shell",
+    type=click.Choice(SHELLS),
+    default="powershell" if sys.platform == "win32" else "bash",
+    show_default=True,
+    help="The shell that reads it; bash stands for sh and zsh, too.",
+)
+@click.option("--proxy", metavar="URL", help="The proxy, if not where the configuration says.")
+@click.option("--api-key", metavar="KEY", help="The key the model server asks for, if it does.")
+@click.option("-c", "--config", metavar="FILE", type=click.Path(), help="TOML file to read.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+def env(
+    *,
+    client: str,
+    shell: str,
+    proxy: str | None,
+    api_key: str | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Print what CLIENT needs to use the proxy: base URL, key, model, context window.
+
+    Model and context window are those of the model server, asked through the running proxy.
+
+    Claude Code, aider and Qwen Code read variables:  eval "$(cacheproxy env claude)"  (fish:
+    cacheproxy env claude --shell fish | source). For the others it prints what goes into their
+    configuration file, and says which. The proxy's token, if there is one, stands in the
+    variables in plain text; files only name the variable.
+    """
+    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
+        fail("--api-key: a key is printable ASCII")
+    try:
+        settings = load({}, os.environ, config)
+        url = checked_url(proxy or proxy_url(settings))
+    except (ConfigError, DemoError) as error:
+        fail(str(error))
+    model, context = None, None
+    try:
+        model, context = told(get_json(url, HEALTH, settings.token_header()))
+        if model is None:
+            _warn("the model server does not answer the proxy, or names no model: start it, then")
+    except RunningError:
+        _warn(f"no cacheproxy answers at {url}, or not with this token: start it, then")
+    need = Need(url, settings.token, api_key or "", model, context)
+    setup = CLIENTS[client](need)
+    if setup.cannot_send_token:
+        click.echo(
+            f"cacheproxy: {client} cannot send the proxy's token beside the server's key", err=True
+        )
+    click.echo(_as_json(setup) if as_json else _text(setup, shell))
+
+
+def _warn(what: str) -> None:
+    click.echo(f"cacheproxy: {what} run this again for the model and its context window", err=True)
+
+
+def _text(setup: Setup, shell: str) -> str:
+    if setup.content is None:
+        unset = [name for name in setup.unset if os.environ.get(name)]
+        return "\n".join(lines(shell, setup.variables, unset, setup.notes))
+    head = [f"Goes into {setup.file}; merge it with what is there.", *setup.notes]
+    return "\n".join([*(f"{setup.comment} {line}" for line in head), setup.content.rstrip("\n")])
+
+
+def _as_json(setup: Setup) -> str:
+    value = {
+        "variables": setup.variables,
+        "unset": list(setup.unset),
+        "file": setup.file,
+        "content": setup.content,
+        "notes": list(setup.notes),
+    }
+    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,0 +1,193 @@
+"""``cacheproxy rules``: each rule, where it comes from, what it did, and whether it is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from cacheproxy.cli.address import proxy_url
+from cacheproxy.cli.fired import Fired, look
+from cacheproxy.cli.running import RunningError, get_json
+from cacheproxy.cli.settings import OneLine, fail
+from cacheproxy.config import Config, ConfigError, load
+from cacheproxy.demo.client import checked_url
+from cacheproxy.demo.errors import DemoError
+from cacheproxy.doctor.proxy import HEALTH, is_health
+from cacheproxy.plugins import PluginError, Plugins, choose
+
+_OWN = "the config file"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One rule. ``client``: whose turns tell of it, None for all. What is not known is None.
+
+    ``on``: in the running proxy, else as the configuration says. ``fired``: exchanges it changed,
+    of ``turns``. ``failed``: how often, since the proxy was started.
+    """
+
+    name: str
+    package: str
+    why: str
+    on: bool
+    client: str | None
+    fired: int | None = None
+    turns: int | None = None
+    failed: int | None = None
+
+    def retire(self, least: int) -> str | None:
+        """Return why it can be switched off, or None; ``least``: turns that say enough."""
+        if not self.on or self.fired != 0 or self.turns is None or self.turns < least:
+            return None
+        whose = f"turns of {self.client}" if self.client else "turns"
+        return f"it is on and changed nothing in the last {self.turns:,} {whose}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a running proxy tells. ``source``: in words."""
+
+    on: frozenset[str]
+    failures: dict[str, Any]
+    fired: Fired
+    source: str
+
+
+@click.command(cls=OneLine)
+@click.option("--proxy", metavar="URL", help="The proxy, if not where the configuration says.")
+@click.option(
+    "--turns",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="A rule that changed nothing in so many turns of its client can be retired.",
+)
+@click.option("-c", "--config", metavar="FILE", type=click.Path(), help="TOML file to read.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def rules(*, proxy: str | None, turns: int, config: str | None, as_json: bool) -> None:
+    """List the rules: package, on or off, how often each fired and failed.
+
+    How often is asked of the running proxy, for its last 1,000 exchanges. Rules that are on
+    and never fire are named, so that you can switch them off; clients change.
+    """
+    try:
+        settings = load({}, os.environ, config)
+        url = checked_url(proxy or proxy_url(settings))
+        seen = _seen(url, settings)
+        rows = list(_rows(settings, seen))
+    except (ConfigError, DemoError, PluginError) as error:
+        fail(str(error))
+    if as_json:
+        click.echo(json.dumps(_as_json(rows, seen, turns), indent=2))
+        return
+    for line in _lines(rows, seen, turns):
+        click.echo(line)
+
+
+def _seen(url: str, settings: Config) -> Seen | None:
+    """Ask the proxy; say so if it does not tell."""
+    token = settings.token_header()
+    try:
+        health = get_json(url, HEALTH, token)
+        found = look(url, token) if is_health(health) else None
+    except (RunningError, ValueError):
+        found = None
+    if found is None:
+        click.echo(
+            f"cacheproxy: no cacheproxy answers at {url}, or not with this token, so how often "
+            "each rule fired is not known: cacheproxy serve",
+            err=True,
+        )
+        return None
+    failures = health.get("failures")
+    return Seen(
+        on=frozenset(map(str, health.get("rules") or ())),
+        failures=failures if isinstance(failures, dict) else {},
+        fired=found[0],
+        source=found[1],
+    )
+
+
+def _rows(settings: Config, seen: Seen | None) -> Iterator[Row]:
+    plugins = Plugins()
+    plugins.load_packages(settings.block)
+    own = settings.rules()
+    active = choose(plugins.normalizers(own), settings.enable, settings.disable)
+    on = seen.on if seen is not None else {rule.name for rule in active}
+    for package in plugins.packages:
+        client = seen.fired.client_of(package.name) if seen is not None else None
+        for rule in plugins.rules_of(package):
+            where = f"{package.distribution} {package.version}"
+            yield _row(rule, where, client, seen, on=rule.name in on)
+    for rule in own:
+        yield _row(rule, _OWN, None, seen, on=rule.name in on)
+
+
+def _row(rule: Any, package: str, client: str | None, seen: Seen | None, *, on: bool) -> Row:
+    if seen is None:
+        return Row(rule.name, package, rule.why, on, client)
+    failures = seen.failures.get(rule.name)
+    return Row(
+        rule.name,
+        package,
+        rule.why,
+        on,
+        client,
+        fired=seen.fired.exchanges.get(rule.name, 0),
+        turns=seen.fired.turns_of(client),
+        failed=int(failures.get("failed", 0)) if isinstance(failures, dict) else 0,
+    )
+
+
+def _lines(rows: Sequence[Row], seen: Seen | None, least: int) -> Iterator[str]:
+    if not rows:
+        yield "No rule is installed: pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
+        return
+    width = max(len(row.name) for row in rows)
+    package = None
+    for row in rows:
+        if row.package != package:
+            package = row.package
+            yield package
+        line = f"  {'on ' if row.on else 'off'}  {row.name:<{width}}  {_told(row)}"
+        yield line.rstrip()
+    if seen is not None:
+        yield f"\nCounted in {seen.source}; failures since it was started."
+    retired = [(row, why) for row in rows if (why := row.retire(least)) is not None]
+    if retired:
+        yield "\nCan be retired, if this is how you usually work:"
+    for row, why in retired:
+        yield f"  {row.name:<{width}}  {why}: --disable {row.name}"
+
+
+def _told(row: Row) -> str:
+    if not row.on or row.fired is None:
+        return row.why
+    whose = f" of {row.client}" if row.client else ""
+    told = f"fired in {row.fired:,} exchanges; {row.turns:,} turns{whose}"
+    return told + (f"; failed in {row.failed:,}" if row.failed else "")
+
+
+def _as_json(rows: Sequence[Row], seen: Seen | None, least: int) -> dict[str, Any]:
+    return {
+        "source": seen.source if seen is not None else None,
+        "rules": [
+            {
+                "name": row.name,
+                "package": row.package,
+                "why": row.why,
+                "on": row.on,
+                "client": row.client,
+                "fired": row.fired,
+                "turns": row.turns,
+                "failed": row.failed,
+                "retire": row.retire(least),
+            }
+            for row in rows
+        ],
+    }

@@ -1,0 +1,65 @@
+"""``cacheproxy serve``: the proxy in the foreground, which is twistd with good defaults."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cacheproxy.cli.settings import OneLine, arguments, fail, proxy_options
+
+
+@click.command(cls=OneLine)
+@proxy_options
+@click.option(
+    "--pidfile",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write the process's number there while it runs; by default nowhere.",
+)
+def serve(*, pidfile: str | None, **given: Any) -> None:
+    """Run the proxy until it is stopped.
+
+    Each option is also an environment variable (CACHEPROXY_PORT ...) and a key of the TOML file.
+
+    SIGTERM and Ctrl-C let open answers finish (a second one does not), SIGHUP reads the
+    configuration again. The exit code is 0 when all answers could finish, 1 when the port is
+    taken or answers were broken off, 2 when a setting is wrong.
+    """
+    if pidfile is not None and sys.platform == "win32":
+        fail("there are no pid files on Windows: leave --pidfile out")
+    if pidfile is not None and not os.access(Path(pidfile).absolute().parent, os.W_OK | os.X_OK):
+        fail(f"cannot write {pidfile}: its folder is not there, or not yours to write in", 1)
+    run([*_twistd(pidfile), "cacheproxy", *arguments(given)])
+
+
+def run(line: list[str]) -> None:
+    """Run twistd with the arguments ``line``, in this process, until it ends."""
+    # Not on import: this installs the reactor.
+    from twisted.scripts import twistd  # noqa: PLC0415
+
+    sys.argv = ["twistd", *line]
+    try:
+        twistd.run()
+    except SystemExit as error:
+        if isinstance(error.code, str):  # twistd's own words on the pid file, on several lines
+            fail(_of_pid_file(error.code), 1)
+        raise
+
+
+def _twistd(pidfile: str | None) -> list[str]:
+    if sys.platform == "win32":
+        return ["--nodaemon"]
+    # Without one, two instances can run in the same folder.
+    return ["--nodaemon", f"--pidfile={pidfile or ''}"]
+
+
+def _of_pid_file(said: str) -> str:
+    first = said.splitlines()[0]
+    if first.startswith("Another twistd server is running, PID "):
+        number = first.rsplit(" ", 1)[1]
+        return f"process {number}, which the pid file names, still runs: name another --pidfile"
+    return first

@@ -1,0 +1,216 @@
+"""``cacheproxy service``: keep the proxy running, by systemd or launchd."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import platformdirs
+
+from cacheproxy.cli.settings import OneLine, arguments, fail, proxy_options
+from cacheproxy.config import ConfigError, load, options
+from cacheproxy.plugins import PluginError, Plugins, choose
+from cacheproxy.proxy.upstream import UpstreamURL, UpstreamURLError
+from cacheproxy.units import launchd, systemd
+from cacheproxy.units.program import program, secrets, settings
+from cacheproxy.units.unit import Command, File, Manager, Unit, UnitError, run_all
+
+_MANAGERS: dict[str, Callable[[Path], Manager]] = {
+    "systemd": systemd.manager,
+    "launchd": launchd.manager,
+}
+_BY_PLATFORM = {"linux": "systemd", "darwin": "launchd"}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+_DEFAULT_NAME = "cacheproxy"
+_NOT_INSTALLED = 4
+"""What systemctl status answers for a unit it does not know."""
+_SCHEDULER = (
+    "Windows keeps no such services for a user: let the Task Scheduler start it when you log on "
+    "(schtasks /create /tn cacheproxy /sc onlogon /tr ...), with the program {program}"
+)
+
+
+@click.group()
+def service() -> None:
+    """Keep the proxy running: a systemd user unit, or a launchd agent on macOS."""
+
+
+def _common(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that all of them take; what cannot be done is one line."""
+
+    @functools.wraps(function)
+    def guarded(*, name: str, kind: str | None, **more: Any) -> None:
+        if not _NAME.match(name):
+            fail("--name takes letters, digits, dots, dashes and underscores")
+        try:
+            function(name=name, manager=_manager(kind), **more)
+        except UnitError as error:
+            fail(str(error), 1)
+
+    for option in (
+        click.option("--dry-run", is_flag=True, help="Only print what would be written and run."),
+        click.option(
+            "--kind",
+            type=click.Choice(list(_MANAGERS)),
+            help="The service manager, if not this system's own.",
+        ),
+        click.option(
+            "--name",
+            default=_DEFAULT_NAME,
+            show_default=True,
+            help="The service's name, if there is more than one proxy.",
+        ),
+    ):
+        guarded = option(guarded)
+    return guarded
+
+
+@service.command(cls=OneLine)
+@proxy_options
+@click.option("--force", is_flag=True, help="Overwrite a file that this command did not write.")
+@_common
+def install(*, name: str, manager: Manager, dry_run: bool, force: bool, **given: Any) -> None:
+    """Write the unit and start it, now and at every login.
+
+    The options are those of cacheproxy serve; settings in the environment (CACHEPROXY_PORT ...)
+    are passed on, too. A token is written into the unit's file, which only you can read.
+    """
+    unit = _unit(name, given)
+    file = manager.file(unit)
+    commands = manager.start(name)
+    if file.is_foreign() and not force:
+        raise UnitError(
+            f"{file.path} was not written by this command: use another --name, or --force"
+        )
+    if dry_run:
+        hidden = dict.fromkeys(unit.environment, "(the token)")
+        _print_file(manager.file(replace(unit, environment=hidden)))
+        click.echo(f"would make the folders {unit.state}, {unit.log.parent}")
+        _print_commands(commands)
+        return
+    for folder in (unit.state, unit.log.parent):
+        _make(folder)
+    file.write()
+    click.echo(f"wrote {file.path}")
+    run_all(commands)
+    click.echo(f"{name} is started. See: {_again('status', name)}; {_again('logs', name)}")
+    for hint in manager.hints:
+        click.echo(hint)
+
+
+@service.command(cls=OneLine)
+@click.option("--force", is_flag=True, help="Remove a file that this command did not write.")
+@_common
+def uninstall(*, name: str, manager: Manager, dry_run: bool, force: bool) -> None:
+    """Stop the service and remove its unit. Configuration, totals and logs stay."""
+    file = File(manager.path(name), b"")
+    if not file.path.exists():
+        raise UnitError(f"{name} is not installed: there is no {file.path}")
+    if file.is_foreign() and not force:
+        raise UnitError(f"{file.path} was not written by cacheproxy: --force removes it")
+    if dry_run:
+        _print_commands(manager.stop(name))
+        click.echo(f"would remove {file.path}")
+        _print_commands(manager.forget)
+        return
+    run_all(manager.stop(name))
+    try:
+        file.path.unlink()
+    except OSError as error:
+        raise UnitError(f"cannot remove {file.path}: {error.strerror}") from None
+    click.echo(f"removed {file.path}")
+    run_all(manager.forget)
+
+
+@service.command(cls=OneLine)
+@_common
+def status(*, name: str, manager: Manager, dry_run: bool) -> None:
+    """Say whether it runs, with the service manager's own words and exit code."""
+    path = manager.path(name)
+    if not dry_run and not path.exists():
+        fail(f"{name} is not installed: {_again('install', name)}", _NOT_INSTALLED)
+    _run(manager.status(name), dry_run=dry_run)
+
+
+@service.command(cls=OneLine)
+@click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option("-f", "--follow", is_flag=True, help="Go on as new lines come.")
+@_common
+def logs(*, name: str, manager: Manager, dry_run: bool, lines: int, follow: bool) -> None:
+    """Print the last lines it has logged."""
+    _run(manager.logs(name, _log(name), lines, follow), dry_run=dry_run)
+
+
+def _manager(kind: str | None) -> Manager:
+    if kind is None:
+        kind = _BY_PLATFORM.get(sys.platform)
+    if kind is not None:
+        return _MANAGERS[kind](Path.home())
+    words = " ".join(program([]))
+    if sys.platform == "win32":
+        raise UnitError(_SCHEDULER.format(program=words))
+    raise UnitError(f"no service manager is known on {sys.platform}; the program is {words}")
+
+
+def _unit(name: str, given: Mapping[str, Any]) -> Unit:
+    found = settings(given, os.environ)
+    state = platformdirs.user_state_path("cacheproxy")
+    if name != _DEFAULT_NAME:
+        state /= name
+        if any(row.field == "state_dir" for row in options()):
+            found.setdefault("state_dir", str(state))
+    grace = _checked(found)
+    environment = secrets(found)
+    return Unit(name, program(list(arguments(found))), state, _log(name), grace, environment)
+
+
+def _checked(found: Mapping[str, Any]) -> float:
+    """Let what is wrong be told now, and not by a service that does not start."""
+    told = {field: value for field, value in found.items() if field != "config"}
+    try:
+        config = load(told, {}, found.get("config"))
+        UpstreamURL.parse(config.upstream)
+        plugins = Plugins()
+        plugins.load_packages(config.block)
+        choose(plugins.normalizers(config.rules()), config.enable, config.disable)
+    except (ConfigError, PluginError, UpstreamURLError) as error:
+        fail(str(error))
+    return config.grace
+
+
+def _log(name: str) -> Path:
+    return platformdirs.user_log_path("cacheproxy") / f"{name}.log"
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnitError(f"cannot make {folder}: {error.strerror}") from None
+
+
+def _print_file(file: File) -> None:
+    click.echo(f"would write {file.path}:\n\n{file.content.decode()}")
+
+
+def _print_commands(commands: tuple[Command, ...]) -> None:
+    for command in commands:
+        click.echo(f"would run {' '.join(command.line)}")
+
+
+def _run(command: Command, *, dry_run: bool) -> None:
+    if dry_run:
+        _print_commands((command,))
+        return
+    raise SystemExit(command.run())
+
+
+def _again(word: str, name: str) -> str:
+    return f"cacheproxy service {word}" + (f" --name {name}" if name != _DEFAULT_NAME else "")

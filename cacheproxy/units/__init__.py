@@ -1,0 +1,1 @@
+"""What the system's own service manager needs to keep the proxy running: systemd, launchd."""

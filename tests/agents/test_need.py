@@ -1,0 +1,47 @@
+"""What a client has to know."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.agents.need import Need, told
+
+
+def health(**server):
+    return {"version": "1", "upstream": {"url": "u", "state": "up", "server": server}}
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        (health(model="m", context=4096), ("m", 4096)),
+        (health(model=None, context=None), (None, None)),
+        (health(model="a\nb", context=True), (None, None)),
+        (health(model="", context=0), (None, None)),
+        (health(model="x" * 201, context="4096"), (None, None)),
+        ({"upstream": {"state": "down"}}, (None, None)),
+        ({"upstream": 7}, (None, None)),
+        ([], (None, None)),
+    ],
+)
+def test_what_the_health_page_tells(page, found):
+    """Whatever answers at that port: nothing goes into a shell that is no name or number."""
+    assert told(page) == found
+
+
+def test_the_key():
+    """The server's if it has one; the proxy takes its token from there, else from a header."""
+    assert Need("u").key == "cacheproxy"
+    assert Need("u").key_variable is None
+    token = Need("u", token="t")
+    assert (token.key, token.key_variable, token.needs_header) == ("t", "CACHEPROXY_TOKEN", False)
+    both = Need("u", token="t", api_key="k")
+    assert (both.key, both.key_variable, both.needs_header) == ("k", "OPENAI_API_KEY", True)
+    assert not Need("u", api_key="k").needs_header
+
+
+def test_room_for_the_answer():
+    """A quarter at most."""
+    assert Need("u").output is None
+    assert Need("u", context=4096).output == 1024
+    assert Need("u", context=131_072).output == 8192

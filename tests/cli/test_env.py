@@ -1,0 +1,162 @@
+"""``cacheproxy env``: asked of a real proxy, evaluated by a real shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from click.testing import CliRunner
+
+from cacheproxy import config
+from cacheproxy.agents.setups import CLIENTS
+from cacheproxy.cli.main import main
+from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
+
+MODEL = "Qwen3 Coder's $HOME"
+PAGES = {
+    b"/props": {"default_generation_settings": {"n_ctx": 131_072}, "total_slots": 4},
+    b"/v1/models": {"data": [{"id": MODEL}]},
+}
+
+
+def llama_server(peer, received):
+    page = PAGES.get(received.line.split(b" ")[1])
+    body = json.dumps(page).encode()
+    peer.send(whole(body) if page else whole(b"no", status=b"404 Not Found"))
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory):
+    upstream = Upstream()
+    upstream.reset(llama_server)
+    folder = tmp_path_factory.mktemp("env")
+    with Proxy(folder, "--upstream", upstream.url, CACHEPROXY_TOKEN="sesame") as proxy:
+        yield proxy
+    upstream.close()
+
+
+@pytest.fixture(autouse=True)
+def settings(monkeypatch, tmp_path):
+    """None of the user's own; the proxy's token is known."""
+    monkeypatch.setattr(config, "default_file", lambda: tmp_path / "none.toml")
+    for name in os.environ:
+        if name.startswith("CACHEPROXY_"):
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    monkeypatch.setenv("CACHEPROXY_TOKEN", "sesame")
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["env", *arguments])
+
+
+def printed(*arguments):
+    result = run(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def test_bash_evaluates_it(proxy, tmp_path):
+    """As the banner says: eval "$(cacheproxy env claude)"."""
+    command = shlex.join([sys.executable, "-P", "-m", "cacheproxy", "env", "claude"])
+    script = (
+        f'eval "$({command} --proxy {proxy.url})" && '
+        "env -0 | grep -zE '^(ANTHROPIC|CLAUDE_CODE)_' | tr '\\0' '\\n'"
+    )
+    result = subprocess.run(
+        ["bash", "-c", script],
+        env=environment(tmp_path, CACHEPROXY_TOKEN="sesame", ANTHROPIC_API_KEY="sk-mine"),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert result.stderr == ""
+    found = dict(line.split("=", 1) for line in result.stdout.splitlines())
+    assert found["ANTHROPIC_BASE_URL"] == proxy.url
+    assert found["ANTHROPIC_AUTH_TOKEN"] == "sesame"
+    assert found["ANTHROPIC_MODEL"] == MODEL
+    assert found["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "131072"
+    assert "ANTHROPIC_API_KEY" not in found
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_client_gets_the_servers_model(proxy, client):
+    """And its context window, but for aider, which has none to set."""
+    text = printed(client, "--proxy", proxy.url)
+    assert f"{proxy.url}" in text
+    assert "Qwen3 Coder" in text
+    assert ("131072" in text) == (client != "aider")
+
+
+def test_a_file_says_where_it_goes(proxy):
+    """In a comment of its own language."""
+    text = printed("codex", "--proxy", proxy.url)
+    assert text.startswith("# Goes into ~/.codex/config.toml")
+    assert tomllib.loads(text)["model"] == MODEL
+    text = printed("openclaw", "--proxy", proxy.url)
+    first, _, rest = text.partition("\n{")
+    assert all(line.startswith("// ") for line in first.splitlines())
+    assert json.loads("{" + rest)["models"]
+
+
+def test_other_shells(proxy):
+    """In their own words."""
+    text = printed("claude", "--proxy", proxy.url, "--shell", "fish")
+    assert f"set -gx ANTHROPIC_BASE_URL {proxy.url}" in text
+    assert "set -gx ANTHROPIC_MODEL 'Qwen3 Coder\\'s $HOME'" in text
+    text = printed("claude", "--proxy", proxy.url, "--shell", "powershell")
+    assert "$env:ANTHROPIC_MODEL = 'Qwen3 Coder''s $HOME'" in text
+
+
+def test_the_same_as_json(proxy):
+    """For scripts."""
+    found = json.loads(printed("claude", "--proxy", proxy.url, "--json"))
+    assert found["variables"]["ANTHROPIC_BASE_URL"] == proxy.url
+    found = json.loads(printed("codex", "--proxy", proxy.url, "--json"))
+    assert found["file"] == "~/.codex/config.toml"
+
+
+def test_the_key_of_the_server(proxy):
+    """Goes where a key goes, and the token into a header; who cannot send it is told."""
+    text = printed("claude", "--proxy", proxy.url, "--api-key", "k")
+    assert "ANTHROPIC_AUTH_TOKEN=k" in text
+    assert "ANTHROPIC_CUSTOM_HEADERS='X-Cacheproxy-Token: sesame'" in text
+    result = run("aider", "--proxy", proxy.url, "--api-key", "k")
+    assert "aider cannot send the proxy's token" in result.stderr
+
+
+def test_where_the_configuration_says(monkeypatch, tmp_path):
+    """The proxy need not run: the base URL is known, and one line says what is missing."""
+    port = free_port()
+    (tmp_path / "none.toml").write_text(f"port = {port}\ninterface = '0.0.0.0'")
+    result = run("aider")
+    assert result.exit_code == 0
+    assert f"OPENAI_API_BASE=http://127.0.0.1:{port}/v1" in result.stdout
+    assert "MODEL" not in result.stdout
+    (line,) = result.stderr.splitlines()
+    assert "no cacheproxy answers" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([], "Missing argument"),
+        (["emacs"], "'emacs' is not one of"),
+        (["claude", "--shell", "tcsh"], "'tcsh' is not one of"),
+        (["claude", "--proxy", "localhost"], "localhost"),
+        (["claude", "--api-key", "a\nb"], "printable"),
+        (["claude", "--config", "none"], "No such file"),
+    ],
+)
+def test_a_mistake_is_one_line(given, words):
+    """With exit code 2, and nothing that a shell would evaluate."""
+    result = run(*given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert words in line

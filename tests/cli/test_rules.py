@@ -1,0 +1,190 @@
+"""``cacheproxy rules``: what each rule did in a running proxy, and which are not needed."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from click.testing import CliRunner
+
+from cacheproxy import config
+from cacheproxy.cli.fired import fired, look
+from cacheproxy.cli.main import main
+from cacheproxy.cli.rules import Row
+from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, whole
+
+STAMP = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'now: \\d+'\nwhy = 'a clock'\n"
+NEVER = "[[rule]]\nname = 'never'\nwhere = 'system'\npattern = 'nosuch'\n"
+OFF = "[[rule]]\nname = 'sleeping'\nwhere = 'user'\npattern = 'x'\nwhy = 'rare'\ndefault = false\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch, tmp_path):
+    """None of the user's settings, and a config file of our own."""
+    for name in os.environ:
+        if name.startswith("CACHEPROXY_"):
+            monkeypatch.delenv(name)
+    file = tmp_path / "config.toml"
+    file.write_text(STAMP + NEVER + OFF)
+    monkeypatch.setattr(config, "default_file", lambda: file)
+    return tmp_path
+
+
+@pytest.fixture
+def proxy(folder):
+    upstream = Upstream()
+    upstream.reset(lambda peer, _: peer.send(whole(b"{}")))
+    with Proxy(folder, "--config", "config.toml", "--upstream", upstream.url) as proxy:
+        yield proxy
+    upstream.close()
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, ["rules", *arguments])
+
+
+def printed(*arguments):
+    result = run(*arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+def found(*arguments):
+    """The config file's rules by name, from ``--json``."""
+    rows = json.loads(printed("--json", *arguments))["rules"]
+    return {row["name"]: row for row in rows if row["package"] == "the config file"}
+
+
+def test_what_each_rule_did(proxy):
+    """Counted by the running proxy; what it never needed is named, with the evidence."""
+    with Client(proxy.address) as client:
+        for number in range(3):
+            words = [{"role": "user", "content": str(n)} for n in range(2 * number + 1)]
+            body = json.dumps({"system": f"now: {number}", "messages": words}).encode()
+            fields = (b"User-Agent: claude-cli/2.1", b"Content-Type: application/json")
+            client.ask("/v1/messages", body, *fields).answer()
+    where = ("--proxy", proxy.url, "--turns", "3")
+    eventually(lambda: found(*where)["stamp"]["turns"] == 3)
+    rows = found(*where)
+    assert (rows["stamp"]["fired"], rows["never"]["fired"]) == (3, 0)
+    assert (rows["stamp"]["on"], rows["sleeping"]["on"]) == (True, False)
+    assert rows["never"]["retire"] == "it is on and changed nothing in the last 3 turns"
+    assert rows["stamp"]["retire"] is None
+    assert rows["sleeping"]["retire"] is None
+    assert found("--proxy", proxy.url)["never"]["retire"] is None  # 50 turns say enough
+    text = printed(*where)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "on stamp fired in 3 exchanges; 3 turns" in lines
+    assert "off sleeping rare" in lines
+    assert f"Counted in the last 3 exchanges that the proxy at {proxy.url} has kept" in text
+    assert "changed nothing in the last 3 turns: --disable never" in text
+
+
+def test_what_is_on_is_what_the_proxy_says(proxy, monkeypatch):
+    """Not what the settings of this shell would make of it."""
+    monkeypatch.setenv("CACHEPROXY_DISABLE", "stamp")
+    assert found("--proxy", proxy.url)["stamp"]["on"]
+
+
+def test_without_a_proxy(monkeypatch):
+    """What is installed, and one line that says what is not known."""
+    monkeypatch.setenv("CACHEPROXY_DISABLE", "stamp")
+    result = run("--proxy", f"http://127.0.0.1:{free_port()}")
+    assert result.exit_code == 0
+    assert "  off  stamp" in result.stdout
+    assert "Counted in" not in result.stdout
+    (line,) = result.stderr.splitlines()
+    assert "how often each rule fired is not known" in line
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["--nonsense"], "No such option"),
+        (["--proxy", "x"], "x"),
+        (["--config", "nowhere.toml"], "No such file"),
+        (["--turns", "0"], "--turns"),
+    ],
+)
+def test_a_mistake_is_one_line(given, words):
+    """With exit code 2."""
+    result = run(*given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert words in line
+
+
+def exchange(client="claude", turn=1, side=False, **rules):
+    return {"client": client, "turn": turn, "side": side, "rules": rules}
+
+
+def test_what_is_counted():
+    """Turns, not what comes beside them; a rule once for each exchange it changed."""
+    rows = [exchange(a=2), exchange(a=1, b=1), exchange(turn=0), exchange("x")]
+    rows.append(exchange(side=True) | {"rules": ["b"]})
+    counts = fired(rows)
+    assert counts.exchanges == {"a": 2, "b": 2}
+    assert counts.turns == {"claude": 2, "x": 1}
+    assert (counts.turns_of("claude"), counts.turns_of(None), counts.turns_of("y")) == (2, 3, 0)
+    assert counts.looked_at == 5
+    assert counts.client_of("claude-code") == "claude"
+    assert counts.client_of("openclaw") == "openclaw"
+
+
+def serving(pages):
+    """An upstream that answers as a proxy does: JSON by target, else 404."""
+
+    def script(peer, received):
+        page = pages.get(received.line.split(b" ")[1].decode())
+        body = json.dumps(page).encode()
+        peer.send(whole(b"{}", status=b"404 Not Found") if page is None else whole(body))
+
+    upstream = Upstream()
+    upstream.reset(script)
+    return upstream
+
+
+def test_the_totals_are_read_page_by_page():
+    """Back to the first, or as many as are enough."""
+    target = "/_cacheproxy/requests"
+    rows = [exchange(a=1) for _ in range(3)]
+    upstream = serving(
+        {
+            target: {"requests": rows, "next": 7},
+            f"{target}?before=7": {"requests": rows, "next": 4},
+            f"{target}?before=4": {"requests": rows[:1], "next": None},
+        }
+    )
+    counts, source = look(upstream.url, {})
+    assert (counts.looked_at, counts.exchanges) == (7, {"a": 7})
+    assert source == f"the last 7 exchanges that the proxy at {upstream.url} has kept"
+    assert look(upstream.url, {}, most=4)[0].looked_at == 4
+    upstream.close()
+
+
+def test_a_proxy_without_that_page():
+    """Tells what it remembers."""
+    upstream = serving({"/_cacheproxy/exchanges": {"exchanges": [exchange(a=1)]}})
+    counts, source = look(upstream.url, {})
+    assert counts.exchanges == {"a": 1}
+    assert source.endswith("remembers")
+    upstream.close()
+
+
+@pytest.mark.parametrize("page", [[], {}, {"requests": 7}, {"requests": [7]}])
+def test_some_other_page(page):
+    """Is not counted."""
+    upstream = serving({"/_cacheproxy/requests": page})
+    with pytest.raises(ValueError, match="no list"):
+        look(upstream.url, {})
+    upstream.close()
+
+
+def test_a_rule_that_is_needed_by_another_client_stays():
+    """Without turns of its own client there is no evidence."""
+    row = Row("a", "p", "", on=True, client="openclaw", fired=0, turns=0, failed=0)
+    assert row.retire(50) is None
+    row = Row("a", "p", "", on=True, client="openclaw", fired=0, turns=60, failed=0)
+    assert row.retire(50).endswith("in the last 60 turns of openclaw")
+    assert Row("a", "p", "", on=True, client=None).retire(1) is None

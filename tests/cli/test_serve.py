@@ -1,0 +1,211 @@
+"""``cacheproxy serve``: twistd in the foreground, with the options of the one table."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cacheproxy.cli.main import main
+from cacheproxy.cli.settings import arguments
+from cacheproxy.config import options
+from tests.proxy.harness import Client, Upstream, environment, whole
+
+UPSTREAM = "http://127.0.0.1:9"
+
+
+class Serving:
+    """A running ``cacheproxy serve``; ``address`` is where it listens."""
+
+    def __init__(self, folder: Path, *arguments: str, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "cacheproxy", "serve", "--port=0", *arguments],
+            env=environment(folder, **environ),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+        self.lines: list[str] = []
+        self.address = ("", 0)
+
+    def __enter__(self):
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if line.startswith("Ready."):
+                break
+        found = re.search(r"^cacheproxy \S+ +http://([\d.]+):(\d+)", self.output, re.MULTILINE)
+        if found is None:
+            self.__exit__()
+            raise AssertionError(self.output)
+        self.address = (found[1], int(found[2]))
+        return self
+
+    @property
+    def output(self) -> str:
+        return "\n".join(self.lines)
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=10)
+
+    def ended(self, number: int = signal.SIGTERM) -> int:
+        """Its exit code after the signal."""
+        self.process.send_signal(number)
+        self.lines += self.process.communicate(timeout=20)[0].splitlines()
+        return self.process.returncode
+
+
+def refused(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Exit code and the one line of a start that is refused."""
+    result = subprocess.run(
+        [sys.executable, "-P", "-m", "cacheproxy", "serve", *arguments],
+        env=environment(folder),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("cacheproxy: ")
+    return result.returncode, line
+
+
+def test_two_run_in_one_folder_and_leave_nothing_in_it(tmp_path):
+    """No twistd.pid, which would keep the second from starting."""
+    (tmp_path / "work").mkdir()
+    with (
+        Serving(tmp_path / "work", "--upstream", UPSTREAM) as one,
+        Serving(tmp_path / "work", "--upstream", UPSTREAM) as two,
+    ):
+        assert one.address != two.address
+        assert not (tmp_path / "work/twistd.pid").exists()
+        assert (one.ended(), two.ended(signal.SIGINT)) == (0, 0)
+
+
+def test_the_banner(tmp_path):
+    """Who listens, whether the upstream answers, and where the dashboard is."""
+    upstream = Upstream()
+    upstream.reset(lambda peer, _: peer.send(whole(b"{}")))
+    with Serving(tmp_path, "--upstream", upstream.url) as proxy:
+        url = "http://{}:{}".format(*proxy.address)
+        text = proxy.output
+        assert f"{url}  →  {upstream.url}" in proxy.lines[0]
+        assert "upstream    ONLINE: model server" in text
+        assert f"dashboard   {url}/_cacheproxy/" in text
+        assert f"cacheproxy env claude --proxy {url}" in text
+    upstream.close()
+    with Serving(tmp_path, "--upstream", UPSTREAM) as proxy:
+        assert "upstream    OFFLINE" in proxy.output
+
+
+def test_settings_reach_the_proxy(tmp_path):
+    """From the command line and the environment, as twistd cacheproxy takes them."""
+    upstream = Upstream()
+    upstream.reset(lambda peer, _: peer.send(whole(b'{"ok":true}')))
+    arguments = ("--upstream", upstream.url, "--max-target", "1")
+    token = b"X-Cacheproxy-Token: sesame"
+
+    def status(target, *fields):
+        with Client(proxy.address) as client:
+            return client.ask(target, None, *fields, method=b"GET").answer().status
+
+    with Serving(tmp_path, *arguments, CACHEPROXY_TOKEN="sesame") as proxy:
+        assert status("/x") == 401
+        assert status("/x", token) == 200
+        assert status("/" + "x" * 2000, token) == 414
+    upstream.close()
+
+
+def test_answers_that_are_broken_off_are_exit_code_1(tmp_path):
+    """They have had their grace."""
+    upstream = Upstream()
+    hold = threading.Event()
+
+    def script(peer, received):
+        if received.line.startswith(b"POST"):
+            peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            peer.chunk(b"x")
+            hold.wait(20)
+        else:
+            peer.send(whole(b"{}"))
+
+    upstream.reset(script)
+    with (
+        Serving(tmp_path, "--upstream", upstream.url, "--grace", "0.2") as proxy,
+        Client(proxy.address) as client,
+    ):
+        client.ask("/v1/messages", b"{}")
+        assert client.sock.recv(1)  # it has begun
+        assert proxy.ended() == 1
+    hold.set()
+    upstream.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        (["--nonsense"], 2, "No such option '--nonsense'"),
+        (["8080"], 2, "unexpected extra argument"),
+        (["--port"], 2, "requires an argument"),
+        (["--port", "http"], 2, "the command line: port:"),
+        (["--upstream", "localhost:8080"], 2, "write it like http://localhost:8080"),
+        (["--config", "none.toml"], 2, "none.toml: No such file"),
+        (["--interface", "203.0.113.7", "--port", "0"], 1, "check --interface"),
+        (["--pidfile", "/nowhere/p.pid"], 1, "cannot write /nowhere/p.pid"),
+        (["--pidfile", "mine.pid"], 1, "which the pid file names, still runs"),
+        (["--pidfile", "odd.pid"], 1, "non-numeric"),
+    ],
+)
+def test_a_mistake_is_one_line(tmp_path, given, code, words):
+    """And the exit code says whether a setting is wrong."""
+    (tmp_path / "mine.pid").write_text(str(os.getpid()))
+    (tmp_path / "odd.pid").write_text("odd")
+    found, line = refused(tmp_path, *given)
+    assert found == code
+    assert words in line
+
+
+def test_a_port_that_is_taken(tmp_path):
+    """Exit code 1, and what mends it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        code, line = refused(tmp_path, "--port", str(listener.getsockname()[1]))
+    assert code == 1
+    assert "choose another with --port" in line
+
+
+def test_a_pid_file_that_is_asked_for(tmp_path):
+    """It names the process, and goes with it; one of a process that is gone does not matter."""
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    file = tmp_path / "p.pid"
+    file.write_text(str(gone.pid))
+    with Serving(tmp_path, "--upstream", UPSTREAM, "--pidfile", "p.pid") as proxy:
+        assert int(file.read_text()) == proxy.process.pid
+        assert proxy.ended() == 0
+    assert not file.exists()
+
+
+def test_every_row_of_the_table_is_an_option():
+    """There is no second list."""
+    text = " ".join(CliRunner().invoke(main, ["serve", "--help"]).stdout.split())
+    for row in options():
+        assert f"--{row.flag} " in text
+        assert row.help.split(";")[0] in text
+
+
+def test_options_become_a_command_line_again():
+    """Exactly what was given."""
+    given = {"config": "a b.toml", "port": "0", "verbose": True, "pin_slots": False, "listen": None}
+    assert list(arguments(given)) == ["--config=a b.toml", "--port=0", "--verbose"]

@@ -1,0 +1,89 @@
+"""The documentation's site: it builds, its reference is the table's, its commands exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from cacheproxy.agents.setups import CLIENTS
+from cacheproxy.cli.main import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+COMMANDS = re.compile(r"(?<![\w/.-])cacheproxy ([a-z]+[^`\n|&)\"]*)")
+
+
+def test_the_reference_is_made_from_the_table():
+    """As docs/generate.py writes it."""
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert generate.PAGE.read_text() == generate.page(), "run: python docs/generate.py"
+
+
+def test_the_start_has_a_section_for_each_client():
+    """With the command that tells what it needs."""
+    text = (ROOT / "docs/start.md").read_text()
+    for client in CLIENTS:
+        assert f"cacheproxy env {client}" in text
+
+
+def code(text):
+    """What stands in code: blocks and spans, without texts that are no shell's."""
+    shells = re.findall(r"```(?:sh|text)\n(.*?)```", text, re.DOTALL)
+    outside = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    return [*shells, *re.findall(r"`([^`\n]+)`", outside)]
+
+
+def commands():
+    for page in PAGES:
+        for piece in code(page.read_text()):
+            for found in COMMANDS.findall(piece):
+                yield pytest.param(found.strip(), id=f"{page.name}: {found.strip()}")
+
+
+@pytest.mark.parametrize("line", list(commands()))
+def test_each_command_of_the_pages_exists(line):
+    """So do its options."""
+    words = shlex.split(line)
+    command: click.Command = main
+    while isinstance(command, click.Group) and words:
+        name = words.pop(0)
+        assert name in command.commands, name
+        command = command.commands[name]
+    options = {flag for parameter in command.params for flag in parameter.opts}
+    used = {word.partition("=")[0] for word in words if word.startswith("-")}
+    assert used - {"-h", "--help"} <= options
+
+
+def test_it_builds(tmp_path):
+    """Strictly: no link leads nowhere."""
+    pytest.importorskip("mkdocs")
+    # without --quiet, which hides the warnings from --strict
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert built.returncode == 0, built.stderr
+    for page in PAGES:
+        name = "" if page.stem == "index" else f"{page.stem}/"
+        assert (tmp_path / f"{name}index.html").exists(), page
+    assert not list(tmp_path.rglob("*.py"))
+
+
+def test_every_page_is_in_the_menu():
+    """A page that nobody finds is no help."""
+    menu = (ROOT / "mkdocs.yml").read_text()
+    for page in PAGES:
+        assert f": {page.name}\n" in menu
