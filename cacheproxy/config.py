@@ -79,7 +79,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = "auto"
     pin_slots: Annotated[
         bool,
-        Meta(description="give each conversation a slot of llama-server, by its chat API"),
+        Meta(description="give each conversation a slot of llama-server (it wants three or more)"),
     ] = False
     edit_remote: Annotated[
         bool, Meta(description="edit requests even if the upstream is not a local server")
@@ -136,6 +136,20 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     capture: Annotated[
         str, Meta(description="folder to write raw exchanges to, prompts included")
     ] = ""
+    state_dir: Annotated[
+        str,
+        Meta(description="folder for the lifetime totals; user: your own one, none: keep none"),
+    ] = "user"
+    poll: Annotated[
+        float,
+        Meta(
+            ge=0, le=3600, description="seconds between looks at the upstream's counters, 0: none"
+        ),
+    ] = 10.0
+    otel: Annotated[
+        bool,
+        Meta(description="send OpenTelemetry spans to where the OTEL_ variables say (extra otel)"),
+    ] = False
     verbose: Annotated[bool, Meta(description="log body sizes and each edit")] = False
     rule: tuple[RuleTable, ...] = ()
 

@@ -11,8 +11,10 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 from cacheproxy.config import Config
 from cacheproxy.core.access import Access
 from cacheproxy.core.rules import Normalizer
+from cacheproxy.metrics.counting import Metrics
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.judging import Judging
+from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugins import Plugins
@@ -20,7 +22,10 @@ from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.upstream import Upstream
+from cacheproxy.totals.totals import Totals
 from cacheproxy.translate.messages import Spellings
+from cacheproxy.web.dashboard import Dashboard
+from cacheproxy.web.live import Live
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +41,15 @@ class Lasting:
     plugins: Plugins
     capture: Capture | None
     recent: Recent
+    metrics: Metrics
     log_line: LogLine
     judging: Judging
     memory: SessionMemory
     spellings: Spellings
+    totals: Totals | None
+    latest: Latest
+    dashboard: Dashboard
+    live: Live
     via: bytes
 
 

@@ -32,7 +32,9 @@ _HOOK_PREFIX = "cacheproxy_"
 _OWN_DISTRIBUTIONS = frozenset({"cacheproxy-claude-code", "cacheproxy-openclaw"})
 """Released from this repository, their tests among ours: quick enough to run on the reactor,
 where a thread would cost each request 25 µs per hook, and streams the wait for Python's lock."""
-_TAKEN = frozenset({"capture", "log-line", "recent"})
+_TAKEN = frozenset(
+    {"capture", "live", "log-line", "metrics", "recent", "spans", "totals", "unkept"}
+)
 """Names of our own observers, which are registered after the packages."""
 _STOP_SECONDS = 3.0
 _MOST_RULES = 1000

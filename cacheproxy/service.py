@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Coroutine
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as distribution_version
@@ -20,17 +21,20 @@ from twisted.logger import ILogObserver, Logger, globalLogPublisher
 
 from cacheproxy import banner
 from cacheproxy.config import ConfigError
+from cacheproxy.core.look import Look
 from cacheproxy.core.server import LLAMA_SERVER, Server
 from cacheproxy.listening import address_url, cannot_listen, is_loopback, is_same
 from cacheproxy.observe.bare import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
 from cacheproxy.parts import Arrangement, Lasting
 from cacheproxy.proxy.draining import Draining
+from cacheproxy.proxy.poller import Poller
 from cacheproxy.proxy.probe import probe, template_order
 from cacheproxy.proxy.site import ProxySite
 from cacheproxy.proxy.upstream import Upstream
 from cacheproxy.reloading import Reloading
 from cacheproxy.signals import Signals, exit_with
+from cacheproxy.totals import standing
 
 _log = Logger()
 _STATUS = 98
@@ -55,6 +59,7 @@ class ProxyService(Service):
         )
         self._draining = Draining(self._site, lasting.reactor)
         self._signals = Signals(lasting.reactor, self._asked_to_stop, self._asked_to_reload)
+        self._poller = self._make_poller(arrangement)
         self._put_in_force(arrangement)
 
     def setServiceParent(self, parent: Any) -> None:
@@ -88,6 +93,7 @@ class ProxyService(Service):
         """Print the banner: the first line at once, the rest when the upstream has answered."""
         super().startService()
         self._lasting.judging.start()
+        self._start_totals()
         self._lasting.reactor.callWhenRunning(self._signals.take)
         url = self._arrangement.upstream.url.text
         self._say(banner.first_line(version(), self.address, url))
@@ -99,10 +105,13 @@ class ProxyService(Service):
         port, self._port = self._port, None
         if port is None:
             return None
+        if self._poller is not None:
+            self._poller.stopService()
         return Deferred.fromCoroutine(self._end(port))
 
     async def _end(self, port: IListeningPort) -> None:
         await maybeDeferred(port.stopListening)
+        self._lasting.live.close()
         broken_off = await self._draining.run(self._arrangement.config.grace)
         await self._finish_records()
         if broken_off:
@@ -115,6 +124,30 @@ class ProxyService(Service):
         await deferToThreadPool(lasting.reactor, pool, lasting.plugins.stop)
         if lasting.capture is not None:
             await deferToThreadPool(lasting.reactor, pool, lasting.capture.close)
+        if lasting.totals is not None:
+            await deferToThreadPool(lasting.reactor, pool, lasting.totals.close)
+
+    def _make_poller(self, arrangement: Arrangement) -> Poller | None:
+        reactor, seconds = self._lasting.reactor, arrangement.config.poll
+        if not seconds:
+            return None
+        return Poller(arrangement.upstream, seconds, self._looked, reactor, wall=time.time)
+
+    def _looked(self, look: Look) -> None:
+        before, self._lasting.latest.look = self._lasting.latest.look, look
+        if before is None or before.state is not look.state:
+            self._lasting.live.looked()
+        if self._lasting.totals is not None:
+            self._lasting.totals.looked(look)
+
+    def _start_totals(self) -> None:
+        totals = self._lasting.totals
+        if totals is not None and self._poller is None:
+            totals.start(lambda: self._arrangement.upstream.url.text)
+        elif totals is not None:
+            totals.start()
+        if self._poller is not None:
+            self._poller.startService()
 
     def _asked_to_stop(self) -> None:
         """The first time, stop in order; then, at once."""
@@ -134,6 +167,8 @@ class ProxyService(Service):
             raise ConfigError(objection)
         before, self._arrangement = self._arrangement, arrangement
         self._put_in_force(arrangement)
+        if self._poller is not None:
+            self._poller.upstream = arrangement.upstream
         if before.upstream.url != arrangement.upstream.url:
             self._run(self._meet(arrangement.upstream))
 
@@ -142,6 +177,9 @@ class ProxyService(Service):
         self._site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
         keep = any(rule.needs_previous for rule in arrangement.rules)
         lasting.memory.keep_requests = keep
+        lasting.dashboard.url = arrangement.upstream.url.text
+        lasting.dashboard.active = [rule.name for rule in arrangement.rules if arrangement.edits]
+        lasting.live.close()  # browsers come back, and in by the new settings
         lasting.log_line.verbose = arrangement.config.verbose
 
     def _objection(self, arrangement: Arrangement) -> str | None:
@@ -162,6 +200,7 @@ class ProxyService(Service):
     async def _introduce(self) -> None:
         arrangement = self._arrangement
         server = await probe(arrangement.upstream, self._lasting.reactor)
+        lifetime = await self._lifetime()
         if not self.running:
             return
         lines = banner.rest(
@@ -172,10 +211,19 @@ class ProxyService(Service):
             edits=arrangement.edits,
             open_to_others=self._open_to_others(),
             is_loop=is_same(self._host, arrangement.upstream.url),
+            lifetime=lifetime,
         )
         for line in lines:
             self._say(line)
         await self._learn_order(arrangement.upstream, server)
+
+    async def _lifetime(self) -> str | None:
+        totals = self._lasting.totals
+        try:
+            kept = None if totals is None else await totals.ask(standing.lifetime)
+        except Exception:  # in use by another proxy, say: the log has said so
+            return None
+        return None if kept is None else banner.lifetime_line(kept)
 
     async def _meet(self, upstream: Upstream) -> None:
         await self._learn_order(upstream, await probe(upstream, self._lasting.reactor))

@@ -9,20 +9,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 from twisted.application.service import IService
 from twisted.internet.endpoints import quoteStringArgument, serverFromString
 from twisted.internet.interfaces import IStreamServerEndpoint
+from twisted.internet.threads import deferToThreadPool
 from twisted.python import usage
 
 from cacheproxy.config import ENV_PREFIX, Config, ConfigError, load, options
 from cacheproxy.core.access import Access
 from cacheproxy.core.locality import is_local
 from cacheproxy.descriptors import raise_limit
+from cacheproxy.metrics.counting import Metrics
+from cacheproxy.metrics.standing import Now
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
 from cacheproxy.observe.judging import Judging
+from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.recent import Recent
+from cacheproxy.observe.spans import Spans, SpansError
 from cacheproxy.parts import Arrangement, Lasting
 from cacheproxy.plugins import PluginError, Plugins, choose
 from cacheproxy.proxy.counting import Counting
@@ -38,14 +44,25 @@ from cacheproxy.proxy.translating import Translating
 from cacheproxy.proxy.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.reloading import Reloading
 from cacheproxy.service import ProxyService, stop, version
+from cacheproxy.totals.migrations import TotalsError
+from cacheproxy.totals.totals import Totals
 from cacheproxy.translate.messages import Spellings
+from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
 from cacheproxy.web.diagnosis import PREFIX as DIAGNOSIS
 from cacheproxy.web.diagnosis import Diagnosis
 from cacheproxy.web.exchanges import PATH as EXCHANGES
 from cacheproxy.web.exchanges import Exchanges
+from cacheproxy.web.files import static_files
 from cacheproxy.web.health import PATH as HEALTH
 from cacheproxy.web.health import Health
+from cacheproxy.web.live import PATH as LIVE
+from cacheproxy.web.live import Live
+from cacheproxy.web.login import PATH as LOGIN
+from cacheproxy.web.login import Login
+from cacheproxy.web.metrics import PATH as METRICS
+from cacheproxy.web.metrics import MetricsPage
 from cacheproxy.web.pages import OwnPages, Page
+from cacheproxy.web.unkept import Unkept
 
 _BACKLOG = 1024
 """Connections that may wait to be accepted; the kernel may allow fewer."""
@@ -119,7 +136,14 @@ def makeService(options: Options) -> IService:
     try:
         lasting = make_lasting(reactor, options.settings)
         arrangement = arrange(lasting, options.settings)
-    except (CaptureError, ConfigError, PluginError, UpstreamURLError) as error:
+    except (
+        CaptureError,
+        ConfigError,
+        PluginError,
+        SpansError,
+        TotalsError,
+        UpstreamURLError,
+    ) as error:
         stop(2, str(error))
     reloading = Reloading(reactor, options.read, partial(arrange, lasting), options.settings)
     return ProxyService(lasting, arrangement, reloading, options.parent)
@@ -136,8 +160,18 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         plugins.register(capture, "capture")
     recent = Recent()
     plugins.register(recent, "recent")
+    metrics = Metrics()
+    plugins.register(metrics, "metrics")
+    if config.otel:
+        spans = Spans(version())
+        plugins.register(spans, "spans")
+        reactor.addSystemEventTrigger("after", "shutdown", spans.stop)  # all records are in by then
     log_line = LogLine(verbose=config.verbose)
     plugins.register(log_line, "log-line")
+    totals, latest = _totals(reactor, config, plugins), Latest()
+    dashboard = _dashboard(reactor, plugins, totals, recent, latest)
+    live = Live(dashboard, reactor)
+    plugins.register(live, "live")
     return Lasting(
         reactor=reactor,
         endpoint=endpoint,
@@ -145,10 +179,15 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         plugins=plugins,
         capture=capture,
         recent=recent,
+        metrics=metrics,
         log_line=log_line,
         judging=Judging(reactor, plugins.finished),
         memory=SessionMemory(keep_requests=False),
         spellings=Spellings(),
+        totals=totals,
+        latest=latest,
+        dashboard=dashboard,
+        live=live,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
     )
 
@@ -197,7 +236,20 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         ),
         EXCHANGES: Exchanges(lasting.recent),
     }
-    own = OwnPages(pages, {DIAGNOSIS: Diagnosis(lasting.recent, names)})
+    metrics = MetricsPage(
+        lasting.metrics,
+        Now(version(), plugins.failures, reactor.seconds, lambda: lasting.latest.look),
+        names,
+        lambda work: deferToThreadPool(reactor, reactor.getThreadPool(), work),
+    )
+    access = Access(frozenset(name.lower() for name in config.allow_host), config.token)
+    dashboard = lasting.dashboard
+    own = OwnPages(
+        pages,
+        {DIAGNOSIS: Diagnosis(lasting.recent, names), DETAIL: dashboard.detail},
+        queried={DATA: dashboard.data, REQUESTS: dashboard.requests},
+        direct={**static_files(), METRICS: metrics, LIVE: lasting.live, LOGIN: Login(access)},
+    )
     return Arrangement(
         config=config,
         upstream=upstream,
@@ -205,8 +257,31 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         edits=edits,
         resource=ProxyResource(course, own),
         limits=_limits(config),
-        access=Access(frozenset(name.lower() for name in config.allow_host), config.token),
+        access=access,
     )
+
+
+def _totals(reactor: Any, config: Config, plugins: Plugins) -> Totals | None:
+    if config.state_dir == "none":
+        return None
+    folder = Path(config.state_dir).expanduser()
+    if config.state_dir == "user":
+        folder = platformdirs.user_state_path("cacheproxy")
+    totals = Totals(reactor, folder, time.time)
+    totals.check()
+    plugins.register(totals.recorder, "totals")
+    return totals
+
+
+def _dashboard(
+    reactor: Any, plugins: Plugins, totals: Totals | None, recent: Recent, latest: Latest
+) -> Dashboard:
+    """Return the dashboard; without totals it shows the last exchanges."""
+    if totals is not None:
+        return Dashboard(totals, recent, latest, version(), kept=True)
+    unkept = Unkept(reactor, time.time)
+    plugins.register(unkept, "unkept")
+    return Dashboard(unkept, recent, latest, version(), kept=False)
 
 
 def _dialect(config: Config) -> str:

@@ -99,7 +99,7 @@ def test_every_command_of_the_readme_exists():
     """The README names no subcommand that the command does not have."""
     from cacheproxy.cli.main import main
 
-    words = "capture|demo|diagnose|doctor|inspect|plugins|replay|serve"
+    words = "capture|demo|diagnose|doctor|env|inspect|plugins|replay|rules|serve|service"
     named = set(re.findall(rf"cacheproxy ({words})\b", README))
     assert named <= set(main.commands)
 

@@ -18,6 +18,14 @@ Values = Callable[[bytes], Sequence[bytes]]
 TOKEN_HEADER = b"x-cacheproxy-token"
 """Where a client gives the token that needs its API key for the upstream."""
 
+OWN = b"/_cacheproxy"
+"""Our own pages are under this path; everything else belongs to the upstream, but for …"""
+DASHBOARD = b"/dashboard"
+"""… what leads to our own page, for those who look for it there."""
+_OPEN = (OWN, OWN + b"/", DASHBOARD)
+_OPEN_FOLDER = OWN + b"/static/"
+"""What holds no data: the page that asks for the token, and its script."""
+
 _CREDENTIALS = (TOKEN_HEADER, b"authorization", b"x-api-key")
 _NAME = re.compile(r"[A-Za-z0-9.-]{1,253}\Z")
 _SAME_SITE = {b"same-origin", b"none"}
@@ -39,9 +47,12 @@ class Access:
     hosts: frozenset[str] = frozenset()
     token: str = ""
 
-    def refusal(self, values: Values, address: str, *, http10: bool = False) -> Refusal | None:
+    def refusal(
+        self, values: Values, address: str, *, path: bytes = b"/", http10: bool = False
+    ) -> Refusal | None:
         """Return why a request with these headers is refused, or None if it is not.
 
+        ``path``: what is asked for, as it came, without the query.
         ``address``: ours, at which its connection came in; "" for a socket in the file system,
         which no browser can reach, so that its name does not matter. HTTP/1.0 knows requests
         without a Host (RFC 9112, section 3.2, asks for exactly one from HTTP/1.1 on).
@@ -56,13 +67,43 @@ class Access:
         foreign = any(origin not in ours for origin in values(b"origin"))
         if foreign or any(site not in _SAME_SITE for site in values(b"sec-fetch-site")):
             return Refusal(403, "web pages of other sites may not use this proxy")
-        if self.token and not self.token_headers(values):
+        if self.token and not self._is_known(values, path):
             return Refusal(
                 401,
                 "this proxy asks for its token: give it as the client's API key, "
                 "or in the header X-Cacheproxy-Token",
             )
         return None
+
+    @property
+    def cookie(self) -> tuple[bytes, bytes]:
+        """The cookie that opens our own pages to who has shown the token: its name and value.
+
+        Both are derived from the token. Cookies are sent to every port of a host: two proxies
+        there must not overwrite each other's, nor may another server learn the token.
+        """
+        name, value = (
+            hmac.digest(self.token.encode(), use, "sha256").hex().encode()
+            for use in (b"cacheproxy cookie name", b"cacheproxy cookie")
+        )
+        return b"cacheproxy-" + name[:8], value
+
+    def _is_known(self, values: Values, path: bytes) -> bool:
+        """Whether who asks has the token, or needs none for ``path``."""
+        if path in _OPEN or path.startswith(_OPEN_FOLDER):
+            return True
+        if self.token_headers(values):
+            return True
+        return path.startswith(OWN + b"/") and self._has_cookie(values)
+
+    def _has_cookie(self, values: Values) -> bool:
+        name, wanted = self.cookie
+        pairs = (pair for value in values(b"cookie") for pair in value.split(b";"))
+        found = [
+            value.strip() for key, _, value in (p.partition(b"=") for p in pairs)
+            if key.strip() == name
+        ]  # fmt: skip
+        return any(hmac.compare_digest(value, wanted) for value in found)
 
     def token_headers(self, values: Values) -> list[bytes]:
         """Return the names of the headers that hold the token: they are not the upstream's."""

@@ -227,7 +227,9 @@ class ProxyChannel(HTTPChannel):
             return list(headers.getRawHeaders(name, []))
 
         address = getattr(cast("ITCPTransport", self.transport).getHost(), "host", "")
-        refusal = site.access.refusal(values, address, http10=self._version == b"HTTP/1.0")
+        path = self._path.partition(b"?")[0]
+        http10 = self._version == b"HTTP/1.0"
+        refusal = site.access.refusal(values, address, path=path, http10=http10)
         if refusal is None and site.access.token:
             for name in site.access.token_headers(values):
                 headers.removeHeader(name)

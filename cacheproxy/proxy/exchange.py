@@ -74,6 +74,7 @@ class Running:
     reports: tuple[Report, ...] = ()
     session: Session | None = None
     turn: int = 0
+    edited_at: float | None = None
     sent_at: float | None = None
     head_at: float | None = None
     response_headers: Headers = ()
@@ -117,6 +118,7 @@ class Running:
     async def _run(self) -> None:
         course = self.course
         prepared = await course.normalizing.prepare(self.received)
+        self.edited_at = course.clock.seconds()
         self.reports, self.session = prepared.reports, prepared.session
         while True:  # once more, at most, after the upstream did not know the client's dialect
             counted = await course.translating.count(prepared.request)
@@ -254,6 +256,7 @@ class Running:
                 seconds=self.course.clock.seconds() - self.started,
                 bytes_down=relay.bytes_down if relay is not None else len(reply or b""),
                 error=error,
+                edited_after=self._after(self.edited_at),
                 sent_after=self._after(self.sent_at),
                 head_after=self._after(self.head_at),
                 response_headers=self.response_headers,

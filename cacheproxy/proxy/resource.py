@@ -7,11 +7,9 @@ from collections.abc import Callable
 from twisted.web.resource import IResource
 from zope.interface import implementer
 
+from cacheproxy.core.access import DASHBOARD, OWN
 from cacheproxy.proxy.exchange import Course, Running
 from cacheproxy.proxy.request import ProxyRequest
-
-OWN = b"/_cacheproxy"
-"""Our own pages are under this path; everything else belongs to the upstream."""
 
 
 @implementer(IResource)
@@ -27,7 +25,7 @@ class ProxyResource:
 
     def render(self, request: ProxyRequest) -> bytes | int:
         """Start the exchange, or answer what cannot be relayed."""
-        if request.path == OWN or request.path.startswith(OWN + b"/"):
+        if request.path in (OWN, DASHBOARD) or request.path.startswith(OWN + b"/"):
             return self._own(request)
         if not request.uri.startswith(b"/") and request.uri != b"*":
             return request.answer(400, "only request targets that start with '/' are relayed")

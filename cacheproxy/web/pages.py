@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -13,38 +15,75 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET, Request
 
 _log = Logger()
-Page = Callable[[], Awaitable[Mapping[str, Any]]]
-"""A page returns a JSON object."""
-NamedPage = Callable[[str], Awaitable[Mapping[str, Any] | None]]
+
+Headers = tuple[tuple[bytes, bytes], ...]
+_MOST_FIELDS = 20
+NOTHING_ELSE = b"default-src 'none'; frame-ancestors 'none'"
+"""The policy of whatever is no page to be looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """An answer that is no JSON object."""
+
+    type: bytes
+    body: bytes
+    status: int = 200
+    headers: Headers = ()
+
+
+class QueryError(ValueError):
+    """What stands after the question mark makes no sense; the message goes to the client."""
+
+
+Answer = Mapping[str, Any] | Content
+Page = Callable[[], Awaitable[Answer]]
+"""A page returns a JSON object, or content of another type."""
+NamedPage = Callable[[str], Awaitable[Answer | None]]
+QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
+"""Takes the query's fields, the last of each name; raises QueryError."""
+DirectPage = Callable[[Request], bytes | int]
+"""Answers the request by itself, as Resource.render does: streams, POST, files."""
 _UNKNOWN = {"error": "this proxy remembers no such exchange; see /_cacheproxy/exchanges"}
 
 
 class OwnPages:
     """Answers GET and HEAD: ``pages`` by their path, ``named`` by what follows their prefix.
 
-    A named page returns None for a name it does not know.
+    A named page returns None for a name it does not know. ``queried`` pages take the query,
+    ``direct`` ones all of the request, whatever its method.
     """
 
     def __init__(
-        self, pages: Mapping[bytes, Page], named: Mapping[bytes, NamedPage] | None = None
+        self,
+        pages: Mapping[bytes, Page],
+        named: Mapping[bytes, NamedPage] | None = None,
+        *,
+        queried: Mapping[bytes, QueriedPage] | None = None,
+        direct: Mapping[bytes, DirectPage] | None = None,
     ) -> None:
         self._pages = dict(pages)
         self._named = dict(named or {})
+        self._queried = dict(queried or {})
+        self._direct = dict(direct or {})
 
     def __call__(self, request: Request) -> bytes | int:
         """Answer ``request``, which the channel has let in, at once or later."""
-        page = self._find(request.path)
+        direct = self._direct.get(request.path)
+        if direct is not None:
+            return direct(request)
+        page = self._find(request)
         if page is None:
             return _json(request, 404, {"error": "there is no such page; see /_cacheproxy/health"})
         if request.method not in (b"GET", b"HEAD"):
-            request.setHeader(b"Allow", b"GET, HEAD")
-            return _json(request, 405, {"error": "this page is only read"})
+            return not_allowed(request, b"GET, HEAD", "this page is only read")
         left: list[Failure] = []
 
         async def answer() -> None:
             try:
-                said = await page()
-                body = _json(request, 404, _UNKNOWN) if said is None else _json(request, 200, said)
+                body = _said(request, await page())
+            except QueryError as error:
+                body = _json(request, 400, {"error": str(error)})
             except Exception:
                 if not left:
                     _log.failure("a page failed")
@@ -62,22 +101,65 @@ class OwnPages:
         finished.addErrback(leave)
         return NOT_DONE_YET
 
-    def _find(self, path: bytes) -> Callable[[], Awaitable[Mapping[str, Any] | None]] | None:
+    def _find(self, request: Request) -> Callable[[], Awaitable[Answer | None]] | None:
+        path = request.path
         page = self._pages.get(path)
         if page is not None:
             return page
+        queried = self._queried.get(path)
+        if queried is not None:
+            return lambda: queried(query_of(request))
         for prefix, named in self._named.items():
             if path.startswith(prefix):
                 return partial(named, path[len(prefix) :].decode("latin-1"))
         return None
 
 
+def query_of(request: Request) -> dict[str, str]:
+    """Return the fields of the request's query, the last of each name; raises QueryError."""
+    query = request.uri.partition(b"?")[2].decode("latin-1")
+    try:
+        return dict(parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
+    except ValueError:
+        raise QueryError(f"a query has at most {_MOST_FIELDS} fields") from None
+
+
+def respond(request: Request, content: Content) -> bytes:
+    """Set status and headers for ``content``; return its body. Nobody may keep it, or frame it."""
+    headers: dict[bytes, bytes] = {
+        b"Cache-Control": b"no-store",
+        b"Content-Security-Policy": NOTHING_ELSE,
+        b"Content-Type": content.type,
+        b"Content-Length": b"%d" % len(content.body),
+        b"Referrer-Policy": b"no-referrer",
+        b"X-Content-Type-Options": b"nosniff",
+        **dict(content.headers),
+    }
+    request.setResponseCode(content.status)
+    for name, value in headers.items():
+        request.setHeader(name, value)
+    return content.body
+
+
+def not_allowed(request: Request, methods: bytes, why: str) -> bytes:
+    """Answer 405: only ``methods`` are understood."""
+    request.setHeader(b"Allow", methods)
+    return _json(request, 405, {"error": why})
+
+
+def failed(request: Request, status: int, why: str) -> bytes:
+    """Answer with an error of our own pages."""
+    return _json(request, status, {"error": why})
+
+
+def _said(request: Request, said: Answer | None) -> bytes:
+    if said is None:
+        return _json(request, 404, _UNKNOWN)
+    if isinstance(said, Content):
+        return respond(request, said)
+    return _json(request, 200, said)
+
+
 def _json(request: Request, status: int, value: Mapping[str, Any]) -> bytes:
     body = json.dumps(value, indent=2).encode() + b"\n"
-    request.setResponseCode(status)
-    request.setHeader(b"Content-Type", b"application/json")
-    request.setHeader(b"Content-Length", b"%d" % len(body))
-    request.setHeader(b"Cache-Control", b"no-store")
-    request.setHeader(b"X-Content-Type-Options", b"nosniff")
-    request.setHeader(b"Content-Security-Policy", b"default-src 'none'; frame-ancestors 'none'")
-    return body
+    return respond(request, Content(b"application/json", body, status))

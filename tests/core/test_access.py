@@ -9,7 +9,7 @@ from cacheproxy.core.access import Access, host_name
 TOKEN = "correct horse"
 
 
-def asked(access=None, address="127.0.0.1", http10=False, **headers):
+def asked(access=None, address="127.0.0.1", http10=False, path=b"/v1/messages", **headers):
     """The refusal of a request with these headers, or None."""
     found = {name.replace("_", "-").encode(): value for name, value in headers.items()}
 
@@ -17,7 +17,7 @@ def asked(access=None, address="127.0.0.1", http10=False, **headers):
         value = found.get(name, [])
         return [v.encode() for v in ([value] if isinstance(value, str) else value)]
 
-    return (access or Access()).refusal(values, address, http10=http10)
+    return (access or Access()).refusal(values, address, path=path, http10=http10)
 
 
 def status(*arguments, **headers):
@@ -168,3 +168,66 @@ def test_only_the_headers_that_hold_the_token_are_ours():
 def test_host_name(host, name):
     """Without port and brackets."""
     assert host_name(host) == name
+
+
+def cookie(access):
+    return b"=".join(access.cookie).decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        (b"/_cacheproxy/data", None),
+        (b"/_cacheproxy/diagnose/last", None),
+        (b"/_cacheproxy", None),
+        (b"/v1/messages", 401),
+        (b"/_cacheproxyx", 401),
+        (b"/", 401),
+        (b"", 401),
+    ],
+)
+def test_the_cookie_opens_our_own_pages_alone(path, wanted):
+    """A browser that sends it elsewhere gains nothing by it."""
+    access = Access(token=TOKEN)
+    found = status(access, host="localhost", path=path, cookie=f"a=b; {cookie(access)} ;c")
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    "path", [b"/_cacheproxy", b"/_cacheproxy/", b"/_cacheproxy/static/dashboard.js", b"/dashboard"]
+)
+def test_the_page_that_asks_for_the_token_is_open(path):
+    """It holds no data; but it is not for other sites either."""
+    access = Access(token=TOKEN)
+    assert status(access, host="localhost", path=path) is None
+    assert status(access, host="evil.example", path=path) == 421
+    assert status(access, host="localhost", path=path, sec_fetch_site="cross-site") == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/_cacheproxy/data", b"/_cacheproxy/live", b"/_cacheproxy/login", b"/_cacheproxy/static",
+        b"/_cacheproxy/health", b"/_cacheproxy//", b"/dashboard/", b"//_cacheproxy/", b"*",
+    ],
+)  # fmt: skip
+def test_data_is_not(path):
+    assert status(Access(token=TOKEN), host="localhost", path=path) == 401
+
+
+def test_another_tokens_cookie_is_none():
+    """Neither under its own name, nor under ours; nor a part of it, nor the token itself."""
+    access, other = Access(token=TOKEN), Access(token="another")
+    name, value = (part.decode() for part in access.cookie)
+    for wrong in (cookie(other), f"{name}={other.cookie[1].decode()}", f"{name}={value[:-1]}",
+                  f"{name}=", name, f"{name}={TOKEN}", f"x={value}"):  # fmt: skip
+        assert status(access, host="localhost", path=b"/_cacheproxy/data", cookie=wrong) == 401
+
+
+def test_the_cookie_does_not_tell_the_token():
+    """It goes to every port of the host, and differs with the token."""
+    first, second = Access(token=TOKEN).cookie, Access(token="another").cookie
+    assert TOKEN.encode() not in b"".join(first)
+    assert first[0] != second[0]
+    assert first[1] != second[1]
+    assert len(first[1]) == 64

@@ -1,0 +1,69 @@
+"""The dashboard's files: its page, script, style and the chart library, as they are installed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib.resources import files
+
+from twisted.web.server import Request
+
+from cacheproxy.web.pages import Content, DirectPage, not_allowed, respond
+
+PAGE = b"/_cacheproxy/"
+FOLDER = b"/_cacheproxy/static/"
+LEADING_HERE = (b"/_cacheproxy", b"/dashboard")
+_TYPES = {
+    "html": b"text/html; charset=utf-8",
+    "js": b"text/javascript; charset=utf-8",
+    "css": b"text/css; charset=utf-8",
+    "svg": b"image/svg+xml",
+}
+_POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    b"img-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""Nothing from elsewhere, nothing inline, and no other site may frame the page."""
+
+
+class File:
+    """One file, kept in memory. Browsers ask whether it is still the same (RFC 9110, 13.1.2)."""
+
+    def __init__(self, kind: bytes, body: bytes) -> None:
+        self.body = body
+        self._etag = b'"%s"' % hashlib.sha256(body).hexdigest()[:16].encode()
+        self._headers = (
+            (b"Cache-Control", b"no-cache"),
+            (b"Content-Security-Policy", _POLICY),
+            (b"ETag", self._etag),
+        )
+        self._kind = kind
+
+    def __call__(self, request: Request) -> bytes:
+        """Answer with the file, or with 304 to a browser that has it."""
+        if request.method not in (b"GET", b"HEAD"):
+            return not_allowed(request, b"GET, HEAD", "this page is only read")
+        if request.requestHeaders.getRawHeaders(b"if-none-match") == [self._etag]:
+            request.setResponseCode(304)
+            for name, value in self._headers:
+                request.setHeader(name, value)
+            return b""
+        return respond(request, Content(self._kind, self.body, headers=self._headers))
+
+
+def redirect(request: Request) -> bytes:
+    """Lead to the page; a browser keeps the fragment, which may hold the token."""
+    return respond(
+        request, Content(b"text/plain", b"see /_cacheproxy/\n", 302, ((b"Location", PAGE),))
+    )
+
+
+def static_files() -> Mapping[bytes, DirectPage]:
+    """Return the pages by their paths, and those that lead to the first of them."""
+    found: dict[bytes, DirectPage] = dict.fromkeys(LEADING_HERE, redirect)
+    for entry in (files("cacheproxy.web") / "static").iterdir():
+        kind = _TYPES.get(entry.name.rpartition(".")[2])
+        if kind is not None:
+            path = PAGE if entry.name == "index.html" else FOLDER + entry.name.encode()
+            found[path] = File(kind, entry.read_bytes())
+    return found

@@ -1,0 +1,115 @@
+"""The first thing to be read: whether the cache works, and what of it is due to the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+Json = dict[str, Any]
+
+LENGTHS = {"15m": "15 minutes", "1h": "hour", "24h": "24 hours", "30d": "30 days"}
+SOURCE = (
+    "estimate: where prompts part with and without the rules; time at the server's own speed of "
+    "prefill in this window"
+)
+_MUCH = 0.25
+"""Share of the prompt tokens evaluated again after breaks, from which it is more than a hitch."""
+_LITTLE = 0.5
+
+
+class Standing(StrEnum):
+    """How the cache stands in a window; the page's colour only repeats it."""
+
+    EMPTY = "empty"
+    UNMEASURED = "unmeasured"
+    COLD = "cold"
+    WORKING = "working"
+    HITCHES = "hitches"
+    BREAKING = "breaking"
+
+
+_TITLES = {
+    Standing.EMPTY: "No requests yet",
+    Standing.UNMEASURED: "Not measured",
+    Standing.COLD: "First turns only",
+    Standing.WORKING: "Cache is working",
+    Standing.HITCHES: "Cache works, with breaks",
+    Standing.BREAKING: "Cache is breaking",
+}
+
+
+def speeds(overview: Mapping[str, Any]) -> Json:
+    """Return the window's tokens a second, by the server's counters, else by its responses.
+
+    Counters tell of all requests; many responses tell no times (llama-server's to
+    ``/v1/messages``).
+    """
+    sums = overview["sums"]
+    return {
+        "prefill": _counted(overview["server"], "evaluated", "prefill") or sums["prefill_speed"],
+        "generation": _counted(overview["server"], "generated", "generation")
+        or sums["generation_speed"],
+    }
+
+
+def _counted(server: Iterable[Mapping[str, Any]], tokens: str, speed: str) -> float | None:
+    """Return the tokens of all buckets by the seconds they took."""
+    known = [
+        (each[tokens], each[f"{speed}_speed"])
+        for each in server
+        if each[tokens] and each[f"{speed}_speed"]
+    ]
+    seconds = sum(count / rate for count, rate in known)
+    return sum(count for count, _ in known) / seconds if seconds else None
+
+
+def headline(window: str, sums: Mapping[str, Any], prefill: float | None) -> Json:
+    """Return the verdict on a window, from its ``sums`` (see totals.windows.overview).
+
+    ``prefill``: tokens a second, None while no speed is known. In the result, ``share`` is of the
+    prompt tokens for which the server said both; ``points``: the share that is due to the proxy;
+    ``seconds``: of prefill not spent.
+    """
+    known = sums["reused"] + sums["evaluated"]
+    standing = _standing(sums, known)
+    spared = sums["spared"]
+    return {
+        "standing": standing,
+        "title": _TITLES[standing],
+        "text": _text(standing, window, sums),
+        "share": sums["reused"] / known if known else None,
+        "reused": sums["reused"],
+        "evaluated": sums["evaluated"],
+        "due": {
+            "tokens": spared,
+            "points": spared / known if known else None,
+            "seconds": spared / prefill if prefill else None,
+            "source": SOURCE,
+        },
+    }
+
+
+def _standing(sums: Mapping[str, Any], known: int) -> Standing:
+    if not sums["turns"]:
+        return Standing.EMPTY
+    if not known:
+        return Standing.UNMEASURED
+    if not sums["breaks"]:
+        return Standing.COLD if sums["reused"] / known < _LITTLE else Standing.WORKING
+    return Standing.BREAKING if sums["lost"] / known >= _MUCH else Standing.HITCHES
+
+
+def _text(standing: Standing, window: str, sums: Mapping[str, Any]) -> str:
+    when = f"in the last {LENGTHS[window]}"
+    if standing is Standing.EMPTY:
+        return f"Nothing to tell of {when}."
+    if standing is Standing.UNMEASURED:
+        return "The server does not say what it reused."
+    if standing is Standing.COLD:
+        return f"No conversation broke {when}; most prompts were new to the server."
+    if standing is Standing.WORKING:
+        return f"No breaks {when}."
+    count = sums["breaks"]
+    breaks = "1 break" if count == 1 else f"{count:,} breaks"
+    return f"{breaks} {when}; {sums['lost']:,} tokens were evaluated again."

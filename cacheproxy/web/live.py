@@ -1,0 +1,213 @@
+"""GET /_cacheproxy/live: what happens, as it happens, as server-sent events.
+
+``event: requests`` has the last requests when a page connects, then those that have finished since;
+``event: data`` all figures of the page's window. Whatever many pages are shown is asked for, and
+written as JSON, once (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer, IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.web.server import NOT_DONE_YET, Request
+from zope.interface import implementer
+
+from cacheproxy import hookimpl
+from cacheproxy.core.exchange import Exchange
+from cacheproxy.web.dashboard import LATEST, Dashboard, window_of
+from cacheproxy.web.pages import NOTHING_ELSE, QueryError, failed, not_allowed, query_of
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.request import ProxyRequest
+
+_log = Logger()
+PATH = b"/_cacheproxy/live"
+_EVERY = 0.5
+"""Seconds between two looks at whether something has happened."""
+_CALM = {"15m": 2.0, "1h": 2.0, "24h": 10.0, "30d": 10.0}
+"""Seconds for which a window's figures are good enough, though something has happened since."""
+_STALE = 10.0
+"""Seconds after which figures are sent though nothing has: windows move on, servers go down."""
+_AHEAD = 20
+"""Requests that may finish while the question is on its way; pages know those they have."""
+_AFTER_TROUBLE = 3.0
+"""Seconds after which the data are asked for again."""
+_PATIENCE = 20.0
+"""Seconds for which a client may not read."""
+_MOST_PAGES = 256
+
+
+@implementer(IPushProducer)
+class _Page:
+    """One open page. What it missed while it did not read, it is sent anew."""
+
+    def __init__(self, live: Live, request: Request, window: str) -> None:
+        self.window = window
+        self.paused_at: float | None = None
+        self.missed = True
+        self._live = live
+        self._request = request
+
+    def write(self, event: bytes) -> None:
+        """Send an event, unless the client does not read."""
+        if self.paused_at is None:
+            self._request.write(event)
+        else:
+            self.missed = True
+
+    def pauseProducing(self) -> None:
+        """The client does not keep up."""
+        self.paused_at = self._live.clock.seconds()
+
+    def resumeProducing(self) -> None:
+        """It does again."""
+        self.paused_at = None
+
+    def stopProducing(self) -> None:
+        """The client is gone; ``notifyFinish`` tells, too."""
+
+    def end(self) -> None:
+        """End the stream: the browser comes back by itself."""
+        self._request.unregisterProducer()
+        self._request.finish()
+
+    def drop(self) -> None:
+        """Close the connection at once."""
+        cast("ProxyRequest", self._request).channel.abort()
+
+
+class Live:
+    """The streams, and the observer that knows when there is something to tell."""
+
+    def __init__(self, dashboard: Dashboard, clock: IReactorTime) -> None:
+        self.clock = clock
+        self._dashboard = dashboard
+        self._pages: set[_Page] = set()
+        self._finished = 0
+        self._again = 0.0
+        self._changed: dict[str, bool] = {}
+        self._sent: dict[str, float] = {}
+        self._loop = LoopingCall(self._once)
+        self._loop.clock = clock
+
+    @hookimpl
+    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:  # noqa: ARG002
+        """Have it told soon."""
+        self._finished += 1
+        self._change()
+
+    def looked(self) -> None:
+        """Have it told that the upstream has come or gone."""
+        self._change()
+        self._sent.clear()
+
+    def __call__(self, request: Request) -> bytes | int:
+        """Begin a stream."""
+        if request.method != b"GET":
+            return not_allowed(request, b"GET", "this page is only read")
+        try:
+            window = window_of(query_of(request))
+        except QueryError as error:
+            return failed(request, 400, str(error))
+        if len(self._pages) >= _MOST_PAGES:
+            return failed(request, 503, f"there are more than {_MOST_PAGES} open dashboards")
+        request.setHeader(b"Content-Type", b"text/event-stream")
+        request.setHeader(b"Cache-Control", b"no-store")
+        request.setHeader(b"X-Content-Type-Options", b"nosniff")
+        request.setHeader(b"Content-Security-Policy", NOTHING_ELSE)
+        page = _Page(self, request, window)
+        request.registerProducer(page, True)
+        request.write(b"retry: 2000\n\n")
+        self._pages.add(page)
+        request.notifyFinish().addBoth(lambda _: self._pages.discard(page))
+        if not self._loop.running:
+            self._loop.start(_EVERY, now=True).addErrback(_tell_failure)
+        return NOT_DONE_YET
+
+    def close(self) -> None:
+        """End all streams: browsers come back, to whoever is there then."""
+        for page in tuple(self._pages):
+            page.end()
+        self._pages.clear()
+
+    def _change(self) -> None:
+        self._changed = dict.fromkeys(_CALM, True)
+
+    def _once(self) -> Deferred[None] | None:
+        """Tell those who watch; with nobody watching, stop looking."""
+        if not self._pages:
+            self._finished = 0
+            self._loop.stop()
+            return None
+        if self.clock.seconds() < self._again:
+            return None
+        return Deferred.fromCoroutine(self._tell_all()).addErrback(self._trouble)
+
+    def _trouble(self, failure: Any) -> None:
+        """Say what is wrong; the next time may go better. The database logs its own troubles."""
+        self._again = self.clock.seconds() + _AFTER_TROUBLE
+        why = failure.getErrorMessage()
+        _log.debug("the dashboard has no data: {why}", why=why)
+        event = _event("trouble", {"why": why})
+        for page in tuple(self._pages):
+            page.write(event)
+
+    async def _tell_all(self) -> None:
+        now = self.clock.seconds()
+        for page in tuple(self._pages):
+            if page.paused_at is not None and now - page.paused_at > _PATIENCE:
+                page.drop()
+        finished, self._finished = self._finished, 0
+        if finished:
+            try:
+                rows = await self._dashboard.latest(min(finished + _AHEAD, LATEST))
+            except Exception:
+                self._finished += finished
+                raise
+            rows = rows[: finished + self._finished]  # others may have finished meanwhile
+            event = _event("requests", {"all": False, "requests": rows})
+            for page in tuple(self._pages):
+                if not page.missed:
+                    page.write(event)
+        late = {page for page in self._pages if page.missed and page.paused_at is None}
+        if late:
+            rows = await self._dashboard.latest()
+            event = _event("requests", {"all": True, "requests": rows})
+            for page in late & self._pages:
+                page.missed = False
+                page.write(event)
+        for window in sorted({page.window for page in self._pages}):
+            await self._tell_window(window, late)
+
+    async def _tell_window(self, window: str, late: set[_Page]) -> None:
+        now = self.clock.seconds()
+        age = now - self._sent.get(window, -_STALE)
+        due = age >= (_CALM[window] if self._changed.get(window) else _STALE)
+        told = {
+            page
+            for page in self._pages
+            if page.window == window and (due or page in late)
+        }  # fmt: skip
+        if not told:
+            return
+        if due:
+            self._changed[window] = False
+            self._sent[window] = now
+        event = _event("data", await self._dashboard.snapshot(window))
+        for page in told & self._pages:
+            page.write(event)
+
+
+def _event(name: str, value: Any) -> bytes:
+    """Return an event; JSON has no line breaks of its own."""
+    text = json.dumps(value, separators=(",", ":"))
+    return f"event: {name}\ndata: {text}\n\n".encode()
+
+
+def _tell_failure(failure: Any) -> None:
+    _log.failure("the dashboard's streams failed", failure)

@@ -1,0 +1,34 @@
+"""POST /_cacheproxy/login: a browser that has shown the token gets a cookie for it.
+
+The cookie is not the token, but derived from it; scripts cannot read it, other sites cannot have
+it sent (RFC 6265bis: HttpOnly, SameSite), and it opens our own pages alone.
+"""
+
+from __future__ import annotations
+
+from twisted.web.server import Request
+
+from cacheproxy.core.access import Access
+from cacheproxy.web.pages import Content, failed, not_allowed, respond
+
+PATH = b"/_cacheproxy/login"
+
+
+class Login:
+    """The page. The channel has let only those in who know the token, by header or cookie."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def __call__(self, request: Request) -> bytes:
+        """Give the cookie."""
+        if request.method != b"POST":
+            return not_allowed(request, b"POST", "the token is given by POST")
+        access = self._access
+        if not access.token:
+            return failed(request, 404, "this proxy asks for no token")
+        name, value = access.cookie
+        secure = b"; Secure" if request.isSecure() else b""
+        cookie = b"%s=%s; Path=/_cacheproxy; HttpOnly; SameSite=Strict%s" % (name, value, secure)
+        headers = ((b"Set-Cookie", cookie),)
+        return respond(request, Content(b"application/json", b"{}\n", headers=headers))

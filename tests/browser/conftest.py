@@ -1,0 +1,166 @@
+"""A real browser before the real proxy before the real llama.cpp server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from cacheproxy.embedded import LlamaServer, write_model
+from tests.proxy.harness import Proxy
+
+ARTIFACTS = "CACHEPROXY_TEST_ARTIFACTS"
+"""Names the folder for screenshots, one of each state."""
+ROOT = Path(__file__).parents[2]
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+"""Without a screen, as root, and without a word to anybody else."""
+CANARY = "<img src=x onerror=window.hit=1>"
+WORDS = "of or in is to for and the not if "
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Debian's Chromium. Its event loop runs in this thread, so it ends with its module."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("chromium is not installed")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    return write_model(tmp_path_factory.mktemp("browser") / "tiny.gguf", text=WORDS * 30)
+
+
+@pytest.fixture(scope="module")
+def llama(model):
+    """A server that is called by a canary."""
+    with LlamaServer(model, n_ctx=8192, n_parallel=2, model_alias=[CANARY]) as server:
+        yield server
+
+
+@pytest.fixture
+def fresh(llama, tmp_path):
+    """A proxy nobody has used yet."""
+    with started(llama.url, tmp_path) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="module")
+def used(llama, tmp_path_factory):
+    """A proxy that has seen a conversation, a break, canaries, and an error."""
+    with started(llama.url, tmp_path_factory.mktemp("used")) as proxy:
+        said = []
+        for number in range(4):
+            said.append({"role": "user", "content": f"{WORDS * 20} {number}"})
+            ask(proxy, said, session="s1")
+            said.append({"role": "assistant", "content": WORDS})
+        said[0]["content"] = "today is 2026-11-21 " + said[0]["content"]
+        ask(proxy, said[:-1], session="s1")
+        ask(proxy, [{"role": "user", "content": CANARY}], session=CANARY, client=f"x{CANARY}")
+        assert ask(proxy, "nonsense", session="s3", client="clumsy/1") == 400
+        yield proxy
+        assert "Traceback" not in proxy.output
+
+
+@contextlib.contextmanager
+def started(upstream, folder, *arguments, **environ):
+    """A proxy that keeps totals and looks at its upstream every half second."""
+    options = ("--state-dir", str(folder / "state"), "--poll", "0.5", "--upstream", upstream)
+    with Proxy(folder, *options, *arguments, **environ) as proxy:
+        yield proxy
+
+
+def ask(proxy, messages, *, session, client="agent/1", model=CANARY):
+    """Send a request, and return the status of its answer."""
+    body = {"model": model, "messages": messages, "max_tokens": 4}
+    headers = {"Content-Type": "application/json", "User-Agent": client, "X-Session-Id": session}
+    request = urllib.request.Request(
+        proxy.url + "/v1/chat/completions", json.dumps(body).encode(), headers
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=60) as response:
+            response.read()
+            return response.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+class Visit:
+    """A page in a window of its own; nothing may be complained of, or asked for elsewhere."""
+
+    def __init__(self, browser, url, *, width=1280, scheme="light", path="/_cacheproxy/"):
+        self.complaints = []
+        self._context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme
+        )
+        self.page = self._context.new_page()
+        self.page.set_default_timeout(10_000)
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", lambda request: self._asked(request.url, url))
+        self.page.goto(url + path)
+
+    def _heard(self, message):
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def _asked(self, target, url):
+        if not target.startswith(url + "/_cacheproxy/"):
+            self.complaints.append(f"asked for {target}")
+
+    def rows(self):
+        """The texts of the table's rows, the latest first."""
+        return self.page.locator("#rows tr").all_inner_texts()
+
+    def until(self, condition, seconds=10.0):
+        """Wait until ``condition()`` holds; return how long it took."""
+        started = time.monotonic()
+        while not condition():
+            assert time.monotonic() - started < seconds, "it did not happen"
+            self.page.wait_for_timeout(20)
+        return time.monotonic() - started
+
+    def sideways(self):
+        """Pixels by which the page is wider than its window."""
+        return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+    def shoot(self, name):
+        """Keep a picture of the whole page."""
+        folder = Path(os.environ.get(ARTIFACTS) or ROOT / "test-artifacts")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=str(folder / f"{name}.png"), full_page=True)
+
+    def close(self):
+        self._context.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Open the dashboard at a proxy's URL."""
+    visits = []
+
+    def visit(url, **more):
+        visits.append(Visit(browser, url, **more))
+        return visits[-1]
+
+    yield visit
+    for each in visits:
+        each.close()
+    assert [each.complaints for each in visits] == [[]] * len(visits)

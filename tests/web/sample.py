@@ -1,0 +1,31 @@
+"""Exchanges as a source of the dashboard keeps them, for tests."""
+
+from __future__ import annotations
+
+from twisted.internet.task import Clock
+
+from cacheproxy.observe.latest import Latest
+from cacheproxy.observe.recent import Recent
+from cacheproxy.web.dashboard import Dashboard
+from cacheproxy.web.unkept import Unkept
+
+NOW = 1_700_000_000.0
+URL = "http://localhost:8080"
+
+
+class Shown:
+    """A dashboard whose figures are kept in memory, at ``NOW``; ``finish`` adds an exchange."""
+
+    def __init__(self, most=500):
+        self.clock = Clock()
+        self.recent = Recent()
+        self.latest = Latest()
+        self.source = Unkept(self.clock, lambda: NOW, most)
+        self.dashboard = Dashboard(self.source, self.recent, self.latest, "0.1.0", kept=False)
+        self.dashboard.url = URL
+        self.observers = [self.recent, self.source]
+
+    def finish(self, *exchanges):
+        for each in exchanges:
+            for observer in self.observers:
+                observer.cacheproxy_exchange_finished(each)

@@ -1,0 +1,144 @@
+"""The dashboard's data: figures and names alone."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+from twisted.internet.defer import Deferred
+
+from cacheproxy.core.counters import Figures
+from cacheproxy.core.edits import Edit
+from cacheproxy.core.exposition import Sample
+from cacheproxy.core.look import Look, Metrics, Slot, State
+from cacheproxy.core.normalize import Report
+from cacheproxy.core.prompt import Order
+from cacheproxy.core.server import Server
+from cacheproxy.core.usage import Usage
+from cacheproxy.observe.known import KnownPrompts
+from cacheproxy.web.dashboard import upstream_of
+from cacheproxy.web.pages import QueryError
+from tests.observe.exchanges import body, exchange
+
+from .sample import NOW, URL, Shown
+
+SECRET = "kanarienvogel"
+
+
+def result(coroutine):
+    """What a coroutine that does not wait returns, or raises."""
+    found = []
+    Deferred.fromCoroutine(coroutine).addBoth(found.append)
+    assert found
+    if hasattr(found[0], "raiseException"):
+        found[0].raiseException()
+    return found[0]
+
+
+def judged(known, number, said, **changes):
+    each = exchange(said, number=number, wall=NOW - 60 + number, **changes)
+    verdict, place = known.judge(each, Order.TOOLS_FIRST)
+    return replace(each, verdict=verdict, turn=place.turn, side=place.is_side)
+
+
+@pytest.fixture
+def broken():
+    """A dashboard of two turns, of which the second broke."""
+    shown, known = Shown(), KnownPrompts()
+    system = f"nonce {{}} {SECRET} {'x ' * 3000}"
+    first = body("a", system=system.format("1a2b3c4d"))
+    second = body("a", "b", "c", system=system.format("9c8d7e6f"))
+    shown.finish(
+        judged(known, 1, first, usage=Usage(2000, 0, 5, prompt_seconds=4.0)),
+        judged(known, 2, second, usage=Usage(2010, 3, 5, prompt_seconds=4.0)),
+    )
+    return shown
+
+
+def test_all_that_a_window_shows(broken):
+    """Verdict, sums, breaks, sessions, lifetime and the upstream in one."""
+    broken.dashboard.active = ["some-rule"]
+    data = result(broken.dashboard.data({"window": "15m"}))
+    assert data["headline"]["standing"] == "breaking"
+    assert data["overview"]["sums"]["requests"] == 2
+    assert [each["reason"] for each in data["breaks"]] == ["system_changed"]
+    assert data["breaks"][0]["number"] == 2
+    assert data["sessions"][0]["turns"] == 2
+    assert data["lifetime"]["waiting"]["prompt"] == 4010
+    assert data["rules"] == ["some-rule"]
+    assert data["kept"] is False
+    assert data["upstream"] == {"url": URL, "state": "unknown", "slots": []}
+    assert SECRET not in json.dumps(data)
+
+
+def test_requests_are_filtered_and_searched(broken):
+    ask = broken.dashboard.requests
+    assert [row["number"] for row in result(ask({}))["requests"]] == [2, 1]
+    assert [row["number"] for row in result(ask({"filter": "breaks"}))["requests"]] == [2]
+    assert result(ask({"filter": "errors"}))["requests"] == []
+    assert len(result(ask({"search": "AGENT"}))["requests"]) == 2
+    assert result(ask({"search": "nobody"}))["requests"] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "query"),
+    [
+        ("data", {"window": "1y"}),
+        ("requests", {"filter": "some"}),
+        ("requests", {"before": "-1"}),
+        ("requests", {"before": "٣"}),
+        ("requests", {"before": "9" * 20}),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_told(broken, page, query):
+    with pytest.raises(QueryError):
+        result(getattr(broken.dashboard, page)(query))
+
+
+def test_the_detail_says_where_and_why_without_the_words(broken):
+    """The words are for who asks for the diagnosis."""
+    found = result(broken.dashboard.detail("2"))
+    assert (found["reason"], found["path"], found["turn"]) == ("system_changed", "/system", 2)
+    assert found["lost"]["tokens"] > 1900
+    assert found["advice"]
+    text = json.dumps(found)
+    assert SECRET not in text
+    assert "9c8d7e6f" not in text
+    assert result(broken.dashboard.detail("3")) is None
+
+
+def test_the_detail_names_the_rules_that_edited():
+    shown = Shown()
+    edits = (Edit("/system", SECRET, "a stamp changes"), Edit("/system", SECRET, "a stamp changes"))
+    shown.finish(exchange(body("a"), number=1, reports=(Report("stamp", edits), Report("idle"))))
+    found = result(shown.dashboard.detail("1"))
+    assert found["edits"] == [{"rule": "stamp", "count": 2, "why": "a stamp changes"}]
+    assert SECRET not in json.dumps(found)
+
+
+def test_the_upstream_as_it_last_said():
+    """Its slots hold counts, nothing of what they hold."""
+    server = Server("llama-server", "b9724", "qwen", 4096, 2)
+    slots = (Slot(0, 4096, 1024, busy=True), Slot(1, 4096, 0, busy=False))
+    sample = Sample(Figures(), running=1, waiting=2)
+    look = Look(URL, NOW, 0.0, State.UP, Metrics.ON, sample, server=server, slots=slots)
+    found = upstream_of(URL, look)
+    assert found["state"] == "up"
+    assert found["server"]["summary"] == "llama-server b9724 · qwen · 4,096 context · 2 slots"
+    assert (found["running"], found["waiting"]) == (1, 2)
+    assert (found["kv"], found["kv_source"]) == (0.125, "slots")
+    assert found["slots"][0] == {"id": 0, "context": 4096, "used": 1024, "busy": True}
+
+
+def test_a_look_at_another_upstream_says_nothing_of_this_one():
+    """After a reload, until the next look."""
+    look = Look("http://other:1", NOW, 0.0, State.UP)
+    assert upstream_of(URL, look)["state"] == "unknown"
+    assert upstream_of(URL, Look(URL, NOW, 0.0, State.DOWN))["state"] == "down"
+
+
+def test_it_is_json(broken):
+    json.dumps(result(broken.dashboard.data({})), allow_nan=False)
+    assert re.fullmatch(r"\d+\.\d+\.\d+", result(broken.dashboard.data({}))["version"])

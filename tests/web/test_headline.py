@@ -1,0 +1,72 @@
+"""The verdict on a window."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.web.headline import Standing, headline, speeds
+
+
+def told(window="1h", prefill=None, **sums):
+    plain = {
+        "turns": 4, "breaks": 0, "reused": 9000, "evaluated": 1000, "lost": 0, "spared": 0,
+    }  # fmt: skip
+    return headline(window, plain | sums, prefill)
+
+
+@pytest.mark.parametrize(
+    ("sums", "standing"),
+    [
+        ({"turns": 0}, Standing.EMPTY),
+        ({"reused": 0, "evaluated": 0}, Standing.UNMEASURED),
+        ({"reused": 4999, "evaluated": 5001}, Standing.COLD),
+        ({}, Standing.WORKING),
+        ({"breaks": 1, "lost": 2499}, Standing.HITCHES),
+        ({"breaks": 1, "lost": 2500}, Standing.BREAKING),
+    ],
+)
+def test_one_word_for_each_way_it_can_stand(sums, standing):
+    """What was evaluated again after breaks decides, not how many there were."""
+    found = told(**sums)
+    assert found["standing"] is standing
+    assert found["title"]
+    assert found["text"].endswith(".")
+
+
+def test_reused_and_new_come_together_with_what_is_due_to_the_proxy():
+    """In shares of the same tokens; the time at the speed the server measured."""
+    found = told(spared=5000, prefill=250.0)
+    assert (found["share"], found["reused"], found["evaluated"]) == (0.9, 9000, 1000)
+    assert found["due"]["points"] == 0.5
+    assert found["due"]["seconds"] == 20.0
+    assert found["due"]["source"].startswith("estimate")
+
+
+def test_what_nobody_knows_is_none():
+    """Not zero."""
+    assert told(spared=5000)["due"]["seconds"] is None
+    found = told(reused=0, evaluated=0)
+    assert found["share"] is None
+    assert found["due"]["points"] is None
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "1 break in"), (1200, "1,200 breaks in")])
+def test_breaks_are_counted_in_words(count, words):
+    found = told("30d", breaks=count, lost=100)
+    assert words in found["text"]
+    assert "30 days" in found["text"]
+
+
+def test_the_servers_counters_tell_speeds_before_its_responses():
+    """Tokens by the time they took, not a mean of speeds; gaps count for nothing."""
+    sums = {"prefill_speed": 7.0, "generation_speed": 8.0}
+    nothing = {"evaluated": None, "prefill_speed": None, "generated": 5, "generation_speed": None}
+    server = [
+        nothing | {"evaluated": 1000, "prefill_speed": 100.0},
+        nothing | {"evaluated": 1000, "prefill_speed": 1000.0},
+        nothing,
+    ]
+    found = speeds({"sums": sums, "server": server})
+    assert found["prefill"] == pytest.approx(2000 / 11)
+    assert found["generation"] == 8.0
+    assert speeds({"sums": sums, "server": []})["prefill"] == 7.0

@@ -1,0 +1,291 @@
+"""What open dashboards are told, through a real proxy; and the page's own files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from importlib.resources import files
+
+import pytest
+
+from cacheproxy.core.access import Access
+from tests.observe.exchanges import body
+from tests.proxy.harness import TIMEOUT, Client, Proxy, Upstream, eventually, whole
+
+TOKEN = "a-token-for-tests"
+SECRET = "kanarienvogel"
+STATIC = files("cacheproxy.web") / "static"
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    upstream = Upstream()
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture(scope="module")
+def proxy(upstream, tmp_path_factory):
+    """A proxy that keeps no totals."""
+    with Proxy(tmp_path_factory.mktemp("live"), "--upstream", upstream.url) as proxy:
+        yield proxy
+        assert "Traceback" not in proxy.output
+
+
+@pytest.fixture(scope="module")
+def keeping(upstream, tmp_path_factory):
+    """A proxy that keeps totals, looks at its upstream, and asks for a token."""
+    folder = tmp_path_factory.mktemp("keeping")
+    arguments = ("--state-dir", "state", "--poll", "1", "--upstream", upstream.url)
+    with Proxy(folder, *arguments, CACHEPROXY_TOKEN=TOKEN) as proxy:
+        yield proxy
+        assert "Traceback" not in proxy.output
+        assert TOKEN not in proxy.output
+
+
+def get(proxy, target, *fields, method=b"GET"):
+    with Client(proxy.address) as client:
+        return client.ask(target, None, *fields, method=method).answer(method=method)
+
+
+def turn(proxy, upstream, *fields, client=b"agent/1"):
+    """One turn of 1,000 tokens, all but a hundred from cache."""
+    usage = {"input_tokens": 100, "cache_read_input_tokens": 900, "output_tokens": 5}
+    said = json.dumps({"type": "message", "usage": usage}).encode()
+    reply = whole(said, b"Content-Type: application/json")
+    upstream.reset(lambda peer, _: peer.send(reply))
+    sent = json.dumps(body(SECRET)).encode()
+    fields = (b"User-Agent: " + client, *fields)
+    with Client(proxy.address) as asking:
+        assert asking.ask("/v1/messages", sent, *fields).answer().status == 200
+
+
+class Watcher:
+    """An open page: ``next`` returns the next event of that name, and when it came."""
+
+    def __init__(self, proxy, window="1h", *fields):
+        self.client = Client(proxy.address)
+        target = f"/_cacheproxy/live?window={window}"
+        self.client.ask(target, None, *fields, method=b"GET")
+        self.head = self.client.begin()
+        self._pieces = self.client.pieces(self.head)
+        self._rest = b""
+
+    def next(self, name):
+        while True:
+            event, end, rest = self._rest.partition(b"\n\n")
+            if not end:
+                self._rest += next(self._pieces)
+                continue
+            self._rest = rest
+            found = re.fullmatch(rb"event: (\w+)\ndata: (.*)", event)
+            if found and found[1].decode() == name:
+                return json.loads(found[2])
+
+    def close(self):
+        self.client.close()
+
+
+@pytest.fixture
+def watch(proxy):
+    watchers = []
+
+    def watch(*arguments):
+        watchers.append(Watcher(proxy, *arguments))
+        return watchers[-1]
+
+    yield watch
+    for each in watchers:
+        each.close()
+
+
+def test_a_finished_exchange_is_told_to_every_open_page(proxy, upstream, watch):
+    """Within two seconds, with the figures of each page's window."""
+    turn(proxy, upstream)
+    pages = [watch("1h"), watch("15m"), watch("30d")]
+    for page in pages:
+        first = page.next("requests")
+        assert first["all"] is True
+        assert page.next("data")["overview"]["sums"]["requests"] >= 1
+    started = time.monotonic()
+    turn(proxy, upstream, client=b"somebody-new/1")
+    for page in pages:
+        said = page.next("requests")
+        assert said["all"] is False
+        (row,) = said["requests"]
+        assert (row["client"], row["prompt"], row["reused"]) == ("somebody-new", 1000, 900)
+    assert time.monotonic() - started < 2
+    wanted = first["requests"][0]["number"] + 1
+    while (found := pages[0].next("data"))["overview"]["sums"]["requests"] < wanted:
+        pass
+    assert time.monotonic() - started < TIMEOUT
+    assert found["kept"] is False
+    assert SECRET not in json.dumps(found)
+
+
+def test_its_head_is_that_of_a_stream(watch):
+    head = watch().head
+    assert head.status == 200
+    assert head.values(b"content-type") == [b"text/event-stream"]
+    assert head.values(b"cache-control") == [b"no-store"]
+
+
+@pytest.mark.parametrize(("target", "status"), [("live?window=1y", 400), ("data?window=", 400)])
+def test_a_window_there_is_not(proxy, target, status):
+    answer = get(proxy, f"/_cacheproxy/{target}")
+    assert answer.status == status
+    assert "15m" in json.loads(answer.body)["error"]
+
+
+@pytest.mark.parametrize("page", ["live", "data", "requests"])
+def test_a_query_of_very_many_fields_is_refused(proxy, page):
+    """Reading them all would keep the others waiting."""
+    answer = get(proxy, f"/_cacheproxy/{page}?{'a=&' * 9000}")
+    assert answer.status == 400
+
+
+def test_a_page_that_does_not_read_costs_the_others_nothing(proxy, upstream, watch):
+    """What it missed it is sent anew when it reads again."""
+    before = proxy.memory()
+    slow = [Watcher(proxy) for _ in range(20)]
+    reading = watch()
+    reading.next("data")
+    for _ in range(30):
+        turn(proxy, upstream)
+    while reading.next("requests")["all"]:
+        pass
+    assert proxy.memory() - before < 30 << 20
+    for each in slow:
+        each.close()
+    turn(proxy, upstream)
+    assert reading.next("requests")["requests"]
+
+
+def test_stopping_ends_the_streams_at_once(upstream, tmp_path):
+    """They are no answers to wait for."""
+    with Proxy(tmp_path, "--upstream", upstream.url, "--grace", "30") as proxy:
+        page = Watcher(proxy)
+        page.next("data")
+        proxy.signal(15)
+        assert proxy.ended(5) == 0
+        page.close()
+
+
+def test_the_upstream_is_told_of_when_it_goes_and_comes(tmp_path):
+    """By the looks at it, without any request."""
+    upstream = Upstream()
+    with Proxy(tmp_path, "--upstream", upstream.url, "--poll", "0.5") as proxy:
+        page = Watcher(proxy)
+        while page.next("data")["upstream"]["state"] != "up":
+            pass
+        upstream.close()
+        while page.next("data")["upstream"]["state"] != "down":
+            pass
+        page.close()
+
+
+def test_totals_on_disk_are_shown(keeping, upstream):
+    """The token, by header, opens all of it; requests of before the last restart as well."""
+    token = b"X-Cacheproxy-Token: " + TOKEN.encode()
+    turn(keeping, upstream, token)
+
+    def shown():
+        answer = get(keeping, "/_cacheproxy/data?window=24h", token)
+        data = json.loads(answer.body)
+        return data["kept"] and data["overview"]["sums"]["requests"] == 1
+
+    eventually(shown)
+    page = json.loads(get(keeping, "/_cacheproxy/requests?filter=all", token).body)
+    assert [row["prompt"] for row in page["requests"]] == [1000]
+
+
+def test_the_token_buys_a_cookie_for_our_pages(keeping, upstream):
+    """Scripts cannot read it, other sites cannot send it, and it is not the token."""
+    page = "/_cacheproxy/data"
+    assert get(keeping, page).status == 401
+    assert get(keeping, "/_cacheproxy/").status == 200
+    assert get(keeping, "/_cacheproxy/static/dashboard.js").status == 200
+    login = "/_cacheproxy/login"
+    assert get(keeping, login, method=b"POST").status == 401
+    assert get(keeping, login, b"X-Cacheproxy-Token: wrong", method=b"POST").status == 401
+    token = b"X-Cacheproxy-Token: " + TOKEN.encode()
+    assert get(keeping, login, token).status == 405
+    answer = get(keeping, login, token, method=b"POST")
+    assert answer.status == 200
+    (given,) = answer.values(b"set-cookie")
+    pair, *attributes = given.split(b"; ")
+    assert pair == b"=".join(Access(token=TOKEN).cookie)
+    assert attributes == [b"Path=/_cacheproxy", b"HttpOnly", b"SameSite=Strict"]
+    assert TOKEN.encode() not in given
+    cookie = b"Cookie: other=1; " + pair
+    assert get(keeping, page, cookie).status == 200
+    watching = Watcher(keeping, "1h", cookie)
+    assert watching.next("data")["kept"]
+    watching.close()
+    for target in ("/v1/messages", "/", "/dashboard/"):
+        assert get(keeping, target, cookie).status == 401
+    assert get(keeping, page, cookie, b"Sec-Fetch-Site: cross-site").status == 403
+
+
+def test_without_a_token_there_is_nothing_to_log_in_to(proxy):
+    assert get(proxy, "/_cacheproxy/login", method=b"POST").status == 404
+
+
+@pytest.mark.parametrize("target", ["/_cacheproxy", "/dashboard", "/dashboard?x=1"])
+def test_other_ways_lead_to_the_page(proxy, target):
+    answer = get(proxy, target)
+    assert answer.status == 302
+    assert answer.values(b"location") == [b"/_cacheproxy/"]
+
+
+def test_the_page_asks_for_nothing_from_elsewhere_and_allows_nothing_inline(proxy):
+    """Each file it names is there; its policy lets in no other."""
+    answer = get(proxy, "/_cacheproxy/")
+    (policy,) = answer.values(b"content-security-policy")
+    rules = dict(rule.split(b" ", 1) for rule in policy.split(b"; "))
+    assert rules[b"default-src"] == rules[b"frame-ancestors"] == rules[b"base-uri"] == b"'none'"
+    assert rules[b"script-src"] == rules[b"style-src"] == rules[b"connect-src"] == b"'self'"
+    assert answer.values(b"x-content-type-options") == [b"nosniff"]
+    page = answer.body.decode()
+    named = re.findall(r'(?:src|href)="([^"#]+)"', page)
+    assert len(named) > 5
+    for target in named:
+        assert target.startswith("/_cacheproxy/")
+        assert get(proxy, target).status == 200
+    assert not re.search(r"<style|style=|<script>| on\w+=", page)
+
+
+def test_files_are_asked_for_again_but_not_sent_again(proxy):
+    first = get(proxy, "/_cacheproxy/static/dashboard.js")
+    assert first.values(b"content-type") == [b"text/javascript; charset=utf-8"]
+    (etag,) = first.values(b"etag")
+    again = get(proxy, "/_cacheproxy/static/dashboard.js", b"If-None-Match: " + etag)
+    assert (again.status, again.body) == (304, b"")
+    assert get(proxy, "/_cacheproxy/static/dashboard.js", method=b"POST").status == 405
+    assert get(proxy, "/_cacheproxy/static/README").status == 404
+    assert get(proxy, "/_cacheproxy/static/../pages.py").status == 404
+
+
+def test_the_page_weighs_less_than_150_kb():
+    sizes = [entry.stat().st_size for entry in STATIC.iterdir()]
+    assert 50_000 < sum(sizes) < 150_000
+
+
+def test_the_chart_library_is_as_it_was_published():
+    """UPlot 1.6.32 of the npm registry, with its licence."""
+    for name, digest in {
+        "uplot.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+        "uplot.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+        "uplot.LICENSE": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
+    }.items():
+        assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == digest
+    assert b"v1.6.32" in (STATIC / "uplot.js").read_bytes()[:60]
+    assert "1.6.32" in (STATIC / "README").read_text()
+
+
+def test_the_script_writes_text_only():
+    """Whatever a client calls itself is never markup."""
+    script = (STATIC / "dashboard.js").read_text()
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
