@@ -14,6 +14,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET, Request
 
+from cacheproxy.totals.migrations import TotalsError
+
 _log = Logger()
 
 Headers = tuple[tuple[bytes, bytes], ...]
@@ -84,6 +86,8 @@ class OwnPages:
                 body = _said(request, await page())
             except QueryError as error:
                 body = _json(request, 400, {"error": str(error)})
+            except TotalsError as error:  # another proxy has them, say
+                body = _json(request, 503, {"error": str(error)})
             except Exception:
                 if not left:
                     _log.failure("a page failed")

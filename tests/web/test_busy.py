@@ -1,0 +1,32 @@
+"""Two proxies that want the same totals."""
+
+from __future__ import annotations
+
+import json
+
+from tests.proxy.harness import Client, Proxy
+
+
+def ask(proxy, path):
+    with Client(proxy.address) as client:
+        answer = client.ask(path, method=b"GET").answer()
+    return answer.status, json.loads(answer.body)
+
+
+def test_the_second_one_says_who_has_them(tmp_path):
+    """Its pages answer 503 with what mends it; its own work goes on."""
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    state = {"CACHEPROXY_STATE_DIR": str(tmp_path / "state")}
+    upstream = ("--upstream", "http://127.0.0.1:9")
+    with (
+        Proxy(tmp_path / "one", *upstream, **state) as first,
+        Proxy(tmp_path / "other", *upstream, **state) as second,
+    ):
+        assert ask(first, "/_cacheproxy/data?window=1h")[0] == 200
+        for path in ("/_cacheproxy/data?window=1h", "/_cacheproxy/requests"):
+            status, said = ask(second, path)
+            assert status == 503
+            assert "--state-dir" in said["error"]
+        assert ask(second, "/_cacheproxy/exchanges")[0] == 200
+        assert "Traceback" not in second.output
