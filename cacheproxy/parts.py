@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 
 from cacheproxy.config import Config
 from cacheproxy.core.access import Access
+from cacheproxy.core.collector import Collector
 from cacheproxy.core.rules import Normalizer
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.observe.capture import Capture
@@ -44,6 +45,7 @@ class Lasting:
     metrics: Metrics
     log_line: LogLine
     judging: Judging
+    collector: Collector
     memory: SessionMemory
     spellings: Spellings
     totals: Totals | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -18,6 +19,7 @@ from twisted.python import usage
 
 from cacheproxy.config import ENV_PREFIX, Config, ConfigError, load, options
 from cacheproxy.core.access import Access
+from cacheproxy.core.collector import Collector
 from cacheproxy.core.locality import is_local
 from cacheproxy.descriptors import raise_limit
 from cacheproxy.metrics.counting import Metrics
@@ -64,6 +66,9 @@ from cacheproxy.web.metrics import MetricsPage
 from cacheproxy.web.pages import OwnPages, Page
 from cacheproxy.web.unkept import Unkept
 
+_SWITCH_SECONDS = 0.0005
+"""How long a thread with work may keep the reactor waiting for the interpreter, each time that it
+asks. With Python's own 0.005 a stream's median gap beside a 20 MB body grew from 10 to 15 ms."""
 _BACKLOG = 1024
 """Connections that may wait to be accepted; the kernel may allow fewer."""
 
@@ -133,6 +138,7 @@ def makeService(options: Options) -> IService:
     from twisted.internet import reactor  # noqa: PLC0415 - it must not be chosen on import
 
     raise_limit()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         lasting = make_lasting(reactor, options.settings)
         arrangement = arrange(lasting, options.settings)
@@ -171,6 +177,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     totals, latest = _totals(reactor, config, plugins), Latest()
     dashboard = _dashboard(reactor, plugins, totals, recent, latest)
     live = Live(dashboard, reactor)
+    collector = Collector()
     plugins.register(live, "live")
     return Lasting(
         reactor=reactor,
@@ -181,7 +188,8 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         recent=recent,
         metrics=metrics,
         log_line=log_line,
-        judging=Judging(reactor, plugins.finished),
+        judging=Judging(reactor, plugins.finished, collector),
+        collector=collector,
         memory=SessionMemory(keep_requests=False),
         spellings=Spellings(),
         totals=totals,
@@ -214,6 +222,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
             hooks=plugins.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
+            collector=lasting.collector,
         ),
         memory=memory,
         finished=lasting.judging,

@@ -9,6 +9,7 @@ from typing import Any
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
+from cacheproxy.core.collector import Collector
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.prompt import Order
 from cacheproxy.observe.known import KnownPrompts
@@ -28,9 +29,15 @@ class Judging:
     in the order they finished. ``order`` is what the upstream's template prints first.
     """
 
-    def __init__(self, reactor: Any, deliver: Callable[[Exchange], None]) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        deliver: Callable[[Exchange], None],
+        collector: Collector | None = None,
+    ) -> None:
         self.order = Order.TOOLS_FIRST
         self._reactor = reactor
+        self._collector = collector or Collector()
         self._deliver = deliver
         self._known = KnownPrompts()
         self._pool = ThreadPool(0, 1, "cacheproxy-judging")
@@ -60,7 +67,9 @@ class Judging:
         self._pool.callInThread(self._judge_in_thread, exchange, size)
 
     def _judge_in_thread(self, exchange: Exchange, size: int) -> None:
-        self._reactor.callFromThread(self._back, self._judged(exchange), size)
+        with self._collector.paused():
+            judged = self._judged(exchange)
+        self._reactor.callFromThread(self._back, judged, size)
 
     def _back(self, exchange: Exchange, size: int) -> None:
         self._waiting -= size

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
+from cacheproxy.core.collector import Collector
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.normalize import (
     Normalized,
@@ -65,7 +66,8 @@ class Normalizing:
     """Runs the rules over requests. ``edit`` is False for upstreams that are not local.
 
     ``hooks``: asked in turn which session a request belongs to. ``workers``: threads for the code
-    of others. ``failures``: where what is left out is counted by name.
+    of others. ``failures``: where what is left out is counted by name. ``collector`` is paused
+    while a large body is read in a thread.
     """
 
     def __init__(
@@ -78,12 +80,14 @@ class Normalizing:
         hooks: Sequence[SessionHook] = (),
         workers: Workers,
         failures: Failures,
+        collector: Collector | None = None,
     ) -> None:
         self._reactor = reactor
         self._hooks = tuple(hooks)
         self._memory = memory
         self._workers = workers
         self._failures = failures
+        self._collector = collector or Collector()
         active = tuple(rules) if edit else ()
         self._plain = tuple(rule for rule in active if not rule.needs_previous)
         self._pins = tuple(rule for rule in active if rule.needs_previous)
@@ -209,8 +213,11 @@ class Normalizing:
             return None, str(error)
 
     def _in_thread(self, function: Callable[..., _T], *args: Any) -> Deferred[_T]:
-        pool = self._reactor.getThreadPool()
-        return deferToThreadPool(self._reactor, pool, function, *args)
+        def work() -> _T:
+            with self._collector.paused():
+                return function(*args)
+
+        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
 
     def _tell(self, prepared: Prepared) -> Prepared:
         """Log and count what was left out: a failing rule each time, an odd body once per kind."""

@@ -66,12 +66,12 @@ class Relay(Protocol):
         self._through = through
         self._pings = pings
         self._over = False
-        self._kept: list[bytes] | None = [] if keep else None
+        self._kept = bytearray() if keep else None
 
     @property
     def body(self) -> bytes | None:
         """The body as far as it came, if it was to be kept; at most 64 MiB of it."""
-        return None if self._kept is None else b"".join(self._kept)
+        return None if self._kept is None else bytes(self._kept)
 
     def connectionMade(self) -> None:
         """Let the client's pauses pause the upstream."""
@@ -139,7 +139,7 @@ class Relay(Protocol):
         if self._pings is not None:
             self._pings.sent(data)
         if self._kept is not None and self.bytes_down <= _MOST_KEPT:
-            self._kept.append(data)
+            self._kept += data
 
     def _stop(self) -> None:
         self._end()
