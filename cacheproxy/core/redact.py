@@ -57,7 +57,7 @@ _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z_.$-]{0,31}")
 # What a header or query key may be called that holds a credential.
 _SECRET_NAME = re.compile(r"auth|cookie|key|token|secret|passw|credential|signature", re.IGNORECASE)
 _BREAKS = re.compile(rb"[\s;,=\"\\]+")
-_USER = re.compile(r"(?<=//)[^/?#]*@|^[^/?#]*@")
+_USER = re.compile(r"(?<=//)[^/?#]*@(?:/[^/?#]*@)*|^[^/?#]*@")
 _PARAMETERS = re.compile(r";[^/?#]*")
 
 

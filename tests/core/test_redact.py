@@ -184,3 +184,15 @@ def test_sessions_are_named_as_before(captured):
             )
             assert session_of(kept) == session_of(request)
             assert kept.dialect == request.dialect
+
+
+def test_a_user_behind_an_empty_one_goes_too():
+    """However often it is done, nothing more goes."""
+    assert redact_target("//@/user:pw@host/v1") == "//host/v1"
+
+
+@given(st.text("/@:?#ab=&k;", max_size=14))
+def test_a_target_is_redacted_once_and_for_all(target):
+    """What is redacted stays as it is."""
+    once = redact_target(target)
+    assert redact_target(once) == once
