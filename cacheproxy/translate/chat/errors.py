@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
+from cacheproxy.translate.errors import LONGEST, details_of, message_of, read_error
 from cacheproxy.translate.translation import Answer
 from cacheproxy.translate.writing import write
 
@@ -43,17 +43,11 @@ _NUMBERS = (
     re.compile(r"prompt is too long: (?P<prompt>\d+) tokens > (?P<limit>\d+)"),
     re.compile(r"\((?P<prompt>\d+) tokens\) exceeds .*context size \((?P<limit>\d+) tokens"),
 )
-_LONGEST = 8192
-"""Characters of a message that are handed on."""
 
 
 def error_answer(status: int, body: bytes) -> Answer:
     """Return an error response for the client; its status, but for 529 and overflowed contexts."""
-    try:
-        value: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        value = None
-    text = body[: 4 * _LONGEST].decode(errors="replace").strip() if value is None else ""
+    value, text = read_error(body)
     status, error = _error(value, text, status)
     return Answer(status, write({"error": error}))
 
@@ -72,12 +66,11 @@ def is_error(value: Any) -> bool:
 
 def _error(value: Any, text: str, status: int) -> tuple[int, dict[str, str | None]]:
     """Return the status and the ``error`` object; a ``status`` below 300 says nothing."""
-    inner = value.get("error") if isinstance(value, dict) else None
-    details = inner if isinstance(inner, dict) else value if isinstance(value, dict) else {}
+    details = details_of(value)
     kind = details.get("type")
     if status < 300:
         status = _STATUS.get(kind, 500) if isinstance(kind, str) else 500
-    message = _message(value, details) or text or f"the server answered with status {status}"
+    message = message_of(value, details) or text or f"the server answered with status {status}"
     if status == _OVERLOADED:
         status = 503
     signs = f"{message} {kind}" if isinstance(kind, str) else message
@@ -88,7 +81,7 @@ def _error(value: Any, text: str, status: int) -> tuple[int, dict[str, str | Non
 
 
 def _said(message: str, kind: str, code: str | None) -> dict[str, str | None]:
-    return {"message": message[:_LONGEST], "type": kind, "param": None, "code": code}
+    return {"message": message[:LONGEST], "type": kind, "param": None, "code": code}
 
 
 def _overflow(message: str) -> str:
@@ -102,16 +95,3 @@ def _overflow(message: str) -> str:
                 "messages."
             )
     return message
-
-
-def _message(value: Any, details: dict[str, Any]) -> str:
-    """Return what the server said, wherever it put it (FastAPI: ``detail``)."""
-    for found in (details.get("message"), details.get("error"), details.get("detail"), value):
-        if isinstance(found, str) and found.strip():
-            return found.strip()
-        if isinstance(found, list | dict) and found:
-            try:
-                return json.dumps(found, ensure_ascii=False)
-            except RecursionError:
-                return ""
-    return ""

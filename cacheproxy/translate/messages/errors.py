@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from cacheproxy.translate.errors import LONGEST, details_of, message_of, read_error
 from cacheproxy.translate.messages.overflow import too_long
 from cacheproxy.translate.translation import Answer
 from cacheproxy.translate.writing import write
@@ -23,17 +23,11 @@ _TYPES = {
 }
 """Anthropic's API reference, "Errors". A 503 stays an ``api_error``: a model that is loading is
 worth a retry later, while clients meet ``overloaded_error`` by asking less or another model."""
-_LONGEST = 8192
-"""Characters of a message that are handed on."""
 
 
 def error_answer(status: int, body: bytes) -> Answer:
     """Return an error response for the client; its status, except where the context overflowed."""
-    try:
-        value: Any = json.loads(body)
-    except (ValueError, RecursionError):
-        value = None
-    text = body[: 4 * _LONGEST].decode(errors="replace").strip() if value is None else ""
+    value, text = read_error(body)
     status, error = _error(value, text, status)
     return Answer(status, write({"type": "error", "error": error, "request_id": None}))
 
@@ -53,28 +47,13 @@ def is_error(value: Any) -> bool:
 
 def _error(value: Any, text: str, status: int) -> tuple[int, dict[str, str]]:
     """Return the status and the ``error`` object; a ``status`` below 400 says nothing."""
-    inner = value.get("error") if isinstance(value, dict) else None
-    details = inner if isinstance(inner, dict) else value if isinstance(value, dict) else {}
+    details = details_of(value)
     if status < 400:
         code = details.get("code")
         status = code if type(code) is int and 400 <= code < 600 else 500
-    message = _message(value, details) or text or f"the server answered with status {status}"
+    message = message_of(value, details) or text or f"the server answered with status {status}"
     overflow = too_long(details, message) if status != 429 else None
     if overflow is not None:
         status, message = 400, overflow
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
-    return status, {"type": kind, "message": message[:_LONGEST]}
-
-
-def _message(value: Any, details: dict[str, Any]) -> str:
-    """Return what the server said, wherever it put it (FastAPI: ``detail``)."""
-    candidates = [details.get("message"), details.get("error"), details.get("detail"), value]
-    for found in candidates:
-        if isinstance(found, str) and found.strip():
-            return found.strip()
-        if isinstance(found, list | dict) and found:
-            try:
-                return json.dumps(found, ensure_ascii=False)
-            except RecursionError:
-                return ""
-    return ""
+    return status, {"type": kind, "message": message[:LONGEST]}
