@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 from tests.proxy.harness import Proxy
 
 from .scripted import Scripted
+from .telling import ask_node
 
 HERE = Path(__file__).parent
 LOCKED = ("package.json", "package-lock.json")
@@ -81,20 +81,8 @@ def python() -> Ask:
 @pytest.fixture(scope="session")
 def javascript(_packages) -> Ask:
     """Ask a URL with the JavaScript SDKs, all jobs at once; see ``ask.mjs``."""
-    shutil.copy(HERE / "ask.mjs", _packages)  # modules are looked for beside the script
 
     def ask(url: str, jobs: list[Json]) -> list[Json]:
-        done = subprocess.run(
-            ["node", "ask.mjs", url],
-            cwd=_packages,
-            input=json.dumps(jobs),
-            timeout=NODE_SECONDS,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        answers: list[Json] = json.loads(done.stdout)
-        return answers
+        return ask_node(_packages, HERE / "ask.mjs", jobs, url, seconds=NODE_SECONDS)
 
     return ask

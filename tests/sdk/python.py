@@ -9,6 +9,8 @@ from typing import Any
 import anthropic
 import openai
 
+from .telling import told
+
 Json = dict[str, Any]
 SAID = [{"role": "user", "content": "hi"}]
 
@@ -87,23 +89,8 @@ def _ask(url: str, api: str, how: str, model: str, retries: int = 0) -> Json:
                 stream.close()
                 break
     except Exception as error:
-        return {"error": _told(error), "events": events}
+        return {"error": told(error), "events": events}
     return {"value": events}
-
-
-def _told(error: Exception) -> Json:
-    chain: list[str] = []
-    one: BaseException | None = error
-    while one is not None:
-        chain.append(f"{type(one).__name__}: {one}")
-        one = one.__cause__
-    response = getattr(error, "response", None)
-    return {
-        "chain": chain,
-        "status": getattr(error, "status_code", None),
-        "after": None if response is None else response.headers.get("retry-after"),
-        "body": getattr(error, "body", None),
-    }
 
 
 def _openai(url: str, retries: int) -> openai.OpenAI:

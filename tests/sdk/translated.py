@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import shutil
-import subprocess
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +10,8 @@ from typing import Any
 
 import anthropic
 import openai
+
+from .telling import ask_node, told
 
 Json = dict[str, Any]
 Ask = Callable[[list[Json]], list[Json]]
@@ -72,21 +71,9 @@ def python(jobs: list[Json]) -> list[Json]:
 
 def javascript_in(packages: Path) -> Ask:
     """Return what asks with the JavaScript SDKs that are installed in ``packages``."""
-    shutil.copy(SCRIPT, packages)  # modules are looked for beside the script
 
     def ask(jobs: list[Json]) -> list[Json]:
-        done = subprocess.run(
-            ["node", SCRIPT.name],
-            cwd=packages,
-            input=json.dumps(jobs),
-            timeout=NODE_SECONDS,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        answers: list[Json] = json.loads(done.stdout)
-        return answers
+        return ask_node(packages, SCRIPT, jobs, seconds=NODE_SECONDS)
 
     return ask
 
@@ -192,7 +179,7 @@ def _ask(
         for event in side.create(**body, stream=True):
             events.append(_plain(event))  # noqa: PERF401 (those before an error count)
     except Exception as error:
-        return {"error": _told(error), "events": events}
+        return {"error": told(error), "events": events}
     return {"value": events}
 
 
@@ -200,21 +187,6 @@ def _plain(value: Any) -> Json:
     """Return what an SDK read, as it came: without the fields that it knows but did not get."""
     plain: Json = value.to_dict(mode="json")
     return plain
-
-
-def _told(error: Exception) -> Json:
-    chain: list[str] = []
-    one: BaseException | None = error
-    while one is not None:
-        chain.append(f"{type(one).__name__}: {one}")
-        one = one.__cause__
-    response = getattr(error, "response", None)
-    return {
-        "chain": chain,
-        "status": getattr(error, "status_code", None),
-        "after": None if response is None else response.headers.get("retry-after"),
-        "body": getattr(error, "body", None),
-    }
 
 
 def _post(url: str) -> None:
