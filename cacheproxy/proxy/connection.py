@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import (
+    IAddress,
     IDelayedCall,
     IProtocol,
     IPushProducer,
@@ -14,7 +15,7 @@ from twisted.internet.interfaces import (
     ISSLTransport,
     IStreamClientEndpoint,
 )
-from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.protocol import ClientFactory, Protocol
 from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 from twisted.web.http_headers import Headers as TwistedHeaders
@@ -22,12 +23,14 @@ from twisted.web.iweb import IResponse
 from zope.interface import implementer
 
 from cacheproxy.core.http1 import ResponseError, ResponseHead, ResponseReader
-from cacheproxy.proxy import tls
+from cacheproxy.proxy import eager, tls
 from cacheproxy.proxy.silence import Silence, UpstreamSilent
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import ITCPTransport
 
+_JOINED = 64 << 10
+"""Bytes of body below which head and body are sent as one piece: a copy costs less than a call."""
 _FLUSH_SECONDS = 2.0
 """How long an upstream that answered early may take to swallow the rest of the request; also to
 answer that TLS ends."""
@@ -59,7 +62,7 @@ class UpstreamConnection(Protocol):
         """Connect through ``endpoint`` and send the request."""
         answer = self._answer
         assert answer is not None
-        self._connecting = endpoint.connect(Factory.forProtocol(lambda: self))
+        self._connecting = endpoint.connect(_Only(self))
         self._connecting.addErrback(self._fail)
         return answer
 
@@ -70,7 +73,10 @@ class UpstreamConnection(Protocol):
             return
         if hasattr(self.transport, "setTcpNoDelay"):
             self.transport.setTcpNoDelay(True)
-        self.transport.writeSequence(self._request)
+        head, body = self._request
+        eager.write(self.transport, head + body if len(body) < _JOINED else head)
+        if len(body) >= _JOINED:
+            eager.write(self.transport, body)
         self._silence.heard()
 
     def dataReceived(self, data: bytes) -> None:
@@ -161,6 +167,26 @@ class UpstreamConnection(Protocol):
             self.response.body_ended(failure)
 
 
+class _Only(ClientFactory):
+    """The factory of the one connection that is already made."""
+
+    noisy = False
+
+    def __init__(self, connection: UpstreamConnection) -> None:
+        self._connection = connection
+
+    def buildProtocol(self, addr: IAddress | None) -> UpstreamConnection:  # noqa: ARG002
+        """Return it."""
+        return self._connection
+
+
+class _NoHeaders(TwistedHeaders):
+    """What treq sees of a response's headers: none, and it can put none there."""
+
+    def setRawHeaders(self, name: Any, values: Any) -> None:
+        """Put nothing there."""
+
+
 @implementer(IResponse)
 class UpstreamResponse:
     """A response as treq wants it, with the upstream's own head beside.
@@ -172,13 +198,13 @@ class UpstreamResponse:
     version = (b"HTTP", 1, 1)
     request = None
     previousResponse = None
+    headers = _NoHeaders()
 
     def __init__(self, connection: UpstreamConnection, head: ResponseHead) -> None:
         self.head = head
         self.connection = connection
         self.code = head.status
         self.phrase = head.reason
-        self.headers = TwistedHeaders()
         self.length = 0 if head.length is None else head.length
         self._protocol: IProtocol | None = None
         self._early: list[bytes] = []

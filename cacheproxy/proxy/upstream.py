@@ -2,8 +2,8 @@
 
 treq by itself adds Accept-Encoding, decodes gzip, rewrites URLs, upper-cases methods, follows
 redirects and shares cookies between clients. So everything that matters passes beneath it: the
-agent, made for one request, sends exactly the head it was given, and keeps the response's own
-head for the exchange; treq sees empty headers and a constant, prepared URL.
+agent sends exactly the head it was given, and keeps the response's own head for the exchange; treq
+sees empty headers and a constant, prepared URL.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from urllib.parse import urlsplit
 from hyperlink import EncodedURL
 from treq.client import HTTPClient
 from treq.cookies import IndexableCookieJar
-from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.defer import Deferred
-from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
-from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.web.http_headers import Headers as TwistedHeaders
 from twisted.web.iweb import IAgent, IBodyProducer, IResponse
@@ -27,10 +24,9 @@ from zope.interface import implementer
 from cacheproxy.core.headers import end_to_end
 from cacheproxy.core.request import Request
 from cacheproxy.proxy.connection import UpstreamConnection, UpstreamResponse
-from cacheproxy.proxy.tls import with_tls
+from cacheproxy.proxy.endpoints import endpoint_of
 
 _NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect"})
-_CONSTANT_URL = EncodedURL.from_text("http://upstream/")
 
 
 class UpstreamURLError(ValueError):
@@ -95,7 +91,11 @@ class Upstream:
         self.url = url
         self._reactor = reactor
         self._silence = silence
-        self._endpoint = _endpoint(reactor, url, connect_timeout)
+        self._cookies = _NoCookies()
+        endpoint = endpoint_of(reactor, url.host, url.port, connect_timeout, secure=url.secure)
+        agent = _OwnAgent(endpoint)
+        self._client = HTTPClient(agent, self._cookies, cast("Any", _as_it_is))
+        self._treq_url = _PreparedURL.from_text("http://upstream/")
 
     def request(self, request: Request, *, via: bytes = b"") -> Deferred[UpstreamResponse]:
         """Send ``request``; fire with the response once its head is whole.
@@ -110,17 +110,17 @@ class Upstream:
             self._reactor,
             self._silence,
         )
-        agent = _OneRequestAgent(self._endpoint, connection)
-        client = HTTPClient(agent, _NoCookies())
-        treq_response = client.request(
+        treq_response = self._client.request(
             "POST",  # the agent sends the real method
-            _CONSTANT_URL,
+            self._treq_url,
+            data=cast("Any", connection),
+            cookies=self._cookies,
             allow_redirects=False,
             unbuffered=True,
             reactor=cast("Any", self._reactor),
         )
         # The response that our agent made is the one beneath treq's wrappers.
-        return treq_response.addCallback(lambda _: agent.response())
+        return treq_response.addCallback(lambda _: cast("UpstreamResponse", connection.response))
 
     def _head(self, request: Request, via: bytes) -> bytes:
         base = "" if request.target == "*" else self.url.base  # OPTIONS * is about no path
@@ -140,27 +140,40 @@ class Upstream:
 
 
 @implementer(IAgent)
-class _OneRequestAgent:
-    """Sends the one request it was made for, whatever treq makes of its arguments."""
+class _OwnAgent:
+    """Sends what treq hands through as the body: a connection with its whole request.
 
-    def __init__(self, endpoint: IStreamClientEndpoint, connection: UpstreamConnection) -> None:
+    Whatever treq makes of its other arguments does not go out.
+    """
+
+    def __init__(self, endpoint: IStreamClientEndpoint) -> None:
         self._endpoint = endpoint
-        self._connection = connection
 
     def request(
         self,
         method: bytes,  # noqa: ARG002
         uri: bytes,  # noqa: ARG002
         headers: TwistedHeaders | None = None,  # noqa: ARG002
-        bodyProducer: IBodyProducer | None = None,  # noqa: ARG002
+        bodyProducer: IBodyProducer | None = None,
     ) -> Deferred[IResponse]:
         """Connect, send, and fire with the response."""
-        return self._connection.start(self._endpoint)
+        return cast("UpstreamConnection", bodyProducer).start(self._endpoint)
 
-    def response(self) -> UpstreamResponse:
-        """Return the response, once the request's Deferred has fired."""
-        assert self._connection.response is not None
-        return self._connection.response
+
+class _PreparedURL(EncodedURL):
+    """A URL that treq neither parses nor spells again: 14 µs of treq a request instead of 47."""
+
+    def to_uri(self) -> _PreparedURL:
+        """Return itself: it is one."""
+        return self
+
+    def to_text(self, with_password: bool = False) -> str:  # noqa: ARG002
+        """Return the one text it has."""
+        return "http://upstream/"
+
+
+def _as_it_is(data: UpstreamConnection) -> UpstreamConnection:
+    return data
 
 
 class _NoCookies(IndexableCookieJar):
@@ -171,40 +184,3 @@ class _NoCookies(IndexableCookieJar):
 
     def extract_cookies(self, response: Any, request: Any) -> None:
         """Keep nothing."""
-
-
-def _endpoint(reactor: Any, url: UpstreamURL, timeout: float) -> IStreamClientEndpoint:
-    plain: IStreamClientEndpoint
-    if url.host == "localhost":
-        plain = _LocalhostEndpoint(reactor, url.port, timeout)
-    elif isIPAddress(url.host):
-        plain = TCP4ClientEndpoint(reactor, url.host, url.port, timeout=timeout)
-    elif isIPv6Address(url.host):
-        plain = TCP6ClientEndpoint(reactor, url.host, url.port, timeout=timeout)
-    else:
-        plain = HostnameEndpoint(reactor, url.host, url.port, timeout=timeout)
-    return with_tls(plain, url.host) if url.secure else plain
-
-
-@implementer(IStreamClientEndpoint)
-class _LocalhostEndpoint:
-    """``localhost``: 127.0.0.1, and if nobody listens there, ::1.
-
-    HostnameEndpoint would look the name up in a thread for every connection, and wait 0.3 s
-    before it tries the second address.
-    """
-
-    def __init__(self, reactor: Any, port: int, timeout: float) -> None:
-        self._four = TCP4ClientEndpoint(reactor, "127.0.0.1", port, timeout=timeout)
-        self._six = TCP6ClientEndpoint(reactor, "::1", port, timeout=timeout)
-
-    def connect(self, protocolFactory: Any) -> Deferred[Any]:
-        """Connect to the first that answers; the error is that of 127.0.0.1."""
-
-        def other(failure: Any) -> Deferred[Any]:
-            failure.trap(Refused)
-            six: Deferred[Any] = self._six.connect(protocolFactory)
-            return six.addErrback(lambda _: failure)
-
-        four: Deferred[Any] = self._four.connect(protocolFactory)
-        return four.addErrback(other)

@@ -1,0 +1,149 @@
+"""Plain TCP connections to an address that needs no look-up, without detours.
+
+Twisted's endpoints make two factories, a connector, three Deferreds and a look-up for each
+connection, and go through epoll to learn that it is there; on loopback it is there at once. One
+connection per request is what the upstream side needs (see ``upstream``), so this is paid for
+every request: with the endpoint 130 µs of CPU, here 45 µs.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import Any, cast
+
+from twisted.internet import tcp
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.defer import Deferred
+from twisted.internet.error import (
+    ConnectBindError,
+    ConnectingCancelledError,
+    ConnectionDone,
+    getConnectError,
+)
+from twisted.internet.error import TimeoutError as ConnectTimeout
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IProtocol,
+    IProtocolFactory,
+    IReactorTime,
+    IStreamClientEndpoint,
+)
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+_UNDER_WAY = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
+
+
+@implementer(IStreamClientEndpoint)
+class DirectEndpoint:
+    """Connects to ``host`` (an IPv4 or IPv6 address) and ``port`` within ``timeout`` seconds."""
+
+    def __init__(self, reactor: Any, host: str, port: int, timeout: float) -> None:
+        self._reactor = reactor
+        self._family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # With scope and all: what connect(2) takes without looking anything up.
+        self._address = socket.getaddrinfo(
+            host, port, self._family, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST
+        )[0][4]
+        self._timeout = timeout
+
+    def connect(self, protocolFactory: IProtocolFactory) -> Deferred[IProtocol]:
+        """Fire with the connected protocol, often at once; errbacks with a ConnectError."""
+        try:
+            skt = socket.socket(self._family, socket.SOCK_STREAM)
+        except OSError as error:  # out of descriptors
+            found: Deferred[IProtocol] = Deferred()
+            found.errback(ConnectBindError(error.errno, os.strerror(error.errno or 0)))
+            return found
+        protocol = protocolFactory.buildProtocol(None)  # type: ignore[arg-type]
+        assert protocol is not None
+        connection = DirectConnection(skt, protocol, self._reactor)
+        return connection.connect(self._address, self._timeout)
+
+
+class DirectConnection(tcp.Connection):
+    """One such connection. With nothing left to write it closes at once."""
+
+    logstr = "upstream"
+    bufferSize = 1 << 18
+
+    def __init__(self, skt: socket.socket, protocol: IProtocol, reactor: Any) -> None:
+        super().__init__(skt, protocol, reactor)
+        self._address: Any = None
+        self._connecting: Deferred[IProtocol] | None = None
+        self._timer: IDelayedCall | None = None
+
+    def connect(self, address: Any, timeout: float) -> Deferred[IProtocol]:
+        """Begin; see DirectEndpoint."""
+        self._address = address
+        done = self._connecting = Deferred(lambda _: self._failed(ConnectingCancelledError(None)))
+        code = self.socket.connect_ex(address)
+        if code in _UNDER_WAY:  # the second look: on loopback the answer is there by now
+            code = self.socket.connect_ex(address)
+        if code in _UNDER_WAY:
+            self._timer = cast("IReactorTime", self.reactor).callLater(
+                timeout, self._failed, ConnectTimeout()
+            )
+            self.startWriting()
+        else:
+            self._settle(code)
+        return done
+
+    def doWrite(self) -> Any:
+        """Write on; or see whether the connection has come about."""
+        if self._connecting is not None:
+            self.stopWriting()
+            self._settle(self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+            return None
+        return None if self.disconnected else super().doWrite()
+
+    def loseConnection(self, _connDone: Any = None) -> None:  # noqa: N803 - Twisted's
+        """Close: at once if nothing waits to be written."""
+        if self.connected and not self.disconnecting and not self._waits_to_write():
+            self.connectionLost(Failure(ConnectionDone()))
+        else:
+            super().loseConnection()
+
+    def getHost(self) -> IPv4Address | IPv6Address:
+        """Our end of the connection."""
+        return _address(self.socket.getsockname())
+
+    def getPeer(self) -> IPv4Address | IPv6Address:
+        """The upstream's end."""
+        return _address(self._address)
+
+    def _waits_to_write(self) -> bool:
+        return bool(self._tempDataLen) or len(self.dataBuffer) > self.offset
+
+    def _settle(self, code: int) -> None:
+        if code not in (0, errno.EISCONN):
+            self._failed(getConnectError((code, os.strerror(code))))
+            return
+        done, self._connecting = self._connecting, None
+        self._stop_timer()
+        self.connected = 1
+        self.startReading()
+        self.protocol.makeConnection(self)
+        if done is not None:
+            done.callback(self.protocol)
+
+    def _failed(self, error: Exception) -> None:
+        done, self._connecting = self._connecting, None
+        self._stop_timer()
+        self.stopWriting()
+        self.disconnected = 1
+        self._closeSocket(orderly=False)
+        if done is not None:
+            done.errback(Failure(error))
+
+    def _stop_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None and timer.active():
+            timer.cancel()
+
+
+def _address(found: Any) -> IPv4Address | IPv6Address:
+    kind = IPv6Address if len(found) == 4 else IPv4Address
+    return kind("TCP", found[0], found[1])
