@@ -77,6 +77,7 @@ class Plugins:
         self.workers = Workers(reactor, self.failures)
         self._reactor = reactor
         self._observers: dict[str, Observer] = {}
+        self._seeing: list[tuple[str, Callable[[Exchange], object]]] | None = None
 
     def load_packages(self, block: Iterable[str] = ()) -> None:
         """Load every entry point of the group ``cacheproxy``, in the order of their names.
@@ -119,6 +120,7 @@ class Plugins:
                 self._manager.unregister(plugin)
             reason = str(error).splitlines()[-1]
             raise PluginError(f"a hook with other arguments: {reason}") from None
+        self._seeing = None
         if not self._manager.get_hookcallers(plugin):
             self._manager.unregister(plugin)
             raise PluginError("it implements no hook: mark its functions with @hookimpl")
@@ -167,12 +169,11 @@ class Plugins:
 
     def finished(self, exchange: Exchange) -> None:
         """Show a finished exchange to every observer: our own at once, others in their threads."""
-        for name, plugin in self._plugins_with("cacheproxy_exchange_finished"):
-            if name in self._observers:
-                self._observers[name].put(exchange)
-                continue
+        if self._seeing is None:
+            self._seeing = list(self._all_who_see())
+        for name, see in self._seeing:
             try:
-                self._caller("cacheproxy_exchange_finished", plugin)(exchange=exchange)
+                see(exchange)
             except Exception as error:  # one observer's failure is nobody else's
                 self.failures.of(f"{name}: cacheproxy_exchange_finished").failed += 1
                 _log.warn(
@@ -192,6 +193,13 @@ class Plugins:
         waiting = gatherResults(each, consumeErrors=True)
         waiting.addTimeout(_STOP_SECONDS, self._reactor)
         return waiting.addBoth(lambda _: None)
+
+    def _all_who_see(self) -> Iterator[tuple[str, Callable[[Exchange], object]]]:
+        """Yield what shows an exchange to each observer: a pluggy call for each costs 15 µs."""
+        hook = self._manager.hook.cacheproxy_exchange_finished
+        for each in sorted(hook.get_hookimpls(), key=lambda each: each.plugin_name):
+            observer = self._observers.get(each.plugin_name)
+            yield each.plugin_name, each.function if observer is None else observer.put
 
     def _plugins_with(self, hook: str) -> list[tuple[str, object]]:
         found = getattr(self._manager.hook, hook).get_hookimpls()

@@ -97,7 +97,8 @@ class ProxyService(Service):
         self._lasting.reactor.callWhenRunning(self._signals.take)
         url = self._arrangement.upstream.url.text
         self._say(banner.first_line(version(), self.address, url))
-        self._run(self._introduce())
+        # Not before signals are taken: who reads "Ready." may send one.
+        self._lasting.reactor.callWhenRunning(lambda: self._run(self._introduce()))
 
     def stopService(self) -> Any:
         """Stop listening, let open answers finish, then the records that are waiting."""
@@ -122,6 +123,7 @@ class ProxyService(Service):
         lasting, pool = self._lasting, self._lasting.reactor.getThreadPool()
         await deferToThreadPool(lasting.reactor, pool, lasting.judging.stop)
         await deferToThreadPool(lasting.reactor, pool, lasting.plugins.stop)
+        lasting.log_line.finish()
         if lasting.capture is not None:
             await deferToThreadPool(lasting.reactor, pool, lasting.capture.close)
         if lasting.totals is not None:

@@ -172,7 +172,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         spans = Spans(version())
         plugins.register(spans, "spans")
         reactor.addSystemEventTrigger("after", "shutdown", spans.stop)  # all records are in by then
-    log_line = LogLine(verbose=config.verbose)
+    log_line = LogLine(reactor, verbose=config.verbose)
     plugins.register(log_line, "log-line")
     totals, latest = _totals(reactor, config, plugins), Latest()
     dashboard = _dashboard(reactor, plugins, totals, recent, latest)

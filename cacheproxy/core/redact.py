@@ -52,6 +52,8 @@ _KEYS = frozenset(
 _PLAIN_NAME = re.compile(r"[A-Za-z]{1,20}(?:[_-][A-Za-z]{1,20}){0,7}")
 # An allowed key's value must be plain: "alt=sse;key=…" or "alt=sse?key=…" is not.
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.,:/+-]{0,80}")
+# A path as nearly all are, with no step as long as a credential.
+_PLAIN_PATH = re.compile(r"(?:/[A-Za-z0-9_.-]{0,15})*")
 # A key alone, or one with a digit, may be the secret itself.
 _PLAIN_KEY = re.compile(r"[A-Za-z][A-Za-z_.$-]{0,31}")
 # What a header or query key may be called that holds a credential.
@@ -92,10 +94,11 @@ def redact_target(target: str, known: Collection[bytes] = ()) -> str:
     ``redact_headers``.
     """
     path, question, query = target.partition("?")
-    path = path.partition("#")[0]
-    path = _PARAMETERS.sub(f";{REDACTED}", _USER.sub("", path))
-    # Step by step: a credential is not looked for behind a slash, which is common in base64.
-    path = "/".join(hide_text(step, known) for step in path.split("/"))
+    if not _PLAIN_PATH.fullmatch(path):
+        path = path.partition("#")[0]
+        path = _PARAMETERS.sub(f";{REDACTED}", _USER.sub("", path))
+        # Step by step: a credential is not looked for behind a slash, which is common in base64.
+        path = "/".join(hide_text(step, known) for step in path.split("/"))
     if not question:
         return path
     return f"{path}?{'&'.join(_pair(pair) for pair in query.split('&'))}"
@@ -112,6 +115,15 @@ def _header(name: bytes, value: bytes, known: Collection[bytes]) -> tuple[bytes,
 def _in_target(target: str) -> Iterator[str]:
     """What may be a credential in a request target: the texts that ``redact_target`` hides."""
     path, _, query = target.partition("?")
+    if not _PLAIN_PATH.fullmatch(path):
+        yield from _in_path(path)
+    for pair in query.split("&"):
+        key, _, value = pair.partition("=")
+        if not value or _SECRET_NAME.search(key):
+            yield value or key
+
+
+def _in_path(path: str) -> Iterator[str]:
     for user in _USER.findall(path):
         yield from user[:-1].split(":")
     path = _USER.sub("", path)
@@ -119,10 +131,6 @@ def _in_target(target: str) -> Iterator[str]:
         yield from re.split("[;=]", parameter)
     steps = _PARAMETERS.sub("", path).split("/")
     yield from (step for step in steps if hide_text(step) != step)
-    for pair in query.split("&"):
-        key, _, value = pair.partition("=")
-        if not value or _SECRET_NAME.search(key):
-            yield value or key
 
 
 @lru_cache(256)

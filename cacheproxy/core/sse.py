@@ -32,6 +32,11 @@ class EventReader:
         self._first = True
         self._after_cr = False
 
+    @property
+    def is_between(self) -> bool:
+        """Whether all bytes so far were whole events: none has begun."""
+        return not self._length and self._data is None and not self._type and not self._after_cr
+
     def feed(self, data: bytes) -> Iterator[Event]:
         """Return the events that ``data`` completes."""
         if self._after_cr and data:  # the CR has ended its line; an LF now belongs to it

@@ -9,7 +9,7 @@ llama.cpp's ``tools/server/README.md`` for ``timings``.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cacheproxy.core.sse import EventReader
@@ -43,21 +43,30 @@ class Usage:
 
     def merged(self, later: Usage) -> Usage:
         """Return these figures, overridden by those that ``later`` knows."""
-        known = {name: getattr(later, name) for name in _FIELDS}
+        if later is NOTHING or self is NOTHING:
+            return self if later is NOTHING else later
+        prompt = self.prompt if later.prompt is None else later.prompt
         if later.reused is None and self.reused is not None and self.prompt is not None:
             # A prompt without its cached part, after one with it, may be the fresh part alone.
-            known["prompt"] = max(self.prompt, later.prompt or 0)
-        return replace(self, **{name: value for name, value in known.items() if value is not None})
+            prompt = max(self.prompt, later.prompt or 0)
+        return Usage(
+            prompt,
+            self.reused if later.reused is None else later.reused,
+            self.output if later.output is None else later.output,
+            self.prompt_seconds if later.prompt_seconds is None else later.prompt_seconds,
+            self.output_seconds if later.output_seconds is None else later.output_seconds,
+        )
 
 
-_FIELDS = ("prompt", "reused", "output", "prompt_seconds", "output_seconds")
+NOTHING = Usage()
+"""What a message that says nothing of usage says."""
 
 
 def usage_of(message: Any) -> Usage:
     """Return what one JSON message of a response, in whichever dialect, says of usage."""
     if not isinstance(message, dict):
-        return Usage()
-    found = Usage()
+        return NOTHING
+    found = NOTHING
     for holder in (message, message.get("message"), message.get("response")):
         if isinstance(holder, dict):
             found = found.merged(_openai_or_anthropic(holder.get("usage")))
@@ -67,7 +76,7 @@ def usage_of(message: Any) -> Usage:
 
 def _openai_or_anthropic(usage: Any) -> Usage:
     if not isinstance(usage, dict):
-        return Usage()
+        return NOTHING
     if "prompt_tokens" in usage:
         return Usage(
             prompt=_count(usage["prompt_tokens"]),
@@ -93,7 +102,7 @@ def _cached(details: Any) -> int | None:
 
 def _timings(timings: Any) -> Usage:
     if not isinstance(timings, dict):
-        return Usage()
+        return NOTHING
     reused, evaluated = _count(timings.get("cache_n")), _count(timings.get("prompt_n"))
     both = reused is not None and evaluated is not None
     return Usage(
@@ -108,7 +117,7 @@ def _timings(timings: Any) -> Usage:
 def _ollama(message: dict[str, Any]) -> Usage:
     """Ollama counts evaluated tokens only loosely and never says what it reused."""
     if "prompt_eval_duration" not in message and "prompt_eval_count" not in message:
-        return Usage()
+        return NOTHING
     return Usage(
         prompt=_count(message.get("prompt_eval_count")),
         output=_count(message.get("eval_count")),
@@ -125,7 +134,7 @@ def _completion(message: dict[str, Any]) -> Usage:
     was reused stands in ``timings`` alone.
     """
     if "tokens_evaluated" not in message:
-        return Usage()
+        return NOTHING
     return Usage(
         prompt=_count(message["tokens_evaluated"]),
         output=_count(message.get("tokens_predicted")),
@@ -150,7 +159,7 @@ class UsageReader:
 
     def __init__(self, content_type: str, *, encoded: bool = False) -> None:
         content_type = content_type.lower()
-        self._usage = Usage()
+        self._usage = NOTHING
         self._events = EventReader() if "event-stream" in content_type else None
         self._lines = "ndjson" in content_type or "jsonl" in content_type
         self._kept = bytearray()
@@ -162,6 +171,8 @@ class UsageReader:
         if self._off:
             return
         if self._events is not None:
+            if self._events.is_between and data.endswith(b"\n\n") and not _may_tell(data):
+                return  # whole events, none of interest: 0.5 us instead of 5 for each
             for event in self._events.feed(data):
                 if len(event.data) <= _LONGEST_KEPT:
                     self._read(event.data)
@@ -192,11 +203,17 @@ class UsageReader:
         return kept
 
     def _read(self, text: bytes) -> None:
-        # Most events are deltas without usage: a search is ten times cheaper than a parse.
-        if not any(word in text for word in (b'usage"', b'"timings"', b'eval_count"', b'"tokens_')):
+        if not _may_tell(text):
             return
         try:
             message = json.loads(text)
         except (ValueError, RecursionError):
             return
         self._usage = self._usage.merged(usage_of(message))
+
+
+def _may_tell(text: bytes) -> bool:
+    """Whether there may be usage in it. Most events have none: looking costs a tenth of reading."""
+    return (
+        b'usage"' in text or b'"timings"' in text or b'eval_count"' in text or b'"tokens_' in text
+    )

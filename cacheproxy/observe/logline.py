@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl
@@ -15,21 +16,41 @@ from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement, Reason
 
 _log = Logger()
+_GATHERED = 0.1
+"""Seconds in which lines are gathered. One that comes alone comes that much later."""
 _LONGEST = 200
 """Characters of a path: it may be 32 kB."""
 
 
 class LogLine:
-    """The observer that logs; ``verbose`` adds body sizes and each edit."""
+    """The observer that logs; ``verbose`` adds body sizes and each edit.
 
-    def __init__(self, *, verbose: bool) -> None:
+    The lines of a tenth of a second are one log event: an event of its own for each, formatted,
+    written and flushed, costs 25 us, a tenth of what the proxy does for a request.
+    """
+
+    def __init__(self, clock: IReactorTime, *, verbose: bool) -> None:
         self.verbose = verbose
+        self._clock = clock
+        self._lines: list[str] = []
+        self._timer: IDelayedCall | None = None
 
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
-        """Log the exchange."""
-        for text in lines(exchange, verbose=self.verbose):
-            _log.info("{text}", text=hide_text(text))
+        """Have the exchange logged, soon."""
+        self._lines += lines(exchange, verbose=self.verbose)
+        if self._timer is None:
+            self._timer = self._clock.callLater(_GATHERED, self._tell)
+
+    def finish(self) -> None:
+        """Log what waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._tell()
+
+    def _tell(self) -> None:
+        gathered, self._lines, self._timer = self._lines, [], None
+        _log.info("{text}", text=hide_text("\n".join(gathered)))
 
 
 def lines(exchange: Exchange, *, verbose: bool = False) -> Iterator[str]:

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 from cacheproxy import hookimpl
 from cacheproxy.core.credentials import hide_text
+from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.redact import carried, redact_target
+from cacheproxy.core.request import Request
 from cacheproxy.core.verdict import Verdict
 
 _MOST = 200
@@ -32,7 +34,7 @@ class Recent:
         received = exchange.received
         known = carried(received.headers, received.target)
         target = redact_target(received.path, known)
-        bare = replace(received, target=target, body=b"", headers=())
+        bare = Request(received.method, target)
         self._kept.append(
             replace(
                 exchange,
@@ -59,7 +61,10 @@ class Recent:
 
 def _without_text(report: Report) -> Report:
     """Keep where a rule edited and why: what it put there may be as long as a body."""
-    return replace(report, edits=tuple(replace(edit, new="") for edit in report.edits))
+    if not report.edits:
+        return report
+    edits = tuple(Edit(edit.path, "", edit.why, edit.span) for edit in report.edits)
+    return Report(report.rule, edits, report.error)
 
 
 def _without_credentials(verdict: Verdict | None, known: Collection[bytes]) -> Verdict | None:

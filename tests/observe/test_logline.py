@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from cacheproxy.core.difference import Kind
@@ -208,18 +209,50 @@ def test_every_exchange_has_a_line(usage, fields):
     assert SECRET not in found
 
 
-def test_the_observer_logs_each_line():
+@pytest.fixture
+def events():
+    """The log events that come, in their order."""
+    found = []
+    globalLogPublisher.addObserver(found.append)
+    yield found
+    globalLogPublisher.removeObserver(found.append)
+
+
+def test_the_observer_logs_each_line(events):
     """As text of its own, in which braces mean nothing."""
-    events = []
-    globalLogPublisher.addObserver(events.append)
-    try:
-        odd = Request("GET", "/{braces}/{0}")
-        LogLine(verbose=False).cacheproxy_exchange_finished(exchange(received=odd, turn=0))
-    finally:
-        globalLogPublisher.removeObserver(events.append)
+    clock = Clock()
+    odd = Request("GET", "/{braces}/{0}")
+    LogLine(clock, verbose=False).cacheproxy_exchange_finished(exchange(received=odd, turn=0))
+    clock.advance(0.2)
     (event,) = events
     assert event["text"].endswith("GET /{braces}/{0}  200  13400 ms")
     assert event["log_format"] == "{text}"
+
+
+def test_lines_that_come_together_are_one_event(events):
+    clock = Clock()
+    log_line = LogLine(clock, verbose=False)
+    for number in range(3):
+        log_line.cacheproxy_exchange_finished(
+            exchange(received=Request("GET", f"/{number}"), turn=0)
+        )
+    assert not events
+    clock.advance(0.2)
+    (event,) = events
+    assert [text.split()[2] for text in event["text"].splitlines()] == ["/0", "/1", "/2"]
+    log_line.cacheproxy_exchange_finished(exchange(received=Request("GET", "/3"), turn=0))
+    clock.advance(0.2)
+    assert "/3" in events[1]["text"]
+
+
+def test_what_waits_at_the_end_is_logged(events):
+    clock = Clock()
+    log_line = LogLine(clock, verbose=False)
+    log_line.cacheproxy_exchange_finished(exchange())
+    log_line.finish()
+    log_line.finish()
+    assert len(events) == 1
+    assert not clock.getDelayedCalls()
 
 
 def broken(reason, where=None):

@@ -1,5 +1,6 @@
 """Connections without endpoints: real sockets on a reactor of their own."""
 
+import contextlib
 import errno
 import resource
 import socket
@@ -208,9 +209,10 @@ def test_out_of_descriptors(reactor, listener):
     held = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
     try:
-        with pytest.raises(OSError, match="open files"):
-            while True:
+        with contextlib.suppress(OSError):
+            while len(held) < 100:
                 held.append(socket.socket())
+        assert len(held) < 100
         attempt = connect(reactor, listener, Kept())
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
