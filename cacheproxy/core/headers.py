@@ -24,11 +24,11 @@ _HOP_BY_HOP = frozenset(
 
 def end_to_end(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
     """Return ``headers`` without the hop-by-hop ones, those that Connection names, and ``also``."""
-    gone = _HOP_BY_HOP | also
+    gone = _HOP_BY_HOP | also if also else _HOP_BY_HOP
     for name, value in headers:
-        if name.lower() == b"connection":
+        if len(name) == 10 and name.lower() == b"connection":
             gone |= {token.strip().lower() for token in value.split(b",")}
-    return tuple((name, value) for name, value in headers if name.lower() not in gone)
+    return tuple([field for field in headers if field[0].lower() not in gone])
 
 
 def for_client(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
@@ -36,13 +36,11 @@ def for_client(headers: Headers, also: frozenset[bytes] = frozenset()) -> Header
 
     llama-server sends ``Access-Control-Allow-Origin: *``, which would let any page read answers.
     """
-    return tuple(
-        (name, value)
-        for name, value in end_to_end(headers, also)
-        if not name.lower().startswith(b"access-control-")
-    )
+    kept = end_to_end(headers, also)
+    return tuple([field for field in kept if not field[0].lower().startswith(b"access-control-")])
 
 
 def values(headers: Headers, name: bytes) -> list[bytes]:
     """Return all values of header ``name`` (lower case)."""
-    return [value for key, value in headers if key.lower() == name]
+    size = len(name)
+    return [value for key, value in headers if len(key) == size and key.lower() == name]
