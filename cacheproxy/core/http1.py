@@ -161,7 +161,7 @@ class ResponseReader:
 
     def _read_chunks(self, buffer: bytes) -> bytes:
         """Read all chunks in the buffer at once, so that a read makes one write (section 7.1)."""
-        position, pieces = 0, []
+        position, pieces = 0, list[bytes]()
         if self._state is _State.CHUNK_SIZE:
             position, pieces = _whole_chunks(buffer)
         while position < len(buffer) and self._state is not _State.DONE:
