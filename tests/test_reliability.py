@@ -27,7 +27,7 @@ FIXED = {
     "head, and trailers, of a response": f"{http1.LONGEST_HEAD // KIB} KiB: 502",
     "interim responses": f"{http1._MOST_INTERIM}: 502",
     "requests sent behind one that runs": (
-        f"{channel.ProxyChannel._optimisticEagerReadSize // KIB} KiB are read ahead, the rest waits"
+        f"{channel._READ_AHEAD // KIB} KiB are read ahead, the rest waits"
     ),
     "a refused client that goes on sending": f"closed after {channel._LINGER_SECONDS:g} seconds",
     "a client that does not read the end of a broken answer": (

@@ -48,21 +48,16 @@ class RequestLimits(Protocol):
 
 
 class RequestError(ValueError):
-    """The bytes are no request that we take: ``status`` to answer with; its text is one sentence.
+    """The bytes are no request that we take: answer ``status``; the text is one sentence."""
 
-    ``target``: what was asked for, as far as it is known.
-    """
-
-    def __init__(self, status: int, message: str, target: bytes = b"") -> None:
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-        self.target = target
 
     @classmethod
-    def too_large(cls, limits: RequestLimits, target: bytes) -> RequestError:
+    def too_large(cls, limits: RequestLimits) -> RequestError:
         """A body over the limit."""
-        message = f"the request body is larger than {limits.body >> 20} MiB"
-        return cls(413, message, target)
+        return cls(413, f"the request body is larger than {limits.body >> 20} MiB")
 
 
 class RequestHead:
@@ -134,15 +129,15 @@ class RequestHead:
             # ``identity`` is no coding (section 7), and may hide a second opinion.
             if len(codings) > 1 or codings[0].lower() != b"chunked":
                 why = "the only Transfer-Encoding of a request is chunked"
-                raise RequestError(400, why, self.target)
+                raise RequestError(400, why)
             if lengths:
-                raise RequestError(400, _NOT_HTTP, self.target)
+                raise RequestError(400, _NOT_HTTP)
             return None
         if not lengths:
             return 0
         length = lengths[0]
         if len(lengths) > 1 or not length.isdigit() or len(length) > _MOST_DIGITS:
-            raise RequestError(400, "the Content-Length makes no sense", self.target)
+            raise RequestError(400, "the Content-Length makes no sense")
         return int(length)
 
 
@@ -159,8 +154,8 @@ class RequestReader:
     """``feed`` takes bytes; ``read_head``, then ``read_body``, return what there is of a request.
 
     They are apart so that a request can be refused for its head alone, whatever came behind it.
-    Both return None while there is not enough, and raise RequestError, after which the reader
-    must not be used. ``limits`` may be set between two requests.
+    Both return None while there is not enough, and raise RequestError, after which there is
+    nothing more to be read. ``limits`` may be set between two requests.
     """
 
     def __init__(self, limits: RequestLimits) -> None:
@@ -183,6 +178,15 @@ class RequestReader:
         """Whether bytes have come that are not read yet."""
         return self._at < len(self._buffer)
 
+    @property
+    def target(self) -> bytes:
+        """What is asked for, as far as it has come: also after an error."""
+        if self._head is not None:
+            return self._head.target
+        longest = self.limits.target + self.limits.head
+        line = self._buffer[self._at : self._at + longest].partition(b"\r\n")[0]
+        return line.split(b" ", 2)[1] if b" " in line else b""
+
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
         if self._at < len(self._buffer):
@@ -200,26 +204,23 @@ class RequestReader:
         line_end = buffer.find(b"\r\n", at)
         longest = limits.target + limits.head
         if (len(buffer) - 1 if line_end < 0 else line_end) - at > longest:
-            start = buffer[at : at + longest]
-            target = start.split(b" ", 2)[1] if b" " in start else b""
-            raise RequestError(414, "the request line is longer than the limit", target)
+            raise RequestError(414, "the request line is longer than the limit")
         if line_end < 0:
             return None
         line = _REQUEST_LINE.fullmatch(buffer, at, line_end)
         if line is None:
-            parts = buffer[at:line_end].split(b" ", 2)
-            raise RequestError(400, _NOT_HTTP, parts[1] if len(parts) > 2 else b"")
+            raise RequestError(400, _NOT_HTTP)
         method, target, version = line.groups()
         if len(target) > limits.target:
-            raise RequestError(414, "the request target is longer than the limit", target)
+            raise RequestError(414, "the request target is longer than the limit")
         end = buffer.find(b"\r\n\r\n", max(line_end, at + self._searched))
         if (len(buffer) - 3 if end < 0 else end) - at - len(target) > limits.head:
             why = f"the headers are larger than {limits.head} bytes"
-            raise RequestError(431, why, target)
+            raise RequestError(431, why)
         if end < 0:
             self._searched = max(0, len(buffer) - 3 - at)
             return None
-        fields = self._fields(buffer[line_end + 2 : end], target)
+        fields = self._fields(buffer[line_end + 2 : end])
         self._head = RequestHead(method, target, version, fields)
         self._at = end + 4
         return self._head
@@ -230,7 +231,7 @@ class RequestReader:
         assert head is not None, "its head comes first"
         length, buffer, at = head.length, self._buffer, self._at
         if length is None:
-            if not self._read_chunks(head):
+            if not self._read_chunks():
                 return None
         elif not self._size and len(buffer) - at >= length:  # whole at once: no copy but one
             self._at = at + length
@@ -255,13 +256,13 @@ class RequestReader:
             self._at = 0
         self._begin()
 
-    def _fields(self, section: bytes, target: bytes) -> list[tuple[bytes, bytes]]:
+    def _fields(self, section: bytes) -> list[tuple[bytes, bytes]]:
         if section and section.count(b"\r\n") >= self.limits.headers:
-            raise RequestError(431, f"there are more than {self.limits.headers} headers", target)
+            raise RequestError(431, f"there are more than {self.limits.headers} headers")
         if _FIELDS.fullmatch(section) is None:
             section = _OBS_FOLD.sub(b" ", section)  # section 5.2
             if _FIELDS.fullmatch(section) is None:
-                raise RequestError(400, _NOT_HTTP, target)
+                raise RequestError(400, _NOT_HTTP)
         fields = []
         for line in section.split(b"\r\n") if section else ():
             name, _, value = line.partition(b":")
@@ -278,7 +279,7 @@ class RequestReader:
         else:
             pieces.append(bytearray(piece))
 
-    def _read_chunks(self, head: RequestHead) -> bool:
+    def _read_chunks(self) -> bool:
         """Read all chunks that have come (section 7.1); return whether the last was among them."""
         buffer, at, size, done = self._buffer, self._at, len(self._buffer), False
         while at < size and not done:
@@ -294,20 +295,20 @@ class RequestReader:
                 if size - at < 2:
                     break
                 if not buffer.startswith(b"\r\n", at):
-                    raise RequestError(400, _NOT_HTTP, head.target)
+                    raise RequestError(400, _NOT_HTTP)
                 at += 2
                 self._next = _Chunk.SIZE
             end = buffer.find(b"\r\n", at)
             line = (size - 1 if end < 0 else end) - at  # at least so long
             if self._next is _Chunk.TRAILERS:
                 if line + 2 > self._left:
-                    raise RequestError(400, _NOT_HTTP, head.target)
+                    raise RequestError(400, _NOT_HTTP)
             elif line > _LONGEST_CHUNK_LINE:
-                raise RequestError(400, _NOT_HTTP, head.target)
+                raise RequestError(400, _NOT_HTTP)
             if end < 0:
                 break
             if self._next is _Chunk.SIZE:
-                self._chunk_size(buffer, at, end, head)
+                self._chunk_size(buffer, at, end)
             else:  # dropped: few agents read trailers, and HTTP/1.0 clients send none
                 self._left -= line + 2
                 done = not line
@@ -315,13 +316,13 @@ class RequestReader:
         self._at = at
         return done
 
-    def _chunk_size(self, buffer: bytes, at: int, end: int, head: RequestHead) -> None:
+    def _chunk_size(self, buffer: bytes, at: int, end: int) -> None:
         found = _CHUNK_LINE.fullmatch(buffer, at, end)
         if found is None:
-            raise RequestError(400, _NOT_HTTP, head.target)
+            raise RequestError(400, _NOT_HTTP)
         self._left = int(found[1], 16)
         if self._left > self.limits.body - self._size:
-            raise RequestError.too_large(self.limits, head.target)
+            raise RequestError.too_large(self.limits)
         self._next = _Chunk.DATA
         if not self._left:
             self._next = _Chunk.TRAILERS

@@ -1,32 +1,46 @@
-"""The downstream side: twisted.web's channel with our limits, deadlines and access rules.
+"""The downstream side: one connection of a client, with our limits, deadlines and access rules.
 
-What Twisted 26.10 does otherwise: bodies of 100 kB and all chunked ones go to a temporary file
-on disk, bodies have no limit, headers end at 16 KiB with a bare 400, and each byte restarts the
-only timer, so that one header a minute keeps a connection for ever.
+twisted.web's own channel costs 100 us of CPU and more for a request, writes bodies of 100 kB and
+all chunked ones to files on disk, and has other limits than agents need; so this is a protocol of
+our own beneath the same Site and Resource.
 """
 
 from __future__ import annotations
 
 import socket
 from enum import Enum, auto
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
-from twisted.internet.interfaces import ISystemHandle, ITCPTransport
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IPushProducer,
+    ISSLTransport,
+    ISystemHandle,
+    ITCPTransport,
+)
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.http import HTTPChannel
-from twisted.web.server import Request
+from twisted.web.server import NOT_DONE_YET
+from zope.interface import implementer
 
 from cacheproxy.core.access import Refusal
+from cacheproxy.core.http1request import RequestError, RequestHead, RequestReader
+from cacheproxy.proxy import eager
 from cacheproxy.proxy.deadline import Deadline
-from cacheproxy.proxy.errors import error_body
+from cacheproxy.proxy.errors import error_body, reason_of
+from cacheproxy.proxy.request import ProxyRequest
 
 if TYPE_CHECKING:
     from cacheproxy.proxy.limits import Limits
     from cacheproxy.proxy.site import ProxySite
 
 _log = Logger()
+_READ_AHEAD = 128 << 10
+"""Bytes of pipelined requests that are read behind a running one. Beyond it the transport is
+paused, and a client that leaves goes unnoticed until the answer is written."""
+_AT_A_TIME = 16
+"""Pipelined requests that are answered in one turn of the reactor, if they are answered at once."""
 _LINGER_SECONDS = 2.0
 """How long a refused client may go on sending: closing at once would reset its connection
 before it has read the answer (RFC 9112, section 9.6)."""
@@ -37,6 +51,7 @@ _SLOWEST_BODY = 1024
 """Bytes a second, below which a body on the whole comes too slowly."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 """Two minutes after a client's machine is gone its connection closes, and frees its slot."""
+_MORE = {401: b"WWW-Authenticate: Bearer\r\n", 503: b"Retry-After: 1\r\n"}
 
 
 class _Phase(Enum):
@@ -49,157 +64,139 @@ class _Phase(Enum):
     CLOSING = auto()
 
 
-class ProxyChannel(HTTPChannel):
-    """One downstream connection. Refusals are answered in JSON, then the connection closes."""
+@implementer(IPushProducer)
+class ProxyChannel(Protocol):
+    """One downstream connection. Refusals are answered in JSON, then the connection closes.
 
-    # Pipelined bytes behind a running request are read up to here; beyond it Twisted pauses the
-    # transport, and a client that leaves goes unnoticed until the answer is written. Refusing all
-    # requests that fit in here takes one turn of the reactor: 0.3 s at this size, 5 s at 1 MiB.
-    _optimisticEagerReadSize = 1 << 17
-    maxHeaders = 1 << 30  # counted by ourselves, to answer 431
-    totalHeadersSize = 1 << 30
+    To its transport it is the producer of all answers: while a client does not read, whoever
+    writes the running answer is paused, and no further request is read.
+    """
 
-    limits: Limits
-    site: ProxySite
-    _deadline: Deadline
-    _phase = _Phase.IDLE
-    _refused = False
-    _head_size = 0
-    _head_lines = 0
-    _body_size = 0
-    _body_since = 0.0
-    _target = b""
+    transport: Any  # ITCPTransport, IPushProducer and IConsumer
+
+    def __init__(self, site: ProxySite, limits: Limits) -> None:
+        self.site = site
+        self.limits = limits
+        self.request: ProxyRequest | None = None
+        self.persistent = True
+        self.producer: IPushProducer | None = None
+        self._address = ""
+        self._deadline = Deadline(site.reactor, self._expired)
+        self._reader = RequestReader(limits)
+        self._head: RequestHead | None = None
+        self._phase = _Phase.IDLE
+        self._ahead = bytearray()
+        self._reading = False
+        self._full = False
+        self._later: IDelayedCall | None = None
+        self._body_size = 0
+        self._body_since = 0.0
+
+    # What the transport tells.
 
     def connectionMade(self) -> None:
         """Begin to wait for a request."""
-        super().connectionMade()
-        self._deadline = Deadline(self.site.reactor, self._expired)
+        transport = self.transport
+        if ITCPTransport.providedBy(transport):
+            transport.setTcpNoDelay(True)
+        _notice_dead_peer(transport)
+        transport.registerProducer(self, True)
+        self._address = getattr(transport.getHost(), "host", "")
         self._wait(_Phase.IDLE, self.limits.idle)
         self.site.channels.add(self)
-        _notice_dead_peer(self.transport)
 
-    def connectionLost(self, reason: Failure) -> None:  # type: ignore[override]
-        """Leave nothing behind."""
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Leave nothing behind; tell whoever writes the answer."""
+        self._phase = _Phase.CLOSING
         self._deadline.stop()
+        self._drop()
         self.site.channels.discard(self)
-        super().connectionLost(reason)
+        request, self.request = self.request, None
+        if request is not None:
+            request.lost(reason)
 
     def dataReceived(self, data: bytes) -> None:
-        """Start the head's deadline with its first byte; drop what a refused client sends on."""
-        if self._refused:
+        """Read requests; drop what a refused client sends on."""
+        phase = self._phase
+        if phase is _Phase.CLOSING:
             return
-        if self._phase is _Phase.IDLE:
-            self._wait(_Phase.HEAD, self.limits.head_seconds)
-        super().dataReceived(data)
-
-    def lineReceived(self, line: bytes) -> None:
-        """Count the head's bytes and lines before Twisted parses them."""
-        if self._refused:
+        if phase is _Phase.ANSWER or self._reading or self._full or self._later is not None:
+            self._ahead += data
+            if len(self._ahead) > _READ_AHEAD:
+                self.transport.pauseProducing()
             return
-        if not self._head_lines and line:
-            self._target = line.split(b" ", 2)[1] if line.count(b" ") >= 2 else b""
-        self._head_lines += 1 if line else 0
-        self._head_size += len(line)
-        if len(self._target) > self.limits.target:
-            self._refuse(414, "the request target is longer than the limit")
-        elif self._head_size > self.limits.head + self.limits.target or (
-            self._head_size - len(self._target) > self.limits.head
-        ):
-            self._refuse(431, f"the headers are larger than {self.limits.head} bytes")
-        elif self._head_lines > self.limits.headers + 1:
-            self._refuse(431, f"there are more than {self.limits.headers} headers")
-        else:
-            super().lineReceived(line)
-
-    def lineLengthExceeded(self, line: bytes) -> None:
-        """Answer where LineReceiver would just close."""
-        if not self._head_lines:
-            start = line[: self.MAX_LENGTH]  # however much of it has come
-            self._target = start.split(b" ", 2)[1][:4096] if b" " in start else b""
-            self._refuse(414, "the request line is longer than the limit")
-        else:
-            self._refuse(431, f"the headers are larger than {self.limits.head} bytes")
-
-    def headerReceived(self, line: bytes) -> bool:
-        """Refuse framing headers that Twisted lets pass or fails on.
-
-        A Content-Length of more than 4300 digits, which int() refuses, and ``identity``, which is
-        no transfer coding (RFC 9112, section 7) and may hide a second opinion on the length.
-        """
-        name, _, value = line.partition(b":")
-        name = name.lower()
-        if name == b"content-length" and len(value) > 32:
-            self._refuse(400, "the Content-Length makes no sense")
-            return False
-        if name == b"transfer-encoding" and value.strip(b" \t").lower() != b"chunked":
-            self._refuse(400, "the only Transfer-Encoding of a request is chunked")
-            return False
-        return bool(super().headerReceived(line))
-
-    def allHeadersReceived(self) -> None:
-        """Refuse what can be refused before saying 100 Continue, and before any of the body."""
-        self._head_size = self._head_lines = 0
-        if self._refused:
-            return
-        refusal = self._refusal()
-        if refusal is not None:
-            self._refuse(refusal.status, refusal.message)
-            return
-        if self.length is not None and self.length > self.limits.body:
-            self.refuse_body()
-            return
-        super().allHeadersReceived()
-        if self.length != 0:
-            self._body_size, self._body_since = 0, self.site.reactor.seconds()
-            self._wait(_Phase.BODY, self.limits.idle)
-
-    def checkPersistence(self, request: Request, version: bytes) -> bool:  # noqa: N802 - Twisted's
-        """Whether the connection may serve another request (RFC 9112, section 9.3).
-
-        Twisted finds ``close`` between spaces, in the first Connection header.
-        """
-        if version != b"HTTP/1.1":
-            return False
-        values = request.requestHeaders.getRawHeaders(b"connection", [])
-        if b"close" not in {token.strip().lower() for v in values for token in v.split(b",")}:
-            return True
-        request.responseHeaders.setRawHeaders(b"Connection", [b"close"])
-        return False
-
-    def rawDataReceived(self, data: bytes) -> None:
-        """Move the body's deadline; drop what a refused client goes on sending."""
-        if self._refused:
-            return
-        if self._phase is _Phase.BODY:
+        if phase is _Phase.BODY:
             self._body_size += len(data)
             spent = self.site.reactor.seconds() - self._body_since
-            self._deadline.set(min(self.limits.idle, self._body_seconds() - spent))
-        super().rawDataReceived(data)
+            most = self.limits.idle + self._body_size / _SLOWEST_BODY  # seconds, so far, in all
+            self._deadline.set(min(self.limits.idle, most - spent))
+        self._reader.feed(data)
+        self._read()
 
-    def allContentReceived(self) -> None:
-        """Process the request, unless it has been refused. The upstream may take its time."""
-        if self._refused:
-            return
-        self._phase = _Phase.ANSWER
-        self._deadline.clear()
-        super().allContentReceived()
+    def pauseProducing(self) -> None:
+        """The client does not read."""
+        self._full = True
+        if self.producer is not None:
+            self.producer.pauseProducing()
+        elif self._phase is not _Phase.ANSWER:  # there, it may leave, which only reading tells
+            self.transport.pauseProducing()
 
-    def writeHeaders(self, version: Any, code: Any, reason: Any, headers: Any) -> None:  # noqa: N802 - Twisted's
-        """Say so if this is the connection's last answer."""
-        if self.site.draining and self.persistent:
-            self.persistent = False
-            headers.setRawHeaders(b"Connection", [b"close"])
-        super().writeHeaders(version, code, reason, headers)
+    def resumeProducing(self) -> None:
+        """It does again."""
+        self._full = False
+        if self.producer is not None:
+            self.producer.resumeProducing()
+        elif self._phase is not _Phase.ANSWER:
+            self.transport.resumeProducing()
+            self._next()
 
-    def requestDone(self, request: Request) -> None:  # noqa: N802 - Twisted's
+    def stopProducing(self) -> None:
+        """The connection is lost."""
+        if self.producer is not None:
+            self.producer.stopProducing()
+
+    # What a request tells.
+
+    def done(self) -> None:
         """Wait for the next request, or for the client to read the rest of its answer."""
-        if self.site.draining:
-            self.persistent = False
-        if self.persistent:
-            self._wait(_Phase.IDLE, self.limits.idle)
-        else:
-            self._wait(_Phase.CLOSING, _UNREAD_SECONDS)
-        super().requestDone(request)
+        self.request = self.producer = None
+        if self._phase is _Phase.CLOSING:
+            return
+        if self.site.draining or not self.persistent:
+            self._leave()
+            return
+        self._wait(_Phase.IDLE, self.limits.idle)
+        if len(self._ahead) > _READ_AHEAD and not self._full:
+            self.transport.resumeProducing()
+        self._next()
+
+    def close(self) -> None:
+        """Close when all that was written has been sent."""
+        self._phase = _Phase.CLOSING
+        self.transport.unregisterProducer()
+        self.transport.loseConnection()
+
+    def abort(self) -> None:
+        """Close at once, with a reset."""
+        self._phase = _Phase.CLOSING
+        self.transport.abortConnection()
+
+    @property
+    def secure(self) -> bool:
+        """Whether the connection is encrypted."""
+        return ISSLTransport.providedBy(self.transport)
+
+    # What the site tells.
+
+    @property
+    def requests(self) -> tuple[ProxyRequest, ...]:
+        """The request that is being answered, if there is one."""
+        return () if self.request is None else (self.request,)
+
+    def adopt(self, limits: Limits) -> None:
+        """Use ``limits`` from the next request on."""
+        if self._phase is _Phase.IDLE:
+            self.limits = self._reader.limits = limits
 
     def close_if_idle(self) -> None:
         """Close, unless a request is under way; one whose head has begun is refused."""
@@ -208,47 +205,117 @@ class ProxyChannel(HTTPChannel):
         elif self._phase is _Phase.HEAD:
             self._refuse(503, "the proxy is shutting down")
 
-    def abort(self) -> None:
-        """Close at once, with a reset."""
-        cast("ITCPTransport", self.transport).abortConnection()
+    # Reading.
 
-    def refuse_body(self) -> None:
-        """Answer 413 to a body over the limit."""
-        self._refuse(413, f"the request body is larger than {self.limits.body >> 20} MiB")
+    def _next(self) -> None:
+        """Read what has come behind the last request, unless something is in the way."""
+        if self._reading or self._full or self._later is not None:
+            return
+        if self._phase in (_Phase.ANSWER, _Phase.CLOSING):
+            return
+        if self._take_ahead():
+            self._read()
 
-    def _refusal(self) -> Refusal | None:
-        site, headers = self.site, self.requests[-1].requestHeaders
+    def _take_ahead(self) -> bool:
+        """Return whether there is something to be read."""
+        if self._ahead:
+            self._reader.feed(bytes(self._ahead))
+            self._ahead.clear()
+        return self._reader.waiting
+
+    def _read(self) -> None:
+        """Read, and have answered, as many requests as there are: not too many in one turn."""
+        self._reading = True
+        try:
+            for _ in range(_AT_A_TIME):
+                if not self._read_one() or self._full or not self._take_ahead():
+                    return
+            self._later = self.site.reactor.callLater(0, self._read_on)
+        except RequestError as error:
+            self._refuse(error.status, str(error))
+        finally:
+            self._reading = False
+
+    def _read_on(self) -> None:
+        self._later = None
+        self._next()
+
+    def _read_one(self) -> bool:
+        """Read one request; return whether it was whole, and has been answered already."""
+        reader = self._reader
+        head = self._head
+        if head is None:
+            head = reader.read_head()
+            if head is None:
+                if self._phase is _Phase.IDLE and reader.waiting:
+                    self._wait(_Phase.HEAD, self.limits.head_seconds)
+                return False
+            head = self._let_in(head)
+            if head is None:
+                return False
+        body = reader.read_body()
+        if body is None:
+            if self._head is None:
+                self._head = head
+                self._body_size, self._body_since = 0, self.site.reactor.seconds()
+                self._wait(_Phase.BODY, self.limits.idle)
+            return False
+        self._head = None
+        self._answer(head, body)
+        return self._phase is _Phase.IDLE
+
+    def _let_in(self, head: RequestHead) -> RequestHead | None:
+        """Refuse what can be refused for its head, before 100 Continue and any of the body."""
+        refusal = self._refusal(head)
+        if refusal is not None:
+            self._refuse(refusal.status, refusal.message)
+            return None
+        if head.length is not None and head.length > self.limits.body:
+            raise RequestError.too_large(self.limits)
+        if head.expects_continue:
+            eager.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.persistent = head.persistent
+        access = self.site.access
+        held = access.token_headers(head.values) if access.token else None
+        return head.without(held) if held else head
+
+    def _refusal(self, head: RequestHead) -> Refusal | None:
+        site = self.site
         if site.draining:
             return Refusal(503, "the proxy is shutting down")
         if len(site.channels) > self.limits.connections:
             return Refusal(503, f"there are more than {self.limits.connections} connections")
+        http10 = head.version == b"HTTP/1.0"
+        return site.access.refusal(head.values, self._address, path=head.path, http10=http10)
 
-        def values(name: bytes) -> list[bytes]:
-            return list(headers.getRawHeaders(name, []))
+    def _answer(self, head: RequestHead, body: bytes) -> None:
+        """Have the site's resource answer. The upstream may take its time."""
+        self._phase = _Phase.ANSWER
+        self._deadline.clear()
+        request = self.request = ProxyRequest(self, head, body)
+        try:
+            answer = self.site.resource.render(request)
+        except Exception:
+            _log.failure("the resource failed")
+            if request.started:
+                self.abort()
+                return
+            answer = request.answer(500, "an internal error; the log says more")
+        if answer is not NOT_DONE_YET:
+            request.write(answer)
+            request.finish()
 
-        address = getattr(cast("ITCPTransport", self.transport).getHost(), "host", "")
-        path = self._path.partition(b"?")[0]
-        http10 = self._version == b"HTTP/1.0"
-        refusal = site.access.refusal(values, address, path=path, http10=http10)
-        if refusal is None and site.access.token:
-            for name in site.access.token_headers(values):
-                headers.removeHeader(name)
-        return refusal
-
-    def _respondToBadRequestAndDisconnect(self) -> None:
-        self._refuse(400, "the request is not valid HTTP/1.1")
+    # Ending.
 
     def _refuse(self, status: int, message: str) -> None:
-        if self._refused:
-            return
-        self._refused = True
-        self.clearLineBuffer()
         _log.warn("refused a request: {status} {message}", status=status, message=message)
-        path = self._target.partition(b"?")[0].decode("latin-1")
+        path = self._reader.target.partition(b"?")[0].decode("latin-1")
+        self._drop()
         body = error_body(path, status, message)
-        reason = HTTPStatus(status).phrase.encode()
+        reason = reason_of(status)
         more = _MORE.get(status, b"")
-        transport = cast("ITCPTransport", self.transport)
+        transport = self.transport
+        transport.unregisterProducer()
         transport.write(
             b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
             b"%sConnection: close\r\n\r\n%s" % (status, reason, len(body), more, body)
@@ -256,13 +323,24 @@ class ProxyChannel(HTTPChannel):
         transport.loseWriteConnection()
         self._wait(_Phase.CLOSING, _LINGER_SECONDS)
 
+    def _leave(self) -> None:
+        """Close once the client has read what it still has to (twisted#12498)."""
+        self._wait(_Phase.CLOSING, _UNREAD_SECONDS)
+        self._drop()
+        self.close()
+
+    def _drop(self) -> None:
+        """Keep nothing of what has come, and read no more of it."""
+        self._reader = RequestReader(self.limits)
+        self._head = None
+        self._ahead.clear()
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+
     def _wait(self, phase: _Phase, seconds: float) -> None:
         self._phase = phase
         self._deadline.set(seconds)
-
-    def _body_seconds(self) -> float:
-        """How long the body may have taken so far, in all."""
-        return self.limits.idle + self._body_size / _SLOWEST_BODY
 
     def _expired(self) -> None:
         if self._phase is _Phase.HEAD:
@@ -273,14 +351,6 @@ class ProxyChannel(HTTPChannel):
             self._leave()
         else:
             self.abort()
-
-    def _leave(self) -> None:
-        """Close once the client has read what it still has to (twisted#12498)."""
-        self._wait(_Phase.CLOSING, _UNREAD_SECONDS)
-        self.loseConnection()
-
-
-_MORE = {401: b"WWW-Authenticate: Bearer\r\n", 503: b"Retry-After: 1\r\n"}
 
 
 def _notice_dead_peer(transport: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 
 from cacheproxy.core.dialect import ANTHROPIC, OLLAMA, dialect_of
 
@@ -15,6 +16,13 @@ _ANTHROPIC_TYPES = {
     429: "rate_limit_error",
     504: "timeout_error",
 }
+
+_REASONS = {int(status): status.phrase.encode() for status in HTTPStatus}
+
+
+def reason_of(status: int) -> bytes:
+    """Return the reason phrase that goes with ``status``."""
+    return _REASONS.get(status, b"Unknown Status")
 
 
 def error_body(path: str, status: int, message: str) -> bytes:

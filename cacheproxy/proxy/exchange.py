@@ -21,6 +21,7 @@ from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage, UsageReader
 from cacheproxy.proxy.collect import collect
 from cacheproxy.proxy.connection import UpstreamResponse
+from cacheproxy.proxy.errors import reason_of
 from cacheproxy.proxy.failures import explain
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
@@ -91,11 +92,7 @@ class Running:
         self.received = Request(
             down.method.decode("latin-1"),
             down.uri.decode("latin-1"),
-            tuple(
-                (name, value)
-                for name, found in down.requestHeaders.getAllRawHeaders()
-                for value in found
-            ),
+            down.headers,
             down.body,
         )
         self.started = self.course.clock.seconds()
@@ -104,7 +101,7 @@ class Running:
     def start(self) -> int:
         """Begin; everything from here on ends in ``_end``, once."""
         done = Deferred.fromCoroutine(self._run())
-        self.down.notifyFinish().addErrback(self._client_left, done)
+        self.down.on_gone(lambda failure: self._client_left(failure, done))
         done.addCallbacks(lambda _: self._end(Outcome.COMPLETE), self._failed)
         done.addErrback(lambda failure: _log.failure("an observer failed", failure))
         return NOT_DONE_YET
@@ -150,6 +147,7 @@ class Running:
             keep=course.keep_bodies,
         )
         response.deliverBody(self.relay)
+        self.down.flush()
         await self.relay.done
 
     async def _send(self, request: Request, translated: Translated | None) -> UpstreamResponse:
@@ -172,16 +170,19 @@ class Running:
             raise ResponseError(str(error)) from None
         if answer.status < 300 and (self.received.json or {}).get("stream") is True:
             raise ResponseError("the upstream gave a whole answer where a stream was asked for")
-        for name, value in self.response_headers:
-            self.down.responseHeaders.addRawHeader(name, value)
-        self._answer(answer.status, answer.body)
+        self._answer(answer.status, answer.body, self.response_headers)
 
-    def _answer(self, status: int, body: bytes) -> None:
+    def _answer(self, status: int, body: bytes, headers: Headers = ()) -> None:
         """Answer with a JSON body of our own making."""
         self.status, self.reply, self.replied_at = status, body, self.course.clock.seconds()
-        self.down.setResponseCode(status)
-        self.down.setHeader(b"Content-Type", b"application/json")
-        self.down.setHeader(b"Content-Length", b"%d" % len(body))
+        others = tuple(
+            (name, value)
+            for name, value in headers
+            if name.lower() not in (b"content-type", b"content-length")
+        )
+        kind = (b"Content-Type", b"application/json")
+        length = (b"Content-Length", b"%d" % len(body))
+        self.down.send_head(status, reason_of(status), (*others, kind, length))
         self.down.write(body)
         self.down.finish()
 
@@ -201,10 +202,7 @@ class Running:
             )
 
     def _head_down(self, response: UpstreamResponse) -> None:
-        self.down.setResponseCode(response.head.status, response.head.reason)
-        for name, value in self.response_headers:
-            self.down.responseHeaders.addRawHeader(name, value)
-        self.down.write(b"")
+        self.down.send_head(response.head.status, response.head.reason, self.response_headers)
 
     def _pings(self, response: UpstreamResponse) -> Pings | None:
         course = self.course
@@ -228,7 +226,7 @@ class Running:
         status, message = explain(failure, self.course.upstream.url.text)
         if status == 500:
             _log.failure("an exchange failed", failure)
-        if not self.down.startedWriting:
+        if not self.down.started:
             self.status = status
             self.down.write(self.down.answer(status, message))
             self.down.finish()

@@ -77,7 +77,7 @@ class Relay(Protocol):
         """Let the client's pauses pause the upstream."""
         if self._pings is not None:
             self._pings.start()
-        self._request.registerProducer(self, True)
+        self._request.register_producer(self)
 
     def dataReceived(self, data: bytes) -> None:
         """Pass a chunk on."""
@@ -110,7 +110,7 @@ class Relay(Protocol):
                 self._cut(Failure())
                 return
         self._end()
-        self._request.unregisterProducer()
+        self._request.unregister_producer()
         self._request.finish()
         self.done.callback(None)
 
@@ -147,7 +147,7 @@ class Relay(Protocol):
 
     def _cut(self, reason: Failure) -> None:
         self._end()
-        self._request.unregisterProducer()
+        self._request.unregister_producer()
         self._break_off()
         self.done.errback(reason)
 
@@ -162,8 +162,7 @@ class Relay(Protocol):
         A body that ends with the connection (HTTP/1.0) has only a reset to say so.
         """
         channel = self._request.channel
-        framed = self._request.chunked or self._request.responseHeaders.hasHeader("content-length")
-        if not framed:
+        if not self._request.framed:
             channel.abort()
             return
         flushing = self._clock.callLater(_FLUSH_SECONDS, channel.abort)
@@ -173,4 +172,4 @@ class Relay(Protocol):
                 flushing.cancel()
 
         self._request.notifyFinish().addErrback(closed)
-        channel.loseConnection()
+        channel.close()

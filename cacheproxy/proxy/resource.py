@@ -31,7 +31,7 @@ class ProxyResource:
             return request.answer(400, "only request targets that start with '/' are relayed")
         if request.method in (b"TRACE", b"CONNECT"):  # TRACE echoes credentials
             return request.answer(501, "TRACE and CONNECT are not relayed")
-        vias = request.requestHeaders.getRawHeaders(b"via", [])
+        vias = request.header_values(b"via")
         if any(self._via_token in via.lower() for via in vias):
             return request.answer(508, "the upstream leads back to cacheproxy itself: a loop")
         return Running(self._course, request).start()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from importlib.resources import files
-
-from twisted.web.server import Request
+from typing import TYPE_CHECKING
 
 from cacheproxy.web.pages import Content, DirectPage, not_allowed, respond
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.request import ProxyRequest
 
 PAGE = b"/_cacheproxy/"
 FOLDER = b"/_cacheproxy/static/"
@@ -39,11 +41,11 @@ class File:
         )
         self._kind = kind
 
-    def __call__(self, request: Request) -> bytes:
+    def __call__(self, request: ProxyRequest) -> bytes:
         """Answer with the file, or with 304 to a browser that has it."""
         if request.method not in (b"GET", b"HEAD"):
             return not_allowed(request, b"GET, HEAD", "this page is only read")
-        if request.requestHeaders.getRawHeaders(b"if-none-match") == [self._etag]:
+        if request.header_values(b"if-none-match") == [self._etag]:
             request.setResponseCode(304)
             for name, value in self._headers:
                 request.setHeader(name, value)
@@ -51,7 +53,7 @@ class File:
         return respond(request, Content(self._kind, self.body, headers=self._headers))
 
 
-def redirect(request: Request) -> bytes:
+def redirect(request: ProxyRequest) -> bytes:
     """Lead to the page; a browser keeps the fragment, which may hold the token."""
     return respond(
         request, Content(b"text/plain", b"see /_cacheproxy/\n", 302, ((b"Location", PAGE),))

@@ -8,13 +8,13 @@ written as JSON, once (https://html.spec.whatwg.org/multipage/server-sent-events
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer, IReactorTime
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
 from cacheproxy import hookimpl
@@ -46,7 +46,7 @@ _MOST_PAGES = 256
 class _Page:
     """One open page. What it missed while it did not read, it is sent anew."""
 
-    def __init__(self, live: Live, request: Request, window: str) -> None:
+    def __init__(self, live: Live, request: ProxyRequest, window: str) -> None:
         self.window = window
         self.paused_at: float | None = None
         self.missed = True
@@ -73,12 +73,12 @@ class _Page:
 
     def end(self) -> None:
         """End the stream: the browser comes back by itself."""
-        self._request.unregisterProducer()
+        self._request.unregister_producer()
         self._request.finish()
 
     def drop(self) -> None:
         """Close the connection at once."""
-        cast("ProxyRequest", self._request).channel.abort()
+        self._request.channel.abort()
 
 
 class Live:
@@ -106,7 +106,7 @@ class Live:
         self._change()
         self._sent.clear()
 
-    def __call__(self, request: Request) -> bytes | int:
+    def __call__(self, request: ProxyRequest) -> bytes | int:
         """Begin a stream."""
         if request.method != b"GET":
             return not_allowed(request, b"GET", "this page is only read")
@@ -121,7 +121,7 @@ class Live:
         request.setHeader(b"X-Content-Type-Options", b"nosniff")
         request.setHeader(b"Content-Security-Policy", NOTHING_ELSE)
         page = _Page(self, request, window)
-        request.registerProducer(page, True)
+        request.register_producer(page)
         request.write(b"retry: 2000\n\n")
         self._pages.add(page)
         request.notifyFinish().addBoth(lambda _: self._pages.discard(page))

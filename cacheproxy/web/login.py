@@ -6,10 +6,13 @@ it sent (RFC 6265bis: HttpOnly, SameSite), and it opens our own pages alone.
 
 from __future__ import annotations
 
-from twisted.web.server import Request
+from typing import TYPE_CHECKING
 
 from cacheproxy.core.access import Access
 from cacheproxy.web.pages import Content, failed, not_allowed, respond
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.request import ProxyRequest
 
 PATH = b"/_cacheproxy/login"
 
@@ -20,7 +23,7 @@ class Login:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def __call__(self, request: Request) -> bytes:
+    def __call__(self, request: ProxyRequest) -> bytes:
         """Give the cookie."""
         if request.method != b"POST":
             return not_allowed(request, b"POST", "the token is given by POST")
@@ -28,7 +31,7 @@ class Login:
         if not access.token:
             return failed(request, 404, "this proxy asks for no token")
         name, value = access.cookie
-        secure = b"; Secure" if request.isSecure() else b""
+        secure = b"; Secure" if request.secure else b""
         cookie = b"%s=%s; Path=/_cacheproxy; HttpOnly; SameSite=Strict%s" % (name, value, secure)
         headers = ((b"Set-Cookie", cookie),)
         return respond(request, Content(b"application/json", b"{}\n", headers=headers))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder, generate_latest, gzip_accepted
@@ -17,12 +17,15 @@ from prometheus_client.registry import Collector
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.metrics.collectors import WithoutCreated
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.standing import Now, Standing
 from cacheproxy.web.pages import Content, Headers, failed, not_allowed, respond
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.request import ProxyRequest
 
 _log = Logger()
 PATH = b"/_cacheproxy/metrics"
@@ -51,7 +54,7 @@ class MetricsPage:
         self._rules = tuple(rules)
         self._in_thread = in_thread
 
-    def __call__(self, request: Request) -> bytes | int:
+    def __call__(self, request: ProxyRequest) -> bytes | int:
         """Answer GET and HEAD."""
         if request.method not in (b"GET", b"HEAD"):
             return not_allowed(request, b"GET, HEAD", "this page is only read")
@@ -101,5 +104,5 @@ def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
     return (encode, content_type) if _SOUND.fullmatch(content_type) else (generate_latest, PLAIN)
 
 
-def _header(request: Request, name: bytes) -> str:
-    return b",".join(request.requestHeaders.getRawHeaders(name, [])).decode("latin-1")
+def _header(request: ProxyRequest, name: bytes) -> str:
+    return b",".join(request.header_values(name)).decode("latin-1")

@@ -6,15 +6,18 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
-from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.totals.migrations import TotalsError
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.request import ProxyRequest
 
 _log = Logger()
 
@@ -44,7 +47,7 @@ Page = Callable[[], Awaitable[Answer]]
 NamedPage = Callable[[str], Awaitable[Answer | None]]
 QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
 """Takes the query's fields, the last of each name; raises QueryError."""
-DirectPage = Callable[[Request], bytes | int]
+DirectPage = Callable[["ProxyRequest"], bytes | int]
 """Answers the request by itself, as Resource.render does: streams, POST, files."""
 _UNKNOWN = {"error": "this proxy remembers no such exchange; see /_cacheproxy/exchanges"}
 
@@ -69,7 +72,7 @@ class OwnPages:
         self._queried = dict(queried or {})
         self._direct = dict(direct or {})
 
-    def __call__(self, request: Request) -> bytes | int:
+    def __call__(self, request: ProxyRequest) -> bytes | int:
         """Answer ``request``, which the channel has let in, at once or later."""
         direct = self._direct.get(request.path)
         if direct is not None:
@@ -105,7 +108,7 @@ class OwnPages:
         finished.addErrback(leave)
         return NOT_DONE_YET
 
-    def _find(self, request: Request) -> Callable[[], Awaitable[Answer | None]] | None:
+    def _find(self, request: ProxyRequest) -> Callable[[], Awaitable[Answer | None]] | None:
         path = request.path
         page = self._pages.get(path)
         if page is not None:
@@ -119,7 +122,7 @@ class OwnPages:
         return None
 
 
-def query_of(request: Request) -> dict[str, str]:
+def query_of(request: ProxyRequest) -> dict[str, str]:
     """Return the fields of the request's query, the last of each name; raises QueryError."""
     query = request.uri.partition(b"?")[2].decode("latin-1")
     try:
@@ -128,7 +131,7 @@ def query_of(request: Request) -> dict[str, str]:
         raise QueryError(f"a query has at most {_MOST_FIELDS} fields") from None
 
 
-def respond(request: Request, content: Content) -> bytes:
+def respond(request: ProxyRequest, content: Content) -> bytes:
     """Set status and headers for ``content``; return its body. Nobody may keep it, or frame it."""
     headers: dict[bytes, bytes] = {
         b"Cache-Control": b"no-store",
@@ -145,18 +148,18 @@ def respond(request: Request, content: Content) -> bytes:
     return content.body
 
 
-def not_allowed(request: Request, methods: bytes, why: str) -> bytes:
+def not_allowed(request: ProxyRequest, methods: bytes, why: str) -> bytes:
     """Answer 405: only ``methods`` are understood."""
     request.setHeader(b"Allow", methods)
     return _json(request, 405, {"error": why})
 
 
-def failed(request: Request, status: int, why: str) -> bytes:
+def failed(request: ProxyRequest, status: int, why: str) -> bytes:
     """Answer with an error of our own pages."""
     return _json(request, status, {"error": why})
 
 
-def _said(request: Request, said: Answer | None) -> bytes:
+def _said(request: ProxyRequest, said: Answer | None) -> bytes:
     if said is None:
         return _json(request, 404, _UNKNOWN)
     if isinstance(said, Content):
@@ -164,6 +167,6 @@ def _said(request: Request, said: Answer | None) -> bytes:
     return _json(request, 200, said)
 
 
-def _json(request: Request, status: int, value: Mapping[str, Any]) -> bytes:
+def _json(request: ProxyRequest, status: int, value: Mapping[str, Any]) -> bytes:
     body = json.dumps(value, indent=2).encode() + b"\n"
     return respond(request, Content(b"application/json", body, status))

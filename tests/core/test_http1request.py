@@ -35,7 +35,7 @@ def read(pieces, limits=ROOMY):
                     break
                 bodies.append(body)
     except RequestError as error:
-        return told(heads), bodies, (error.status, str(error), error.target), None
+        return told(heads), bodies, (error.status, str(error), reader.target), None
     return told(heads), bodies, None, reader.waiting
 
 

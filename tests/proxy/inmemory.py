@@ -60,12 +60,7 @@ class Recorder:
 
     def render(self, request: ProxyRequest) -> bytes | int:
         assert not self._waiting, "the next request came before the answer to the last"
-        headers = tuple(
-            (name, value)
-            for name, values in request.requestHeaders.getAllRawHeaders()
-            for value in values
-        )
-        self.arrived.append(Arrived(request.method, request.uri, headers, request.body))
+        self.arrived.append(Arrived(request.method, request.uri, request.headers, request.body))
         request.setHeader(b"Content-Length", b"2")
         if not self._late:
             return b"ok"

@@ -8,13 +8,14 @@ from importlib.metadata import version
 
 import pytest
 from twisted.internet.defer import Deferred
-from twisted.web.test.requesthelper import DummyRequest
 
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.server import Server
 from cacheproxy.web.health import PATH, Health
 from cacheproxy.web.pages import OwnPages
 from tests.proxy.harness import Client, Proxy, Upstream, answer_ok, free_port, whole
+
+from .asking import Asking
 
 HEALTH = PATH.decode()
 RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'x'\n"
@@ -191,13 +192,9 @@ def test_the_page_is_a_plain_object():
     json.dumps(found)
 
 
-def render(page):
-    """A page asked for in memory; its request."""
-    request = DummyRequest([b"x"])
-    request.path, request.method = b"/x", b"GET"
-    request.requestHeaders.setRawHeaders(b"host", [b"localhost:8081"])
-    OwnPages({b"/x": page})(request)
-    return request
+def asked(page):
+    """A page asked for in memory."""
+    return Asking(OwnPages({b"/x": page}))
 
 
 def test_a_page_that_fails_is_a_500():
@@ -206,10 +203,9 @@ def test_a_page_that_fails_is_a_500():
     async def page():
         raise RuntimeError("secret")
 
-    request = render(page)
-    assert request.finished == 1
-    assert request.responseCode == 500
-    assert "secret" not in b"".join(request.written).decode()
+    asking = asked(page)
+    assert asking.status == 500
+    assert b"secret" not in asking.written
 
 
 def test_a_client_that_leaves_stops_its_page():
@@ -221,12 +217,11 @@ def test_a_client_that_leaves_stops_its_page():
         await waiting
         return {}
 
-    request = render(page)
+    asking = asked(page)
     assert not cancelled
-    request.processingFailed(ConnectionError())
+    asking.leave()
     assert cancelled == [waiting]
-    assert not request.written
-    assert not request.finished
+    assert not asking.written
 
 
 def test_leaving_while_the_upstream_is_asked(proxy, upstream):

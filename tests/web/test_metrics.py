@@ -7,15 +7,12 @@ import json
 import secrets
 import signal
 import time
-from types import SimpleNamespace
 
 import pytest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
 from twisted.internet.defer import Deferred, fail
-from twisted.web.server import NOT_DONE_YET
-from twisted.web.test.requesthelper import DummyRequest
 
 from cacheproxy.core.failures import Failures
 from cacheproxy.metrics.counting import Metrics
@@ -26,6 +23,8 @@ from tests.metrics.builders import page_of, parsed, value
 from tests.observe.exchanges import body
 from tests.proxy.harness import Client, Proxy, Upstream, eventually, whole
 from tests.test_imports import loaded_by
+
+from .asking import Asking
 
 PAGE = "/_cacheproxy/metrics"
 RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'stamp=\\d+'\n"
@@ -219,32 +218,25 @@ def test_no_prompt_no_session_and_no_key(proxy, upstream):
     assert sign not in proxy.output
 
 
-def rendered(work):
-    """A page asked for in memory, whose thread does ``work``; its request."""
-    page = MetricsPage(Metrics(), Now("1", Failures(), lambda: 0.0), (), work)
-    request = DummyRequest([b"x"])
-    request.method = b"GET"
-    request.channel = SimpleNamespace(site=SimpleNamespace(channels=()))
-    assert page(request) is NOT_DONE_YET
-    return request
+def asked(work):
+    """A page asked for in memory, whose thread does ``work``."""
+    return Asking(MetricsPage(Metrics(), Now("1", Failures(), lambda: 0.0), (), work))
 
 
 def test_a_page_that_nobody_waits_for_is_not_written():
     """The client left while a thread made it."""
     waiting = Deferred()
-    request = rendered(lambda _: waiting)
-    request.processingFailed(ConnectionError())
+    asking = asked(lambda _: waiting)
+    asking.leave()
     waiting.callback(Content(b"text/plain", b"page"))
-    assert not request.written
-    assert not request.finished
+    assert not asking.written
 
 
 def test_a_page_that_fails_is_a_500():
     """Without what the failure said."""
-    request = rendered(lambda _: fail(RuntimeError("kanarie")))
-    assert request.finished == 1
-    assert request.responseCode == 500
-    assert b"kanarie" not in b"".join(request.written)
+    asking = asked(lambda _: fail(RuntimeError("kanarie")))
+    assert asking.status == 500
+    assert b"kanarie" not in asking.written
 
 
 def test_the_page_does_not_choose_the_reactor():

@@ -15,7 +15,7 @@ from .sample import NOW, Shown
 
 
 class Asking:
-    """A browser's request for the stream, as twisted.web hands it over."""
+    """A browser's request for the stream, as the channel hands it over."""
 
     method = b"GET"
 
@@ -26,19 +26,18 @@ class Asking:
         self.channel = self
         self._finished = []
 
-    def setHeader(self, *_):  # noqa: N802 - Twisted's
+    def setHeader(self, *_):
         pass
 
-    setResponseCode = setHeader  # noqa: N815 - Twisted's
+    setResponseCode = setHeader
 
-    def registerProducer(self, producer, streaming):  # noqa: N802 - Twisted's
-        assert streaming
+    def register_producer(self, producer):
         self.producer = producer
 
-    def unregisterProducer(self):  # noqa: N802 - Twisted's
+    def unregister_producer(self):
         pass
 
-    def notifyFinish(self):  # noqa: N802 - Twisted's
+    def notifyFinish(self):
         from twisted.internet.defer import Deferred
 
         self._finished.append(Deferred())
