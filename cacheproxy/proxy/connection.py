@@ -89,7 +89,8 @@ class UpstreamConnection(Protocol):
             self.abort()
             return
         if self.response is None and self._reader.head is not None:
-            self.response = UpstreamResponse(self, self._reader.head)
+            goes_on = bool(body) or self._reader.done
+            self.response = UpstreamResponse(self, self._reader.head, goes_on=goes_on)
             answer, self._answer = self._answer, None
             if answer is not None:
                 answer.callback(self.response)
@@ -191,6 +192,7 @@ class _NoHeaders(TwistedHeaders):
 class UpstreamResponse:
     """A response as treq wants it, with the upstream's own head beside.
 
+    ``goes_on``: the body, or its end, has come with the head and is delivered right after it.
     ``head`` is what the exchange passes on. treq's wrappers see no headers, so they have
     nothing to decode, and no cookies to keep.
     """
@@ -200,8 +202,11 @@ class UpstreamResponse:
     previousResponse = None
     headers = _NoHeaders()
 
-    def __init__(self, connection: UpstreamConnection, head: ResponseHead) -> None:
+    def __init__(
+        self, connection: UpstreamConnection, head: ResponseHead, *, goes_on: bool = False
+    ) -> None:
         self.head = head
+        self.goes_on = goes_on
         self.connection = connection
         self.code = head.status
         self.phrase = head.reason

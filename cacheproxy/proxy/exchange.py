@@ -147,7 +147,8 @@ class Running:
             keep=course.keep_bodies,
         )
         response.deliverBody(self.relay)
-        self.down.flush()
+        if not response.goes_on:  # else the head goes down with the body's first bytes
+            self.down.flush()
         await self.relay.done
 
     async def _send(self, request: Request, translated: Translated | None) -> UpstreamResponse:
