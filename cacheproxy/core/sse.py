@@ -37,6 +37,10 @@ class EventReader:
         """Whether all bytes so far were whole events: none has begun."""
         return not self._length and self._data is None and not self._type and not self._after_cr
 
+    def skip(self) -> None:
+        """Take note that whole events went by, which nobody looked at."""
+        self._first = False
+
     def feed(self, data: bytes) -> Iterator[Event]:
         """Return the events that ``data`` completes."""
         if self._after_cr and data:  # the CR has ended its line; an LF now belongs to it

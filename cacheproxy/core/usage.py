@@ -9,10 +9,11 @@ llama.cpp's ``tools/server/README.md`` for ``timings``.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.sse import EventReader
+from cacheproxy.core.sse import Event, EventReader
 
 _LONGEST_KEPT = 4 << 20
 """Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
@@ -171,11 +172,7 @@ class UsageReader:
         if self._off:
             return
         if self._events is not None:
-            if self._events.is_between and data.endswith(b"\n\n") and not _may_tell(data):
-                return  # whole events, none of interest: 0.5 us instead of 5 for each
-            for event in self._events.feed(data):
-                if len(event.data) <= _LONGEST_KEPT:
-                    self._read(event.data)
+            self._feed_events(self._events, data)
             return
         *lines, rest = data.split(b"\n") if self._lines else (data,)
         for line in lines:
@@ -187,6 +184,30 @@ class UsageReader:
         """Return what was found once the body has ended, wholly or not."""
         self._read(self._take())
         return self._usage
+
+    def _feed_events(self, events: EventReader, data: bytes) -> None:
+        """Read only what may tell of usage: 0.4 us for each of the other events instead of 5."""
+        begun = 0 if events.is_between else data.find(b"\n\n") + 2
+        if begun:
+            self._read_events(events.feed(data[:begun] if begun > 1 else data))
+            if begun == 1:
+                return
+        end = data.rfind(b"\n\n", begun) + 2
+        if end > 1 and events.is_between:
+            whole = data[begun:end]
+            events.skip()
+            if _may_tell(whole):
+                for event in whole.split(b"\n\n"):
+                    if _may_tell(event):
+                        self._read_events(events.feed(event + b"\n\n"))
+            begun = end
+        if begun < len(data):
+            self._read_events(events.feed(data[begun:]))
+
+    def _read_events(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if len(event.data) <= _LONGEST_KEPT:
+                self._read(event.data)
 
     def _keep(self, piece: bytes) -> None:
         self._size += len(piece)
