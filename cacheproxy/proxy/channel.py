@@ -19,6 +19,7 @@ from twisted.internet.interfaces import (
     ITCPTransport,
 )
 from twisted.internet.protocol import Protocol, connectionDone
+from twisted.internet.tcp import Connection
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
@@ -39,6 +40,11 @@ _log = Logger()
 _READ_AHEAD = 128 << 10
 """Bytes of pipelined requests that are read behind a running one. Beyond it the transport is
 paused, and a client that leaves goes unnoticed until the answer is written."""
+_READ_SIZE = 1 << 20
+"""Bytes that one read takes at most, where twisted's own 64 KiB are four or more for the body of a
+long conversation: 15 us less at 80 KB, 300 us at 500 KB, of which an idle connection keeps none."""
+_QUEUE_SIZE = 64 << 10
+"""Bytes of an answer that wait in our memory for a client that does not read."""
 _AT_A_TIME = 16
 """Pipelined requests that are answered in one turn of the reactor, if they are answered at once."""
 _LINGER_SECONDS = 2.0
@@ -81,6 +87,7 @@ class ProxyChannel(Protocol):
         self.persistent = True
         self.producer: IPushProducer | None = None
         self._address = ""
+        self._is_plain = False
         self._deadline = Deadline(site.reactor, self._expired)
         self._reader = RequestReader(limits)
         self._head: RequestHead | None = None
@@ -102,6 +109,8 @@ class ProxyChannel(Protocol):
         _notice_dead_peer(transport)
         transport.registerProducer(self, True)
         self._address = getattr(transport.getHost(), "host", "")
+        self._is_plain = isinstance(transport, Connection)
+        self._reads_much(much=True)
         self._wait(_Phase.IDLE, self.limits.idle)
         self.site.channels.add(self)
 
@@ -165,6 +174,7 @@ class ProxyChannel(Protocol):
         if self.site.draining or not self.persistent:
             self._leave()
             return
+        self._reads_much(much=True)
         self._wait(_Phase.IDLE, self.limits.idle)
         if len(self._ahead) > _READ_AHEAD and not self._full:
             self.transport.resumeProducing()
@@ -292,6 +302,7 @@ class ProxyChannel(Protocol):
         """Have the site's resource answer. The upstream may take its time."""
         self._phase = _Phase.ANSWER
         self._deadline.clear()
+        self._reads_much(much=False)
         request = self.request = ProxyRequest(self, head, body)
         try:
             answer = self.site.resource.render(request)
@@ -341,6 +352,14 @@ class ProxyChannel(Protocol):
     def _wait(self, phase: _Phase, seconds: float) -> None:
         self._phase = phase
         self._deadline.set(seconds)
+
+    def _reads_much(self, *, much: bool) -> None:
+        """Read requests in large pieces; while one is answered, let little wait to be written.
+
+        To Twisted's transports both are one number.
+        """
+        if self._is_plain:
+            self.transport.bufferSize = _READ_SIZE if much else _QUEUE_SIZE
 
     def _expired(self) -> None:
         if self._phase is _Phase.HEAD:
