@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cacheproxy.core.edits import common_prefix
 from cacheproxy.core.normalize import normalize
+from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer
 

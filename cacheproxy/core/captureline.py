@@ -22,8 +22,8 @@ from typing import Any
 import msgspec
 
 from cacheproxy.core.captured import Applied, Captured
-from cacheproxy.core.edits import common_prefix, common_suffix
 from cacheproxy.core.exchange import Outcome
+from cacheproxy.core.overlap import common_prefix, common_suffix
 from cacheproxy.core.request import Headers
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 ANTHROPIC = "anthropic"
 """Anthropic's Messages API: ``/v1/messages``, ``/v1/messages/count_tokens``."""
 CHAT = "openai-chat"
@@ -27,6 +29,7 @@ _SUFFIXES = (
 )
 
 
+@lru_cache(maxsize=64)
 def dialect_of(path: str) -> str | None:
     """Return one of this module's constants for the request path, or None."""
     path = path.rstrip("/")

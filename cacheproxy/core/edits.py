@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from json.encoder import encode_basestring, encode_basestring_ascii
 from operator import itemgetter
-from typing import Any, AnyStr, Final
+from typing import Any, Final, NamedTuple
 
-from cacheproxy.core.document import Document, Entry, offsets_in_string
+from cacheproxy.core.document import Document, Entry, Overlap, offsets_in_string
+from cacheproxy.core.overlap import common_prefix, common_suffix
 from cacheproxy.core.paths import Path, parse_pointer, to_pointer
 
 
@@ -48,14 +49,27 @@ class Edit:
     span: tuple[int, int] | None = None
 
 
-_Splice = tuple[int, int, str]
+_Splice = tuple[int, int, bytes]
 
 
-def apply(document: Document, edits: Iterable[Edit]) -> str:
-    """Return the document's text with ``edits`` made; the same object if nothing changes.
+class Edited(NamedTuple):
+    """A body after its edits, and what it shares with the document before them."""
+
+    body: bytes
+    shared: Overlap
+
+
+def apply(document: Document, edits: Iterable[Edit]) -> bytes:
+    """Return the document's body with ``edits`` made; the same object if nothing changes.
 
     Raises EditError or PathError (no such place) without having changed anything.
     """
+    edited = edit_body(document, edits)
+    return document.body if edited is None else edited.body
+
+
+def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
+    """Do the same; None if nothing changes."""
     whole: dict[Path, Any] = {}
     in_strings: dict[Path, list[Edit]] = {}
     for edit in edits:
@@ -82,7 +96,7 @@ def apply(document: Document, edits: Iterable[Edit]) -> str:
         splices.extend(_inside(document, path, string_edits))
     for parent, keys in removed.items():
         splices.extend(_remove(document, parent, keys))
-    return _splice(document.text, splices)
+    return _splice(document, splices)
 
 
 def encode(value: Any) -> str:
@@ -101,32 +115,6 @@ def encode(value: Any) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise EditError(f"the new value is not JSON: {error}") from None
     return text
-
-
-def common_prefix(one: AnyStr, other: AnyStr) -> int:
-    """Return how many characters or bytes ``one`` and ``other`` share from the start."""
-    low, high = 0, min(len(one), len(other))
-    if one[:high] == other[:high]:
-        return high
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def common_suffix(one: AnyStr, other: AnyStr, most: int) -> int:
-    """Return how many, up to ``most``, ``one`` and ``other`` share at the end."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[len(one) - middle : len(one) - low] == other[len(other) - middle : len(other) - low]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _refuse_overlaps(whole: dict[Path, Any], in_strings: dict[Path, list[Edit]]) -> None:
@@ -156,7 +144,7 @@ def _replace(document: Document, entry: Entry, new: Any) -> list[_Splice]:
         unchanged = encode(old) == text
     except EditError:  # NaN, which is read but never written
         unchanged = False
-    return [] if unchanged else [(entry.value_start, entry.end, text)]
+    return [] if unchanged else [(entry.value_start, entry.end, text.encode())]
 
 
 def _inside(document: Document, path: Path, edits: list[Edit]) -> list[_Splice]:
@@ -185,16 +173,34 @@ def _in_string(
     document: Document, entry: Entry, changes: list[tuple[int, int, str]]
 ) -> list[_Splice]:
     literal_start = entry.value_start + 1
-    literal = document.text[literal_start : entry.end - 1]
+    literal = document.body[literal_start : entry.end - 1].decode()
     positions = [position for start, end, _ in changes for position in (start, end)]
     if positions != sorted(positions):
         raise EditError("two edits overlap")
-    mapped = offsets_in_string(literal, positions)
+    mapped = _in_bytes(literal, offsets_in_string(literal, positions))
     return [
-        (literal_start + mapped[2 * i], literal_start + mapped[2 * i + 1], encode(new)[1:-1])
+        (literal_start + mapped[2 * i], literal_start + mapped[2 * i + 1], _inner(new))
         for i, (start, end, new) in enumerate(changes)
         if entry.value[start:end] != new
     ]
+
+
+def _in_bytes(text: str, positions: list[int]) -> list[int]:
+    """Map ascending character ``positions`` of ``text`` into its UTF-8."""
+    if text.isascii():
+        return positions
+    mapped: list[int] = []
+    character = byte = 0
+    for position in positions:
+        byte += len(text[character:position].encode())
+        character = position
+        mapped.append(byte)
+    return mapped
+
+
+def _inner(text: str) -> bytes:
+    """What stands between the quotes."""
+    return encode(text)[1:-1].encode()
 
 
 def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[_Splice]:
@@ -202,27 +208,31 @@ def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[_Spl
     entries = document.siblings((*parent, next(iter(keys))))
     gone = [entry.key in keys for entry in entries]
     if all(gone):
-        return [(entries[0].start, entries[-1].end, "")]
+        return [(entries[0].start, entries[-1].end, b"")]
     last_kept = max(i for i, cut in enumerate(gone) if not cut)
     return [
-        (entries[i].start, entries[i + 1].start, "")
+        (entries[i].start, entries[i + 1].start, b"")
         if i < last_kept
-        else (entries[i - 1].end, entries[i].end, "")
+        else (entries[i - 1].end, entries[i].end, b"")
         for i, cut in enumerate(gone)
         if cut
     ]
 
 
-def _splice(text: str, splices: list[_Splice]) -> str:
+def _splice(document: Document, splices: list[_Splice]) -> Edited | None:
     if not splices:
-        return text
-    pieces: list[str] = []
+        return None
+    body = document.body
+    splices.sort(key=itemgetter(0, 1))
+    pieces: list[bytes] = []
     position = 0
-    for start, end, new in sorted(splices, key=itemgetter(0, 1)):
+    for start, end, new in splices:
         if start < position:
             raise EditError("two edits overlap")
-        pieces += (text[position:start], new)
+        pieces += (body[position:start], new)
         position = end
-    pieces.append(text[position:])
-    spliced = "".join(pieces)
-    return text if spliced == text else spliced
+    pieces.append(body[position:])
+    spliced = b"".join(pieces)
+    if spliced == body:
+        return None
+    return Edited(spliced, Overlap(document, splices[0][0], len(body) - position))

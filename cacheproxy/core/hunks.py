@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from cacheproxy.core.difference import Kind, token_at
-from cacheproxy.core.edits import common_prefix
+from cacheproxy.core.overlap import common_prefix
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WORD = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z]")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.edits import REMOVE, Edit, apply
+from cacheproxy.core.edits import REMOVE, Edit, edit_body
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer, Rule
 
@@ -71,7 +71,7 @@ def step(
     a KeyboardInterrupt goes on, which may be the user's.
     """
     try:
-        if not may_fire(normalizer, request.body) or request.document is None:
+        if not may_fire(normalizer, request) or request.document is None:
             return request, None
         found = normalizer.edits(shown or request, previous)
         edits = _checked(found or (), request, trusted=type(normalizer) is Rule)
@@ -82,19 +82,18 @@ def step(
     except BaseException as error:  # law 4; whatever its class, its text is not ours
         return request, Report(normalizer.name, error=kind_of(error))
     try:
-        text = apply(request.document, edits)
-        changed = request if text is request.document.text else request.with_text(text)
+        edited = edit_body(request.document, edits) if edits else None
     except Exception as error:  # law 4
         return request, Report(normalizer.name, error=describe(error))
-    if changed is request:
+    if edited is None:
         return request, None
-    return changed, Report(normalizer.name, edits)
+    return request.with_body(*edited), Report(normalizer.name, edits)
 
 
-def may_fire(normalizer: Normalizer, body: bytes) -> bool:
-    """Whether ``body`` holds one of the normalizer's literals, if it names any."""
-    literals = normalizer.literals
-    return bool(body) and (not literals or any(text.encode() in body for text in literals))
+def may_fire(normalizer: Normalizer, request: Request) -> bool:
+    """Whether the body holds one of the normalizer's literals, if it names any."""
+    literals, body = normalizer.literals, request.literals
+    return bool(request.body) and (not literals or any(text in body for text in literals))
 
 
 def describe(error: BaseException) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cacheproxy.core.edits import common_prefix
+from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.prompt import Part, Prompt, Segment
 
 

@@ -134,7 +134,7 @@ def _tools(document: Document) -> Iterator[Segment]:
     if not isinstance(tools, list) or not tools:
         return
     for entry in document.siblings(("tools", 0)):
-        text = document.text[entry.value_start : entry.end]
+        text = document.text(entry)
         if isinstance(entry.value, dict) and "cache_control" in entry.value:
             text = _without_breakpoint(document, entry)
         yield Segment(Part.TOOLS, f"/tools/{entry.key}", text)
@@ -142,12 +142,12 @@ def _tools(document: Document) -> Iterator[Segment]:
 
 def _without_breakpoint(document: Document, tool: Entry) -> str:
     """The tool as it would be spelled without its ``cache_control``, commas and spaces alike."""
-    text = document.text
+    body = document.body
     members = document.siblings(("tools", tool.key, "cache_control"))
-    kept = [text[one.start : one.end] for one in members if one.key != "cache_control"]
-    comma = text[members[0].end : members[1].start] if len(members) > 1 else ""
-    head, tail = text[tool.value_start : members[0].start], text[members[-1].end : tool.end]
-    return head + comma.join(kept) + tail
+    kept = [body[one.start : one.end] for one in members if one.key != "cache_control"]
+    comma = body[members[0].end : members[1].start] if len(members) > 1 else b""
+    head, tail = body[tool.value_start : members[0].start], body[members[-1].end : tool.end]
+    return (head + comma.join(kept) + tail).decode()
 
 
 def _texts(spoken: str, document: Document, pieces: Pieces, known: Pieces) -> Iterator[Segment]:
@@ -174,7 +174,7 @@ def _texts(spoken: str, document: Document, pieces: Pieces, known: Pieces) -> It
         # Templates take leading system messages for the system text; later ones stay in place.
         at_head = at_head and role in ("system", "developer")
         part = Part.SYSTEM if at_head else Part.MESSAGES
-        key = (index, part, hash(document.text[entry.value_start : entry.end]))
+        key = (index, part, hash(document.body[entry.value_start : entry.end]))
         found = known.get(key)
         if found is None:
             found = tuple(_item(f"/{name}/{index}", item, part, role))

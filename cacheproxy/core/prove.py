@@ -75,12 +75,12 @@ def _only_there(was: Document | None, now: Document | None, edits: Sequence[Edit
     paths = {was.resolve(parse_pointer(edit.path)): edit.path for edit in edits}
     for path in sorted(paths, key=lambda path: was.entry(path).value_start):
         one, other = was.entry(path), now.entry(path)
-        if was.text[at : one.value_start] != now.text[by : other.value_start]:
+        if was.body[at : one.value_start] != now.body[by : other.value_start]:
             return False
         if _edited(one.value, [edit for edit in edits if edit.path == paths[path]]) != other.value:
             return False
         at, by = one.end, other.end
-    return was.text[at:] == now.text[by:]
+    return was.body[at:] == now.body[by:]
 
 
 def _edited(text: str, edits: Sequence[Edit]) -> str:

@@ -10,8 +10,8 @@ import msgspec
 
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.difference import Kind, token_at
-from cacheproxy.core.edits import common_prefix
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.prompt import prompt_of
 from cacheproxy.core.verdict import (
     Break,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any, cast
 
 from cacheproxy.core.dialect import dialect_of
-from cacheproxy.core.document import Document, NotUnderstoodError
+from cacheproxy.core.document import Document, NotUnderstoodError, Overlap
+from cacheproxy.core.literals import Literals
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -26,23 +26,20 @@ class Request:
     headers: Headers = ()
     body: bytes = b""
 
-    @cached_property
+    @property
     def path(self) -> str:
         """The target without its query."""
         return self.target.partition("?")[0]
 
-    @cached_property
+    @property
     def dialect(self) -> str | None:
         """The API spoken, by path: see ``cacheproxy.core.dialect``; None if none we know."""
         return dialect_of(self.path)
 
     def header(self, name: str) -> str | None:
         """Return the first value of header ``name`` as text (Latin-1), or None."""
-        wanted = name.lower().encode("latin-1")
-        for key, value in self.headers:
-            if key.lower() == wanted:
-                return value.decode("latin-1")
-        return None
+        value = self._by_name.get(name.lower().encode("latin-1"))
+        return None if value is None else value.decode("latin-1")
 
     @property
     def document(self) -> Document | None:
@@ -52,7 +49,8 @@ class Request:
     @property
     def json(self) -> dict[str, Any] | None:
         """What the body says, or None. To be looked at, never altered."""
-        return self.document.value if self.document is not None else None
+        document = self._understood[0]
+        return document.value if document is not None else None
 
     @property
     def not_understood(self) -> str | None:
@@ -60,22 +58,54 @@ class Request:
         return self._understood[1]
 
     @property
+    def literals(self) -> Literals:
+        """The plain ASCII texts in the body: ``"text" in request.literals``, each found once."""
+        found = self.__dict__.get("_literals")
+        if found is None:
+            shared = self.__dict__.get("_shared")
+            found = self.__dict__["_literals"] = (
+                Literals(self.body)
+                if shared is None
+                else shared.earlier.literals.after(self.body, shared.prefix, shared.suffix)
+            )
+        return cast("Literals", found)
+
+    def with_body(self, body: bytes, shared: Overlap | None = None) -> Request:
+        """Return this request with another body; ``shared``: what is known of that."""
+        return Request(self.method, self.target, self.headers, body).after(shared)
+
+    def with_text(self, text: str) -> Request:
+        """Return this request with another body."""
+        return self.with_body(text.encode())
+
+    def after(self, shared: Overlap | None) -> Request:
+        """Return this request, yet unread, to be read with an earlier one at hand."""
+        if shared is not None:
+            self.__dict__["_shared"] = shared
+        return self
+
+    # No cached_property: up to Python 3.11 it has one lock for all requests, and the reactor
+    # would wait for a thread that reads a large body.
+
+    @property
+    def _by_name(self) -> dict[bytes, bytes]:
+        found = self.__dict__.get("_headers")
+        if found is None:
+            found = self.__dict__["_headers"] = {
+                name.lower(): value for name, value in reversed(self.headers)
+            }
+        return cast("dict[bytes, bytes]", found)
+
+    @property
     def _understood(self) -> tuple[Document | None, str | None]:
-        # No cached_property: up to Python 3.11 it has one lock for all requests, and the reactor
-        # would wait for a thread that reads a large body.
         found = self.__dict__.get("_understood")
         if found is None:
             found = self.__dict__["_understood"] = self._read()
         return cast("tuple[Document | None, str | None]", found)
 
     def _read(self) -> tuple[Document | None, str | None]:
+        literals, shared = self.literals, self.__dict__.pop("_shared", None)
         try:
-            return Document(self.body.decode()), None
-        except UnicodeDecodeError:
-            return None, "not UTF-8"
+            return Document(self.body, shared, literals), None
         except NotUnderstoodError as error:
             return None, str(error)
-
-    def with_text(self, text: str) -> Request:
-        """Return this request with another body."""
-        return replace(self, body=text.encode())

@@ -210,7 +210,7 @@ class _Trial:
 
 def _try(rule: Normalizer, step: Step, parts: frozenset[Part]) -> _Trial | None:
     before, after = step
-    if not (may_fire(rule, before.body) or may_fire(rule, after.body)):
+    if not (may_fire(rule, before) or may_fire(rule, after)):
         return None
     one = normalize(before, [rule])
     other = normalize(after, [rule], one.request)

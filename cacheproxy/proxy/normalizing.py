@@ -166,7 +166,7 @@ class Normalizing:
         self, rule: Normalizer, request: Request, previous: Request | None
     ) -> tuple[Request, Report | None]:
         """Take ``request`` through a rule of somebody else's, who sees but copies."""
-        if len(request.body) <= _THREAD_ABOVE and not may_fire(rule, request.body):
+        if len(request.body) <= _THREAD_ABOVE and not may_fire(rule, request):
             return request, None
 
         def take() -> tuple[Request, Report | None]:

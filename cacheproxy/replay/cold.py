@@ -45,7 +45,7 @@ def marked(request: Request, mark: str) -> Request:
     document = request.document
     assert document is not None
     edits = [*_in_tools(request.json or {}, mark), *_in_text(request, mark)]
-    return request.with_text(apply(document, edits))
+    return request.with_body(apply(document, edits))
 
 
 def erase(url: str, headers: dict[str, str]) -> None:

@@ -119,7 +119,7 @@ def with_members(request: Request, members: dict[str, Any]) -> Request:
     assert body is not None
     text = apply(
         document, [Edit(f"/{name}", new, _WHY) for name, new in members.items() if name in body]
-    )
+    ).decode()
     added = {name: new for name, new in members.items() if name not in body}
     if added:
         start = text.index("{") + 1

@@ -30,9 +30,7 @@ class Body:
             value = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             try:
-                self._document = Document(body.decode())
-            except UnicodeDecodeError:
-                raise TranslationError("the body is not UTF-8") from None
+                self._document = Document(body)
             except NotUnderstoodError as error:
                 raise TranslationError(f"the body cannot be read: {error}") from None
             value = self._document.value
@@ -52,7 +50,7 @@ class Body:
             entry = self._document.entry(path)
         except PathError as error:  # it is there, but nested too deeply
             raise wrong(path, str(error)) from None
-        return msgspec.Raw(self._document.text[entry.value_start : entry.end])
+        return msgspec.Raw(self._document.body[entry.value_start : entry.end])
 
     def _raw(self, path: Path) -> msgspec.Raw:
         holder = path[:-1]

@@ -11,6 +11,8 @@ import re
 
 from hypothesis import strategies as st
 
+from cacheproxy.core.document import Document
+
 Path = tuple
 
 ESCAPES = [
@@ -151,6 +153,24 @@ _CHARACTER = re.compile(
 def characters(literal: str) -> list[str]:
     """The spelling of each character of a string, given the text between its quotes."""
     return _CHARACTER.findall(literal)
+
+
+def everything(document: Document) -> object:
+    """All that a document says of a body: meaning, entries at every depth, in their order."""
+    found: list[object] = [meaning(document.value)]
+
+    def look(path: Path, value: object) -> None:
+        steps = value if isinstance(value, dict) else range(len(value))
+        for number, step in enumerate(steps):
+            if not number:
+                siblings = document.siblings((*path, step))
+                found.append([(path, *one[:-1], meaning(one.value)) for one in siblings])
+            found.append([*document.entry((*path, step))[:-1]])
+            if isinstance(value[step], dict | list):
+                look((*path, step), value[step])
+
+    look((), document.value)
+    return found
 
 
 def at(value: object, path: Path) -> object:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.difference import Kind, classify, masked, token_at
-from cacheproxy.core.edits import common_prefix
+from cacheproxy.core.overlap import common_prefix
 
 PAIRS = [
     (Kind.UUID, "775b2410-8917-4fad-af9d-0123456789ab", "775b2410-8917-4fad-af9d-0123456789ac"),

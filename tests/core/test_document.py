@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import operator
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.core import document as document_module
-from cacheproxy.core.document import Document, NotUnderstoodError, offsets_in_string
+from cacheproxy.core.document import Document, NotUnderstoodError, offsets_in_string, overlap
 from cacheproxy.core.paths import PathError
 from cacheproxy.core.request import Request
 
 from . import spelling
+
+
+def read(text: str) -> Document:
+    return Document(text.encode())
 
 
 def not_understood(body: bytes) -> str:
@@ -28,21 +34,22 @@ def not_understood(body: bytes) -> str:
 @settings(max_examples=150)
 def test_value_is_what_json_loads_says(text):
     """A document means what the standard library says it means, duplicates and NaN included."""
-    assert spelling.meaning(Document(text).value) == spelling.meant_by(text)
+    assert spelling.meaning(read(text).value) == spelling.meant_by(text)
 
 
 @given(spelling.document)
 @settings(max_examples=150)
 def test_every_entry_stands_where_it_says(text):
     """At every depth, the text between an entry's offsets is the entry's value and no more."""
-    document = Document(text)
+    document = read(text)
     for path, (start, end) in spelling.places(text).items():
         if not path:
             continue
         entry = document.entry(path)
-        assert (entry.value_start, entry.end) == (start, end)
+        assert document.text(entry) == text[start:end]
+        assert entry.value_start == len(text[:start].encode())
         assert spelling.meant_by(text[start:end]) == spelling.meaning(entry.value)
-        assert text[entry.start] not in " \t\r\n,"
+        assert document.body[entry.start : entry.start + 1] not in b" \t\r\n,"
         assert entry.key == path[-1]
         assert spelling.meaning(document.get(path)) == spelling.meaning(entry.value)
 
@@ -52,9 +59,9 @@ def test_places_do_not_depend_on_what_was_asked_before(text, random):
     """Entries are the same whatever was looked at first."""
     paths = [path for path in spelling.places(text) if path]
     shuffled = random.sample(paths, len(paths))
-    document = Document(text)
+    document = read(text)
     assert {path: document.entry(path).end for path in shuffled} == {
-        path: Document(text).entry(path).end for path in paths
+        path: read(text).entry(path).end for path in paths
     }
 
 
@@ -65,8 +72,127 @@ def test_cut_anywhere_is_not_understood(text):
     whole = text.rstrip()
     for end in range(len(whole)):
         with pytest.raises(NotUnderstoodError):
-            Document(whole[:end])
+            read(whole[:end])
         assert not_understood(whole[:end].encode())
+
+
+turns = st.lists(st.one_of(spelling.document, spelling.document.map(str.strip)), max_size=3)
+
+
+@given(turns, st.data())
+@settings(max_examples=400)
+def test_whatever_came_before_a_body_is_read_the_same(texts, data):
+    """Values, places at every depth and reasons do not depend on the document at hand."""
+    earlier = Document(b"{}")
+    for text in texts:
+        changed = data.draw(st.one_of(st.just(text), altered(text)))
+        for body in (text.encode(), changed.encode()):
+            earlier = read_after(body, earlier) or earlier
+
+
+def read_after(body: bytes, earlier: Document) -> Document | None:
+    try:
+        expected = Document(body)
+    except NotUnderstoodError as refused:
+        with pytest.raises(NotUnderstoodError, match=re.escape(str(refused))):
+            Document(body, overlap(body, earlier))
+        return None
+    document = Document(body, overlap(body, earlier))
+    assert spelling.everything(document) == spelling.everything(expected)
+    return document
+
+
+@st.composite
+def altered(draw: st.DrawFn, text: str) -> str:
+    """``text`` with a piece of it taken out, doubled or replaced: JSON perhaps no more."""
+    start, end = sorted(draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+    piece = draw(
+        st.one_of(st.just(""), st.just(text[start:end] * 2), spelling.value, st.sampled_from(SIGNS))
+    )
+    return text[:start] + piece + text[end:]
+
+
+SIGNS = [*'{}[]",:1 \n\\é', '","', "],[", "},{", '":"', "]", "1,", ',"a":', "é"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{"a": 12, "b": 1}', '{"a": 123, "b": 1}'),
+        ('{"a": 1}', '{"a": 12}'),
+        ('{"a": [1, 12]}', '{"a": [1, 123]}'),
+        ('{"a": [1, 2], "b": [3]}', '{"a": [1, [2], "b", [3]]}'),
+        ('{"a": [1, 2, 3]}', '{"a": {"x": 1, "2": 2}, "b": [2, 3]}'),
+        ('{"a": ["x", "y", "z"], "b": 1}', '{"a": ["x", {"y": "z"}], "b": 1}'),
+        ('{"a": ["x", {"y": "z"}], "b": 1}', '{"a": ["x", "y", "z"], "b": 1}'),
+        ('{"a": [1], "b": 1}', '{"a": [1]}, "b": 1}'),
+        ('{"a": [1], "b": 1}', '{"a": 1], "b": 1}'),
+        ('{"a": 1, "b": 2}', '{"a": 1} "b": 2}'),
+        ('{"a": 1, "b": 2}', '{"a": 1} , "b": 2}'),
+        ('{"a": [1, 2, 3]}', '{"a": [1, , 2, 3]}'),
+        ('{"a": [1, 2, 3]}', '{"a": [1 2, 3]}'),
+        ('{"a": [1, 2], "a": 5}', '{"a": [1, 2, 3], "a": 5}'),
+        ('{"a": 5, "a": [1, 2]}', '{"a": 6, "a": [1, 2]}'),
+        ('{"a": 5, "a": [1, 2]}', '{"a": 5, "b": [1, 2]}'),
+        ('{"é": ["ü"], "x": ["ö"]}', '{"é": ["ü", "ï"], "x": ["ö"]}'),
+        ('{"x": ["ö", 1]}', '{"x": ["öé", 1]}'),
+        (' {"a": 1}', '{"a": 1}'),
+        ('{"a": 1} ', '{"a": 1}  '),
+        ('{"a": 1}', '{"a": 1} x'),
+        ('{"a": [1, 2], "b": {}}', '{"a": [1, 2] "b": {}}'),
+        ('{"a": [1, 2], "b": {}}', '{"a": [1, 2, 2, 2], "b": {"c": 1}}'),
+        ('{"a": {"b": 1, "c": 2}}', '{"a": {"b": 1, "d": 3, "c": 2}}'),
+        ('{"a": "x"}', '{"a": "x", "a": "x"}'),
+    ],
+)
+def test_bodies_that_look_alike_are_told_apart(before, after):
+    """Where both have the same bytes, but not in the same place of the same container."""
+    for one, other in ((before, after), (after, before)):
+        try:
+            earlier = read(one)
+        except NotUnderstoodError:
+            continue
+        read_after(other.encode(), earlier)
+        read_after(one.encode(), earlier)
+
+
+def test_values_that_were_there_before_are_the_same_objects():
+    """Before the new ones, and behind them; of what is new alone there are new ones."""
+    was = read('{"messages": [{"a": 1}, {"b": 2}], "system": [{"s": 1}, {"t": 2}], "tools": [{}]}')
+    now_text = b'{"messages": [{"a": 1}, {"b": 2}, {"c": 3}], "system": [{"s": 9}, {"t": 2}], '
+    now_text += b'"tools": [{}]}'
+    now = Document(now_text, overlap(now_text, was))
+    assert now.value == json.loads(now_text)
+    assert all(map(operator.is_, was.value["messages"], now.value["messages"]))
+    assert now.value["system"][1] is was.value["system"][1]
+    assert now.value["tools"] is was.value["tools"]
+    assert now.scanned == len(b', {"c": 3}], "system": [{"s": 9}, ')
+    assert was.value["messages"] == [{"a": 1}, {"b": 2}]
+
+
+def test_what_is_taken_over_counts_too(monkeypatch):
+    """The bound on members and elements is that of the whole body."""
+    monkeypatch.setattr(document_module, "_MOST_ENTRIES", 6)
+    was = read('{"a": [0, 0, 0, 0, 0]}')
+    for text in ('{"a": [0, 0, 0, 0, 0, 0]}', '{"a": [0, 0, 0, 0, 0], "b": 0}'):
+        with pytest.raises(NotUnderstoodError, match="too many"):
+            Document(text.encode(), overlap(text.encode(), was))
+    text = b'{"a": [0, 0, 0, 0, 1]}'
+    assert Document(text, overlap(text, was)).value == json.loads(text)
+
+
+def test_captured_bodies_are_read_the_same_turn_after_turn(captured):
+    """And little of them is scanned: what is new, and what stands around it."""
+    for name, requests in captured.items():
+        earlier = None
+        for request in requests:
+            if not request.body:
+                continue
+            if earlier is not None:
+                earlier = read_after(request.body, earlier)
+                assert earlier is not None, name
+            else:
+                earlier = Document(request.body)
 
 
 def test_cut_at_every_byte_is_not_understood():
@@ -86,10 +212,10 @@ def test_either_agrees_with_json_loads_or_is_not_understood(text):
     except ValueError:
         value = None
     if isinstance(value, dict):
-        assert spelling.meaning(Document(text).value) == spelling.meaning(value)
+        assert spelling.meaning(read(text).value) == spelling.meaning(value)
     else:
         with pytest.raises(NotUnderstoodError):
-            Document(text)
+            read(text)
 
 
 @pytest.mark.parametrize(
@@ -149,12 +275,12 @@ def test_too_many_values_are_not_understood(monkeypatch):
         '{"a": 0, "b": 0, "c": 0, "a": 0, "b": 0, "c": 0}',
         '{"a": [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0]]}',
     ):
-        document = Document(text)
+        document = read(text)
         assert spelling.meaning(document.value) == spelling.meant_by(text)
         assert all(document.entry(path) for path in spelling.places(text) if path)
         for more in (text[:-1] + ', "d": 0, "e": 0, "f": 0, "g": 0, "h": 0}', text + "]"):
             with pytest.raises(NotUnderstoodError):
-                Document(more)
+                read(more)
     assert not_understood(b'{"a": [0, 0, 0], "b": [0, 0]}') == "too many members and elements"
     assert not_understood(b'{"a": [0, 0, 0, 0, 0, 0]}') == "too many members and elements"
 
@@ -168,12 +294,12 @@ def test_number_too_long_for_python_is_not_understood():
 
 def test_long_numbers_within_the_limit_are_read():
     """An integer of 4,000 digits is read whole."""
-    assert Document('{"a": ' + "7" * 4000 + "}").value["a"] == int("7" * 4000)
+    assert read('{"a": ' + "7" * 4000 + "}").value["a"] == int("7" * 4000)
 
 
 def test_earlier_duplicate_leaves_no_places_behind():
     """Of duplicate keys the last counts, also where the first was a container."""
-    document = Document('{"a": [1, {"b": 2}], "a": 5, "c": {"d": [1], "d": "x"}}')
+    document = read('{"a": [1, {"b": 2}], "a": 5, "c": {"d": [1], "d": "x"}}')
     assert document.get(("a",)) == 5
     for path in (("a", 0), ("a", 1, "b"), ("c", "d", 0)):
         with pytest.raises(PathError):
@@ -182,7 +308,7 @@ def test_earlier_duplicate_leaves_no_places_behind():
 
 def test_missing_places_raise_path_error():
     """A path into nothing, into a scalar, or of the wrong kind of step is a PathError."""
-    document = Document('{"a": [1, {"b": 2}], "s": "text"}')
+    document = read('{"a": [1, {"b": 2}], "s": "text"}')
     for path in (
         (),
         ("x",),
@@ -211,7 +337,7 @@ def test_missing_places_raise_path_error():
 )
 def test_resolve_turns_segments_into_steps(segments, path):
     """Digits are an index in an array and a name in an object."""
-    assert Document('{"a": [1, {"0": 2}]}').resolve(segments) == path
+    assert read('{"a": [1, {"0": 2}]}').resolve(segments) == path
 
 
 @pytest.mark.parametrize(
@@ -220,14 +346,14 @@ def test_resolve_turns_segments_into_steps(segments, path):
 def test_resolve_refuses_what_is_no_index(step):
     """An index is plain digits without leading zeros (RFC 6901, section 4), and in range."""
     with pytest.raises(PathError):
-        Document('{"a": [1, 2]}').resolve(["a", step])
+        read('{"a": [1, 2]}').resolve(["a", step])
 
 
 def test_places_deep_down_are_found_without_deep_recursion():
     """As deep as the body could be read, its places can be found from a deeper stack too."""
     depth = 900
     text = '{"a": ' + "[" * depth + '"x"' + "]" * depth + "}"
-    document = Document(text)
+    document = read(text)
     path = ("a", *[0] * depth)
     assert document.entry(path).value == "x"
 
@@ -235,7 +361,7 @@ def test_places_deep_down_are_found_without_deep_recursion():
         if frames:
             return deeper(frames - 1)
         try:
-            return Document(text).entry(path).value
+            return read(text).entry(path).value
         except (PathError, NotUnderstoodError):
             return "x"
 
