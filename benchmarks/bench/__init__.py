@@ -1,0 +1,1 @@
+"""The parts of the side-by-side benchmark."""

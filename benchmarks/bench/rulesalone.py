@@ -1,0 +1,69 @@
+"""What the rules cost without a proxy around them, in the tree that is on the path.
+
+python -m bench.rulesalone FILE...      one line of JSON: microseconds by what and by file
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cacheproxy_claude_code import RULES as CLAUDE
+from cacheproxy_openclaw import RULES as OPENCLAW
+
+from bench.bodies import CHAT
+from bench.rules import BAR, FIND, SCAN
+from cacheproxy.core.normalize import normalize
+from cacheproxy.core.request import Request
+
+_ABSENT = b"x-anthropic-billing-footer"
+_SECONDS = 0.2
+
+
+def main(files: Sequence[str]) -> None:
+    """Measure the tree on the path."""
+    found: dict[str, dict[str, float]] = {}
+    for file in map(Path, files):
+        body = file.read_bytes()
+        path = "/v1/chat/completions" if file.name == CHAT else "/v1/messages"
+        scan = msgspec.json.Decoder(msgspec.Raw)
+        work = {
+            FIND: lambda body=body: body.find(_ABSENT),
+            SCAN: lambda body=body, scan=scan: scan.decode(body),
+            "": fold((*CLAUDE, *OPENCLAW), path, body),
+            ": claude-code": fold(CLAUDE, path, body),
+            ": openclaw": fold(OPENCLAW, path, body),
+        }
+        times = medians(work)
+        times[BAR] = 3 * times[FIND] + times[SCAN]
+        for what, seconds in times.items():
+            found.setdefault(what, {})[file.name] = seconds * 1e6
+    print(json.dumps(found))
+
+
+def fold(rules: Sequence[Any], path: str, body: bytes) -> Callable[[], object]:
+    """Take the body through those of ``rules`` that are on as shipped."""
+    on = [rule for rule in rules if rule.default]
+    return lambda: normalize(Request("POST", path, (), body), on)
+
+
+def medians(work: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Seconds of each, in turn."""
+    times: dict[str, list[float]] = {what: [] for what in work}
+    until = time.monotonic() + _SECONDS * len(work)
+    while time.monotonic() < until:
+        for what, run in work.items():
+            begun = time.perf_counter()
+            run()
+            times[what].append(time.perf_counter() - begun)
+    return {what: statistics.median(taken) for what, taken in times.items()}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
