@@ -27,37 +27,42 @@ from cacheproxy.core.verdict import Judgement
 _LONGEST_LINE = 4000
 """Characters looked at: some builds log whole prompts in one line."""
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_INSTANCE = re.compile(r"\[(\d+)\] ")
+_INSTANCE = re.compile(r"\[(\d{1,18})\] ")
 _OURS = re.compile(
     r"\b(?:slot|srv)\s+\S+:\s|id_slot\"?[=:]|\bslot \d+ (?::|is processing \[)|\bprint_timings:"
 )
 _MAYBE_OURS = re.compile(r"\b(?:eval|total) time\s*=|\bmodel loaded\b")
 _HEADS = (
-    re.compile(r"\bslot\s+\S+:\s*id\s+(\d+)\s*\|\s*task\s+(-?\d+)\s*\|"),
-    re.compile(r"id_slot\"?[=:]\s*(\d+).*?id_task\"?[=:]\s*(-?\d+)"),
-    re.compile(r"\bslot (\d+) is processing \[task id: (\d+)\]"),
+    re.compile(r"\bslot\s+\S+:\s*id\s+(\d{1,18})\s*\|\s*task\s+(-?\d{1,18})\s*\|"),
+    re.compile(r"id_slot\"?[=:]\s*(\d{1,18}).*?id_task\"?[=:]\s*(-?\d{1,18})"),
+    re.compile(r"\bslot (\d{1,18}) is processing \[task id: (\d{1,18})\]"),
 )
-_BARE_SLOT = re.compile(r"\bslot (\d+) : ")
+_BARE_SLOT = re.compile(r"\bslot (\d{1,18}) : ")
 _BEGINS = re.compile(r"\bprocessing task\b|\bis processing \[task id")
-_TIMING = re.compile(r"\bprompt eval time\s*=\s*([\d.]+) ms /\s*(\d+) tokens")
-_OUTPUT = re.compile(r"(?<!prompt )\beval time\s*=\s*[\d.]+ ms /\s*(\d+) (?:tokens|runs)")
+_TIMING = re.compile(r"\bprompt eval time\s*=\s*(\d{1,18}(?:\.\d+)?) ms /\s*(\d{1,18}) tokens")
+_OUTPUT = re.compile(r"(?<!prompt )\beval time\s*=\s*[\d.]+ ms /\s*(\d{1,18}) (?:tokens|runs)")
 _RELEASED = re.compile(
-    r"(?:stop processing: n_(?:tokens|past) = (\d+), truncated = |"
-    r"slot released.*?n_past\"?[=:]\s*(\d+).*?truncated\"?[=:]\s*)(1|0|true|false)"
+    r"(?:stop processing: n_(?:tokens|past) = (\d{1,18}), truncated = |"
+    r"slot released.*?n_past\"?[=:]\s*(\d{1,18}).*?truncated\"?[=:]\s*)(1|0|true|false)"
 )
 _FIRST = (
-    ("prompt", re.compile(r"\bnew prompt,.*\b(?:n_prompt_tokens|task\.n_tokens) = (\d+)")),
-    ("reused", re.compile(r"(?:memory_seq_rm|kv cache rm)(?: -)? \[(\d+), end\)")),
-    ("reused", re.compile(r"kv cache rm \[p0, end\).*\bp0\"?[=:]\s*(\d+)")),
-    ("reused", re.compile(r"in cache: (\d+) tokens \| to process")),
+    ("prompt", re.compile(r"\bnew prompt,.*\b(?:n_prompt_tokens|task\.n_tokens) = (\d{1,18})")),
+    ("reused", re.compile(r"(?:memory_seq_rm|kv cache rm)(?: -)? \[(\d{1,18}), end\)")),
+    ("reused", re.compile(r"kv cache rm \[p0, end\).*\bp0\"?[=:]\s*(\d{1,18})")),
+    ("reused", re.compile(r"in cache: (\d{1,18}) tokens \| to process")),
 )
 """Figures of which a task's first line counts."""
+_NUMBER = r"(\d{1,18}(?:\.\d+)?)"
 _SIMILARITY = re.compile(
-    r"selected slot by \w+ similarity.*?sim(?:_best)? = ([\d.]+)(?:.*?f_keep = ([\d.]+))?"
+    rf"selected slot by \w+ similarity.*?sim(?:_best)? = {_NUMBER}(?:.*?f_keep = {_NUMBER})?"
 )
-_SHARED = re.compile(r"checking sim = [\d.]+ \((\d+)/|prompt with length\s+\d+, lcp =\s+(\d+)")
-_TOO_LONG = re.compile(r"task id = (\d+), error: (request \(\d+ tokens\) exceeds[^,]*)")
-_CACHE_STATE = re.compile(r"cache state: (\d+) prompts, ([\d.]+) MiB \(limits: ([\d.]+) MiB")
+_SHARED = re.compile(
+    r"checking sim = [\d.]+ \((\d{1,18})/|prompt with length\s+\d+, lcp =\s+(\d{1,18})"
+)
+_TOO_LONG = re.compile(r"task id = (\d{1,18}), error: (request \(\d+ tokens\) exceeds[^,]*)")
+_CACHE_STATE = re.compile(
+    rf"cache state: (\d{{1,18}}) prompts, {_NUMBER} MiB \(limits: {_NUMBER} MiB"
+)
 _EVICTED = re.compile(r"removing oldest entry")
 _STARTED = re.compile(r"\bmodel loaded\b")
 

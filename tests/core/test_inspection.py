@@ -366,7 +366,7 @@ def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at):
         edit = Edit(longest.path, what, "", (place, place))
         text = apply(turn.request.document, [edit])
         one = turn.record
-        planted.append(Captured(one.method, one.target, one.headers, text.encode()))
+        planted.append(Captured(one.method, one.target, one.headers, text))
     result = inspect(planted)
     if len(planted) > 1:
         assert [field.label for field in result.fields] == ["planted="]
