@@ -13,6 +13,7 @@ from cacheproxy.core.access import Access
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.rules import Normalizer
 from cacheproxy.metrics.counting import Metrics
+from cacheproxy.observe.afterwards import Afterwards
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.latest import Latest
@@ -45,6 +46,7 @@ class Lasting:
     metrics: Metrics
     log_line: LogLine
     judging: Judging
+    afterwards: Afterwards
     collector: Collector
     memory: SessionMemory
     spellings: Spellings

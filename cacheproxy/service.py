@@ -121,6 +121,7 @@ class ProxyService(Service):
     async def _finish_records(self) -> None:
         """Verdicts first: what they deliver, here on the reactor, is still to be seen by others."""
         lasting, pool = self._lasting, self._lasting.reactor.getThreadPool()
+        lasting.afterwards.settle()
         await deferToThreadPool(lasting.reactor, pool, lasting.judging.stop)
         await deferToThreadPool(lasting.reactor, pool, lasting.plugins.stop)
         lasting.log_line.finish()

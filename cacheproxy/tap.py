@@ -24,6 +24,7 @@ from cacheproxy.core.locality import is_local
 from cacheproxy.descriptors import raise_limit
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.standing import Now
+from cacheproxy.observe.afterwards import Afterwards
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
 from cacheproxy.observe.judging import Judging
@@ -179,6 +180,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     live = Live(dashboard, reactor)
     collector = Collector()
     plugins.register(live, "live")
+    judging = Judging(reactor, plugins.finished, collector)
     return Lasting(
         reactor=reactor,
         endpoint=endpoint,
@@ -188,7 +190,8 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         recent=recent,
         metrics=metrics,
         log_line=log_line,
-        judging=Judging(reactor, plugins.finished, collector),
+        judging=judging,
+        afterwards=Afterwards(reactor, judging),
         collector=collector,
         memory=SessionMemory(keep_requests=False),
         spellings=Spellings(),
@@ -225,7 +228,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
             collector=lasting.collector,
         ),
         memory=memory,
-        finished=lasting.judging,
+        finished=lasting.afterwards,
         wall=time.time,
         via=lasting.via,
         translating=Translating(
@@ -258,6 +261,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         {DIAGNOSIS: Diagnosis(lasting.recent, names), DETAIL: dashboard.detail},
         queried={DATA: dashboard.data, REQUESTS: dashboard.requests},
         direct={**static_files(), METRICS: metrics, LIVE: lasting.live, LOGIN: Login(access)},
+        before=lasting.afterwards.settle,
     )
     return Arrangement(
         config=config,

@@ -33,6 +33,7 @@ from twisted.internet.interfaces import (
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+_CLOSED = Failure(ConnectionDone())
 _UNDER_WAY = (errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK)
 
 
@@ -102,7 +103,7 @@ class DirectConnection(tcp.Connection):
     def loseConnection(self, _connDone: Any = None) -> None:  # noqa: N803 - Twisted's
         """Close: at once if nothing waits to be written."""
         if self.connected and not self.disconnecting and not self._waits_to_write():
-            self.connectionLost(Failure(ConnectionDone()))
+            self.connectionLost(_CLOSED)
         else:
             super().loseConnection()
 

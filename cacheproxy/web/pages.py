@@ -56,7 +56,7 @@ class OwnPages:
     """Answers GET and HEAD: ``pages`` by their path, ``named`` by what follows their prefix.
 
     A named page returns None for a name it does not know. ``queried`` pages take the query,
-    ``direct`` ones all of the request, whatever its method.
+    ``direct`` ones all of the request, whatever its method. ``before`` is called first each time.
     """
 
     def __init__(
@@ -66,7 +66,9 @@ class OwnPages:
         *,
         queried: Mapping[bytes, QueriedPage] | None = None,
         direct: Mapping[bytes, DirectPage] | None = None,
+        before: Callable[[], object] = lambda: None,
     ) -> None:
+        self._before = before
         self._pages = dict(pages)
         self._named = dict(named or {})
         self._queried = dict(queried or {})
@@ -74,6 +76,7 @@ class OwnPages:
 
     def __call__(self, request: ProxyRequest) -> bytes | int:
         """Answer ``request``, which the channel has let in, at once or later."""
+        self._before()
         direct = self._direct.get(request.path)
         if direct is not None:
             return direct(request)

@@ -296,7 +296,9 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES, max_size=40).map("".join))
-@example("slot get_availabl: id 0 | selected slot by LCP similarity, sim_best = 0.5, f_keep = 0.6.4")
+@example(
+    "slot get_availabl: id 0 | selected slot by LCP similarity, sim_best = 0.5, f_keep = 0.6.4"
+)
 @example(f"slot update_slots: id {'9' * 5000} | task 1 | new prompt, n_prompt_tokens = 5")
 def test_it_never_raises_and_its_figures_make_sense(text):
     """Logs are cut, mixed and rotated."""

@@ -122,6 +122,7 @@ class Proxy:
 
     def mark(self) -> int:
         """Where ``wait_for`` has to begin, to see only what is printed from now on."""
+        time.sleep(0.05)  # for lines that are still gathered
         return len(self.lines)
 
     def memory(self) -> int:

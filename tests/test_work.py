@@ -1,0 +1,192 @@
+"""How much is done for a request, counted and not timed: only a regression of kind fails.
+
+A whole proxy, rules and observers on, runs on a reactor of its own in this process; the upstream
+and the client are threads with real sockets. Counted are the Python functions entered on the
+reactor's thread.
+"""
+
+import json
+import socket
+import sys
+import threading
+
+import pytest
+from twisted.internet.epollreactor import EPollReactor
+
+from cacheproxy.config import Config
+from cacheproxy.proxy.site import ProxySite
+from cacheproxy.tap import arrange, make_lasting
+
+ANSWER = json.dumps(
+    {
+        "type": "message",
+        "usage": {"input_tokens": 9, "cache_read_input_tokens": 9990, "output_tokens": 1},
+    }
+).encode()
+EVENT = b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"text":"a"}}\n\n'
+
+
+class Upstream:
+    """Answers each request with ``answer``, then closes; keeps the last body that it was sent."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.body = b""
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as stream:
+                self.body = read_message(stream)
+                connection.sendall(self.answer)
+
+    def close(self):
+        self._socket.close()
+
+
+def read_message(stream):
+    """One message with a length from ``stream``: its body."""
+    stream.readline()
+    length = 0
+    while (line := stream.readline()) not in (b"\r\n", b""):
+        name, _, value = line.partition(b":")
+        if name.lower() == b"content-length":
+            length = int(value)
+    return stream.read(length)
+
+
+def whole(body, kind=b"application/json"):
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+    return head % (kind, len(body)) + body
+
+
+class Machine:
+    """The proxy. ``calls(requests)``: functions entered per request, in the order they are sent."""
+
+    def __init__(self, upstream):
+        self.reactor = reactor = EPollReactor()
+        config = Config(
+            upstream=f"http://127.0.0.1:{upstream.port}", port=1, state_dir="none", poll=0
+        )
+        lasting = make_lasting(reactor, config)
+        parts = arrange(lasting, config)
+        self._judging = lasting.judging
+        self._judging.start()
+        site = ProxySite(parts.resource, reactor, parts.limits, parts.access)
+        reactor.startRunning(installSignalHandlers=False)
+        self._port = reactor.listenTCP(0, site, interface="127.0.0.1")
+        self.address = ("127.0.0.1", self._port.getHost().port)
+
+    def calls(self, requests):
+        """Send ``requests`` over one connection; return how many functions each took."""
+        counts = []
+        asked, answered = threading.Semaphore(0), threading.Event()
+
+        def client():
+            with socket.create_connection(self.address) as connection:
+                stream = connection.makefile("rb")
+                for request in requests:
+                    asked.acquire()
+                    connection.sendall(request)
+                    read_message(stream)
+                    answered.set()
+
+        thread = threading.Thread(target=client, daemon=True)
+        thread.start()
+        for _ in requests:
+            answered.clear()
+            asked.release()
+            counts.append(self._count(answered))
+        thread.join(10)
+        return counts
+
+    def _count(self, answered):
+        """Turn the reactor until nothing is left to do; what it does to wait is not counted."""
+        count = 0
+
+        def see(_, event, __):
+            nonlocal count
+            count += event == "call"
+
+        for _ in range(2000):
+            over = answered.is_set()
+            if self._due(0.0):
+                sys.setprofile(see)
+                self.reactor.runUntilCurrent()
+                sys.setprofile(None)
+            ready = self.reactor._poller.poll(0.001, 100)
+            for fd, events in ready:
+                if fd in self.reactor._selectables:
+                    sys.setprofile(see)
+                    self.reactor._doReadOrWrite(self.reactor._selectables[fd], fd, events)
+                    sys.setprofile(None)
+            if over and not ready and not self._due(0.1):
+                return count
+        pytest.fail("no answer")
+
+    def _due(self, seconds):
+        """Whether something is to be called within ``seconds``, or from another thread."""
+        until = self.reactor.seconds() + seconds
+        soon = any(call.getTime() <= until for call in self.reactor.getDelayedCalls())
+        return soon or bool(self.reactor.threadCallQueue)
+
+    def close(self):
+        self._judging.stop()
+        for descriptor in self.reactor.removeAll():
+            if hasattr(descriptor, "socket"):
+                descriptor.socket.close()
+        self.reactor._poller.close()
+
+
+@pytest.fixture
+def machine(request):
+    upstream = Upstream(getattr(request, "param", whole(ANSWER)))
+    machine = Machine(upstream)
+    machine.upstream = upstream
+    yield machine
+    machine.close()
+    upstream.close()
+
+
+def turn(number, messages, size=200):
+    """The request of a turn: the conversation so far, and a billing header that is another."""
+    body = json.dumps(
+        {
+            "model": "m",
+            "messages": [
+                {"role": ("user", "assistant")[at % 2], "content": f"{at} " + "word " * (size // 5)}
+                for at in range(messages)
+            ],
+            "system": [
+                {
+                    "type": "text",
+                    "text": f"x-anthropic-billing-header: cc_version=2.1.9; cch={number:05x};",
+                },
+                {"type": "text", "text": "You help. " * 200},
+            ],
+            "tools": [{"name": f"tool{n}", "input_schema": {}} for n in range(10)],
+        }
+    ).encode()
+    return (
+        b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"User-Agent: claude-cli/2.1\r\nX-Claude-Code-Session-Id: one\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    )
+
+
+def settled(counts):
+    """Without the first few: imports, caches and threads come about in these."""
+    return sorted(counts[4:])[len(counts[4:]) // 2]
+
+
+def test_a_turn_takes_so_many_steps(machine):
+    """Each function is 0.1 us and more; the bound leaves a fifth for what may come."""
+    counts = machine.calls([turn(number, 20) for number in range(10)])
+    print(settled(counts))
+    assert settled(counts) < 10_000
