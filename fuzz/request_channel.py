@@ -6,7 +6,7 @@ import atheris
 
 with atheris.instrument_imports(
     include=["cacheproxy.proxy.channel", "cacheproxy.proxy.request", "cacheproxy.core.access",
-             "twisted.web.http", "twisted.web.http_headers", "twisted.protocols.basic"]
+             "cacheproxy.core.http1request"]
 ):  # fmt: skip
     from tests.proxy.inmemory import converse
 

@@ -144,6 +144,7 @@ class ProxyRequest:
         if self._lost:
             return
         self.finished = True
+        self._on_gone = None  # else who answered would be kept, by a cycle, with all it has read
         end = self._unsent + b"0\r\n\r\n" if self._chunked else self._unsent
         self._unsent = b""
         if end:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.task import Clock
@@ -238,6 +241,37 @@ def test_nobody_is_told_of_a_loss_after_the_end():
     assert told == [None]
     down.lose(ConnectionDone())
     assert told == [None]
+
+
+class Answerer:
+    """Who answers holds the request, and is called by it."""
+
+    def __init__(self, request):
+        self.request = request
+        request.on_gone(self.left)
+
+    def left(self, reason):
+        pass
+
+
+@pytest.mark.parametrize("how", ["finish", "leave"])
+def test_who_answered_is_let_go_at_the_end(how):
+    """Without the garbage collector, which would have to look through all that was read."""
+    down, request = asked()
+    answerer = Answerer(request)
+    left = weakref.ref(answerer)
+    down.requests.clear()
+    gc.disable()
+    try:
+        if how == "finish":
+            request.send_head(*OK)
+            request.finish()
+        else:
+            down.lose()
+        del request, answerer
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_a_resource_that_fails_is_a_500():
