@@ -8,7 +8,7 @@ from typing import Any
 
 from cacheproxy.core.edits import REMOVE, Edit, edit_body
 from cacheproxy.core.request import Request
-from cacheproxy.core.rules import Normalizer, Rule
+from cacheproxy.core.rules import CodeRule, Normalizer, Rule
 
 MOST_EDITS = 10_000
 """Edits that a normalizer with code may make in one request. Ten thousand messages fit in no
@@ -66,15 +66,18 @@ def step(
 ) -> tuple[Request, Report | None]:
     """Take ``request`` through one normalizer: the request after it, and its report if any.
 
-    ``shown``: an equal request that the normalizer gets to see instead, so that nothing it does
-    to that one reaches others. Whatever it raises is its own failure, a SystemExit as well; only
+    Our own rules are asked before the JSON is looked at: they may know without it that there is
+    nothing for them. ``shown``: an equal request that the normalizer gets to see instead, so that
+    nothing it does to that one reaches others. Whatever it raises is its own failure, a SystemExit as well; only
     a KeyboardInterrupt goes on, which may be the user's.
     """
+    is_rule = type(normalizer) is Rule
+    is_ours = is_rule or (type(normalizer) is CodeRule and normalizer.own)
     try:
-        if not may_fire(normalizer, request) or request.document is None:
+        if not may_fire(normalizer, request) or (not is_ours and request.document is None):
             return request, None
         found = normalizer.edits(shown or request, previous)
-        edits = _checked(found or (), request, trusted=type(normalizer) is Rule)
+        edits = _checked(found or (), request, trusted=is_rule)
     except KeyboardInterrupt:
         raise
     except _RefusedError as error:
@@ -82,7 +85,8 @@ def step(
     except BaseException as error:  # law 4; whatever its class, its text is not ours
         return request, Report(normalizer.name, error=kind_of(error))
     try:
-        edited = edit_body(request.document, edits) if edits else None
+        document = request.document if edits else None
+        edited = edit_body(document, edits) if document is not None else None
     except Exception as error:  # law 4
         return request, Report(normalizer.name, error=describe(error))
     if edited is None:

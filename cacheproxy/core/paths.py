@@ -11,7 +11,7 @@ matches the content of every message whose ``role`` is ``system`` or ``developer
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -63,18 +63,14 @@ class Segment:
     key: str | None = None
     values: frozenset[str] = frozenset()
 
-    def steps(self, value: Any) -> Iterator[str | int]:
-        """The keys or indexes of ``value`` that this segment enters."""
+    def step(self, value: Any) -> str | int | None:
+        """The key or index of ``value`` that a segment other than ``*`` enters, or None."""
+        step: str | int | None = None
         if isinstance(value, dict):
-            names = value if self.name == "*" else (self.name,) if self.name in value else ()
-            yield from (name for name in names if self.accepts(value[name]))
+            step = self.name if self.name in value else None
         elif isinstance(value, list):
-            if self.name == "*":
-                yield from (i for i, item in enumerate(value) if self.accepts(item))
-            else:
-                index = index_in(self.name, value)
-                if index is not None and self.accepts(value[index]):
-                    yield index
+            step = index_in(self.name, value)
+        return step if step is not None and self.accepts(value[step]) else None
 
     def accepts(self, value: Any) -> bool:
         """Whether ``value`` meets the condition in brackets, if there is one."""
@@ -103,12 +99,27 @@ def parse_pattern(pattern: str) -> tuple[Segment, ...]:
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
     """Yield ``(path, value there)`` for every place in the JSON ``value`` that matches."""
-    yield from _walk(value, parse_pattern(pattern), ())
+    return _walk(value, parse_pattern(pattern), 0, ())
 
 
-def _walk(value: Any, segments: tuple[Segment, ...], path: Path) -> Iterator[tuple[Path, Any]]:
-    if not segments:
-        yield path, value
-        return
-    for step in segments[0].steps(value):
-        yield from _walk(value[step], segments[1:], (*path, step))
+def _walk(
+    value: Any, segments: tuple[Segment, ...], number: int, path: Path
+) -> Iterator[tuple[Path, Any]]:
+    for at in range(number, len(segments)):
+        segment = segments[at]
+        if segment.name == "*":
+            for step, item in _items(value):
+                if segment.accepts(item):
+                    yield from _walk(item, segments, at + 1, (*path, step))
+            return
+        only = segment.step(value)
+        if only is None:
+            return
+        value, path = value[only], (*path, only)
+    yield path, value
+
+
+def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return enumerate(value) if isinstance(value, list) else ()

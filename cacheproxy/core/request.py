@@ -58,6 +58,19 @@ class Request:
         return self._understood[1]
 
     @property
+    def is_read(self) -> bool:
+        """Whether the JSON has been looked at."""
+        return "_understood" in self.__dict__
+
+    @property
+    def news(self) -> int:
+        """Bytes of the body that are in no earlier one we know: only these have to be scanned."""
+        if self.is_read:
+            return self.document.scanned if self.document is not None else 0
+        shared = self.__dict__.get("_shared")
+        return len(self.body) - (shared.prefix + shared.suffix if shared is not None else 0)
+
+    @property
     def literals(self) -> Literals:
         """The plain ASCII texts in the body: ``"text" in request.literals``, each found once."""
         found = self.__dict__.get("_literals")
@@ -66,7 +79,7 @@ class Request:
             found = self.__dict__["_literals"] = (
                 Literals(self.body)
                 if shared is None
-                else shared.earlier.literals.after(self.body, shared.prefix, shared.suffix)
+                else Literals(self.body, shared.earlier.literals, shared.prefix, shared.suffix)
             )
         return cast("Literals", found)
 

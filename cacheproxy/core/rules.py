@@ -121,16 +121,24 @@ class Rule:
                 if not isinstance(text, str) or path in seen:
                     continue
                 seen.add(path)
-                pointer = to_pointer(path)
-                pinned = self._matches_at(previous, path) if self.pin else []
-                for index, found in enumerate(self._regex.finditer(text)):
-                    start, end = self._span(found)
-                    if not self.pin:
-                        new: str | None = found.expand(self.replacement)
-                    else:
-                        new = pinned[index] if index < len(pinned) else None
-                    if new is not None and start >= 0 and text[start:end] != new:
-                        yield Edit(pointer, new, self.why, (start, end))
+                matches = list(self._regex.finditer(text))
+                if matches:
+                    yield from self._edits_at(path, matches, previous)
+
+    def _edits_at(
+        self, path: Path, matches: list[re.Match[str]], previous: Request | None
+    ) -> Iterator[Edit]:
+        pointer = to_pointer(path)
+        pinned = self._matches_at(previous, path) if self.pin else []
+        for index, found in enumerate(matches):
+            start, end = self._span(found)
+            new: str | None = self.replacement
+            if self.pin:
+                new = pinned[index] if index < len(pinned) else None
+            elif "\\" in self.replacement:
+                new = found.expand(self.replacement)
+            if new is not None and start >= 0 and found.string[start:end] != new:
+                yield Edit(pointer, new, self.why, (start, end))
 
     def _matches_at(self, previous: Request | None, path: Path) -> list[str | None]:
         """The matches in the string at ``path``; None where ``volatile`` took no part."""

@@ -16,6 +16,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.document import Overlap
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.normalize import (
     Normalized,
@@ -30,6 +31,7 @@ from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Normalizer, Rule
 from cacheproxy.core.session import Session, session_of
 from cacheproxy.core.sessionhook import SessionHook
+from cacheproxy.proxy.earlier import Earlier
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.workers import (
     LeftOutError,
@@ -41,8 +43,10 @@ from cacheproxy.proxy.workers import (
 _log = Logger()
 _T = TypeVar("_T")
 _THREAD_ABOVE = 128 << 10
-"""Bytes of body beyond which the work goes to a thread. 128 KiB take 0.5 ms as a rule, and 4 ms
+"""Bytes of news beyond which the work goes to a thread. 128 KiB take 0.5 ms as a rule, and 4 ms
 where all messages are tiny; 2 MiB take 15 to 60 ms."""
+_LOOKED_AT = 8
+"""How many bytes that were there before take as long as one that is new, at most."""
 _SECONDS = 1.0
 _SECONDS_PER_MIB = 0.25
 """A plugin's deadline. Where all messages are tiny, our own slowest rule takes 0.05 s per MiB of
@@ -92,19 +96,22 @@ class Normalizing:
         self._plain = tuple(rule for rule in active if not rule.needs_previous)
         self._pins = tuple(rule for rule in active if rule.needs_previous)
         self._all_ours = all(map(_is_ours, active)) and all(hook.own for hook in self._hooks)
+        self._earlier = Earlier()
         self._told: set[str] = set()
 
     def prepare(self, request: Request) -> Deferred[Prepared]:
         """Fire with ``request`` normalised and its session; never errbacks for a rule's sake."""
         if not request.body:
             return succeed(Prepared(request))
+        closest = self._earlier.closest(request) if request.dialect is not None else None
+        request.after(closest)
         if not self._all_ours:
             prepared = Deferred.fromCoroutine(self._prepare_with_others(request))
-        elif len(request.body) <= _THREAD_ABOVE:
+        elif _is_small(request):
             prepared = succeed(self._prepare(request))
         else:
             prepared = self._in_thread(self._prepare, request)
-        return prepared.addCallback(self._tell)
+        return prepared.addCallback(self._tell, request, closest)
 
     def _prepare(self, request: Request) -> Prepared:
         """Pure but for the memory, which is only read here (a dict look-up, safe in a thread)."""
@@ -158,7 +165,7 @@ class Normalizing:
 
     async def _ours(self, request: Request, function: Callable[..., _T], *args: Any) -> _T:
         """Call our own code: here for a small request, in a thread for a large one."""
-        if len(request.body) <= _THREAD_ABOVE:
+        if _is_small(request):
             return function(*args)
         return await self._in_thread(function, *args)
 
@@ -166,7 +173,7 @@ class Normalizing:
         self, rule: Normalizer, request: Request, previous: Request | None
     ) -> tuple[Request, Report | None]:
         """Take ``request`` through a rule of somebody else's, who sees but copies."""
-        if len(request.body) <= _THREAD_ABOVE and not may_fire(rule, request):
+        if _is_small(request) and not may_fire(rule, request):
             return request, None
 
         def take() -> tuple[Request, Report | None]:
@@ -219,8 +226,14 @@ class Normalizing:
 
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
 
-    def _tell(self, prepared: Prepared) -> Prepared:
-        """Log and count what was left out: a failing rule each time, an odd body once per kind."""
+    def _tell(self, prepared: Prepared, received: Request, closest: Overlap | None) -> Prepared:
+        """Remember the body. Log and count what was left out.
+
+        A failing rule is logged each time, an odd body once per kind.
+        """
+        if received.dialect is not None:
+            self._earlier.keep(received, closest)
+        prepared.request.literals.settle()
         for report in prepared.reports:
             if report.error is not None:
                 self._failures.of(report.rule).failed += 1
@@ -233,7 +246,7 @@ class Normalizing:
             self._failures.of(hook).failed += 1
             _log.warn("plugin {hook} {problem}", hook=hook, problem=problem)
         request = prepared.request
-        looked_at = request.dialect is not None and "_understood" in request.__dict__
+        looked_at = request.dialect is not None and request.is_read
         if looked_at and request.not_understood and request.not_understood not in self._told:
             self._told.add(request.not_understood)
             _log.warn(
@@ -242,6 +255,10 @@ class Normalizing:
                 why=request.not_understood,
             )
         return prepared
+
+
+def _is_small(request: Request) -> bool:
+    return max(request.news, len(request.body) // _LOOKED_AT) <= _THREAD_ABOVE
 
 
 def _is_ours(rule: Normalizer) -> bool:

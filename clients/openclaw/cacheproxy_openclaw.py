@@ -56,6 +56,7 @@ _STAMP = re.compile(
     r"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2} \d{2}:\d{2}(?::\d{2})?"
     r"(?: (?:[A-Z]{2,5}|GMT[+-]\d{1,2}(?::\d{2})?))?\] "
 )
+_STAMP_BEGINS = re.compile(rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2} ")
 _RUNTIME = re.compile(r"(?m)^Runtime: (?:[a-z_]+=[^|\n]* \| )+sessionId=(?P<id>[\w.:-]+)")
 
 _Found = tuple[tuple[str | int, ...], str]
@@ -65,7 +66,12 @@ def _texts(body: Any, places: tuple[str, ...]) -> list[_Found]:
     """Return the texts at ``places`` with their paths, in the order of the messages."""
     found = (match for place in places for match in match_paths(body, place))
     texts = [(path, text) for path, text in found if isinstance(text, str)]
-    return sorted(texts, key=lambda match: [str(step).zfill(9) for step in match[0]])
+    return sorted(texts, key=_place) if len(texts) > 1 else texts
+
+
+def _place(found: _Found) -> tuple[bool, tuple[str | int, ...]]:
+    """Where a text stands: outside the messages is before them."""
+    return found[0][0] in ("messages", "input"), found[0]
 
 
 def _user_texts(body: Any) -> list[_Found]:
@@ -113,6 +119,8 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
     Where the text would then start with another one, nothing is done: OpenClaw never writes
     two, so the user has typed one; and a second pass must not find what the first has left.
     """
+    if not request.literals.match(_STAMP_BEGINS, len("[Wed 2026-02-18 ")):
+        return
     for path, text in _user_texts(request.json):
         span = _stamp(text)
         if span and _stamp(text[: span[0]] + text[span[1] :]) is None:
@@ -147,7 +155,7 @@ TIMESTAMP = CodeRule(
     name="openclaw-timestamp",
     why="timestamp before the user's text removed",
     find=_timestamps,
-    literals=("] ",),  # to look for seven weekdays in vain takes longer than to read the JSON
+    literals=("] ",),  # seven weekdays would be looked for one by one
 )
 MESSAGE_ID = CodeRule(
     name="openclaw-message-id",
@@ -186,7 +194,7 @@ def cacheproxy_session(request: Request) -> str | None:
 
     It is the last such line, because OpenClaw appends it; a file it quotes stands before.
     """
-    if b"sessionId=" not in request.body:
+    if "sessionId=" not in request.literals:
         return None
     for _, text in (*_texts(request.json, SYSTEM_TEXT), *_user_texts(request.json)[:1]):
         ids = [found["id"] for found in _RUNTIME.finditer(text)] if "sessionId=" in text else []

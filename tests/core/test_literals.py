@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,9 +23,13 @@ def test_a_text_is_in_the_body_or_not_whatever_came_before(turns, asked, data):
         prefix = data.draw(st.integers(0, common_prefix(body, before)))
         most = min(len(body), len(before)) - prefix
         suffix = data.draw(st.integers(0, common_suffix(body, before, most)))
-        literals = literals.after(body, prefix, suffix)
+        literals = Literals(body, literals, prefix, suffix)
         for word in data.draw(st.lists(st.sampled_from(asked))):
             assert (word in literals) is (word.encode() in body)
+            pattern = re.compile(word.encode() + b"?(a|bb)")
+            assert literals.match(pattern, 6) is (pattern.search(body) is not None)
+        if data.draw(st.booleans()):
+            literals.settle()
         before = body
 
 
@@ -40,8 +46,11 @@ def test_what_is_known_to_be_absent_is_looked_for_only_in_what_is_new():
     assert "gone" not in old
     assert "here" in old
     body = Searched(b"x" * 1000 + b"NEWhere" + b"x" * 1000)
-    new = old.after(body, 1000, 1004)
+    new = Literals(body, old, 1000, 1004)
     assert "gone" not in new
     assert "gone" not in new
     assert "here" in new
     assert ranges == [(997, 1006)]
+    new.settle()
+    assert "gone" not in new
+    assert not new.match(re.compile(b"[gG]one"), 4)

@@ -1,0 +1,71 @@
+"""The bodies that came last, with which the next ones are read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from cacheproxy.core.document import Document, Overlap, overlap
+from cacheproxy.core.request import Request
+from cacheproxy.core.session import hint_of
+
+_EACH = 3
+"""Documents kept of one client or session: its conversation, a subagent's, a title's."""
+_LARGEST = 4 << 20
+"""Bytes of a body that is kept: to compare 4 MiB takes the reactor a millisecond."""
+_MOST_BYTES = 64 << 20
+_COST = 4
+"""Bytes that a document takes for each byte of its body, as measured."""
+
+
+class Earlier:
+    """Finds the document that a body is likely to go on from; the least recently used go first.
+
+    Whatever it finds is right, for what both bodies share is compared byte by byte. It belongs
+    to the reactor's thread.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self.bytes_kept = 0
+        self._most_bytes = most_bytes
+        self._known: OrderedDict[tuple[str, ...], list[Document]] = OrderedDict()
+
+    def closest(self, request: Request) -> Overlap | None:
+        """Return what the body shares with the document that has most in common with it."""
+        best: Overlap | None = None
+        most = 0
+        for document in self._known.get(hint_of(request), ()):
+            found = overlap(request.body, document)
+            shared = found.prefix + found.suffix
+            if shared > most:
+                best, most = found, shared
+            if shared > len(request.body) * 3 // 4:  # another could hardly have more
+                break
+        return best
+
+    def keep(self, request: Request, closest: Overlap | None) -> None:
+        """Keep the document of ``request``, in place of the one that it goes on from."""
+        document = request.document if request.is_read else None
+        if document is None or len(document.body) > _LARGEST:
+            return
+        document.literals.settle()
+        hint = hint_of(request)
+        known = self._known.pop(hint, [])
+        if closest is not None and closest.prefix + closest.suffix > len(document.body) // 2:
+            self._drop(known, closest.earlier)
+        elif len(known) == _EACH:
+            self._drop(known, known[-1])
+        known.insert(0, document)
+        self._known[hint] = known
+        self.bytes_kept += _cost(document)
+        while self.bytes_kept > self._most_bytes:
+            _, gone = self._known.popitem(last=False)
+            self.bytes_kept -= sum(map(_cost, gone))
+
+    def _drop(self, known: list[Document], document: Document) -> None:
+        if document in known:  # another turn may have taken its place meanwhile
+            known.remove(document)
+            self.bytes_kept -= _cost(document)
+
+
+def _cost(document: Document) -> int:
+    return _COST * len(document.body)
