@@ -9,15 +9,9 @@ from __future__ import annotations
 
 import socket
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from twisted.internet.interfaces import (
-    IDelayedCall,
-    IPushProducer,
-    ISSLTransport,
-    ISystemHandle,
-    ITCPTransport,
-)
+from twisted.internet.interfaces import IDelayedCall, IPushProducer, ISSLTransport
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.tcp import Connection
 from twisted.logger import Logger
@@ -104,9 +98,7 @@ class ProxyChannel(Protocol):
     def connectionMade(self) -> None:
         """Begin to wait for a request."""
         transport = self.transport
-        if ITCPTransport.providedBy(transport):
-            transport.setTcpNoDelay(True)
-        _notice_dead_peer(transport)
+        _set_options(transport)
         transport.registerProducer(self, True)
         self._address = getattr(transport.getHost(), "host", "")
         self._is_plain = isinstance(transport, Connection)
@@ -372,11 +364,16 @@ class ProxyChannel(Protocol):
             self.abort()
 
 
-def _notice_dead_peer(transport: Any) -> None:
-    if not (ITCPTransport.providedBy(transport) and ISystemHandle.providedBy(transport)):
+def _set_options(transport: Any) -> None:
+    """Have small answers sent at once, and a peer noticed that is gone without a word."""
+    beneath = getattr(transport, "transport", transport)  # TLS is a transport on a transport
+    if not isinstance(beneath, Connection):
         return
-    transport.setTcpKeepAlive(True)
-    handle = cast("socket.socket", transport.getHandle())
+    handle = beneath.getHandle()
+    if handle.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
         if hasattr(socket, name):  # macOS calls the first one otherwise
             handle.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import socket
 import weakref
 
 import pytest
 from twisted.internet.error import ConnectionDone, ConnectionLost
 from twisted.internet.task import Clock
+from twisted.internet.tcp import Server
+from twisted.internet.testing import MemoryReactor
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
@@ -416,3 +419,18 @@ def test_a_timeout_is_told_in_the_dialect_of_what_was_asked_for():
         assert body.startswith(shape)
         down.clock.advance(2)
         assert down.transport.aborted
+
+
+def test_small_answers_go_out_at_once_and_a_dead_machine_is_noticed():
+    """On TCP: the socket is told so."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        ours, _ = listener.accept()
+    with client, ours:
+        site = ProxySite(Down(), Clock(), Limits(), Access())
+        channel = site.buildProtocol(None)
+        channel.makeConnection(Server(ours, channel, ("", 0), None, 0, MemoryReactor()))
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60

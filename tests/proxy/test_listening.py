@@ -1,0 +1,74 @@
+"""Clients that come over TLS, or by a socket in the file system: the same, and a quiet log."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+import pytest
+
+from .harness import TIMEOUT, Client, Proxy, whole
+from .test_tls import write_certificate
+
+BODY = b"x" * 300_000
+LARGE = b"y" * 3_000_000
+
+
+class Local(Client):
+    """A client whose connection is there already."""
+
+    def __init__(self, sock):
+        self.sock, self.rest = sock, b""
+        sock.settimeout(TIMEOUT)
+
+
+def converse(client, proxy, upstream):
+    """Several requests on one connection, large both ways; then one that is refused."""
+    mark = proxy.mark()
+    upstream.reset(lambda peer, _: peer.send(whole(LARGE)))
+    for _ in range(3):
+        assert client.ask("/x", BODY).answer().body == LARGE
+        assert upstream.received().body == BODY
+    for _ in range(40):
+        client.ask("/_cacheproxy/nothing", method=b"GET")
+    assert [client.answer().status for _ in range(40)] == [404] * 40
+    answer = client.ask("/x", None, b"Content-Length: -1").answer()
+    assert (answer.status, answer.end) == (400, "whole")
+    assert client.wait_closed(4)
+    for line in proxy.lines[mark:]:
+        assert "rror" not in line.replace("Internal Server Error", ""), line
+
+
+@pytest.fixture
+def through(upstream, tmp_path):
+    """A proxy that listens at an endpoint."""
+    proxies = []
+
+    def start(endpoint):
+        proxies.append(Proxy(tmp_path, "--listen", endpoint, "--upstream", upstream.url))
+        return proxies[-1]
+
+    yield start
+    for proxy in proxies:
+        proxy.__exit__()
+
+
+def test_over_tls(through, upstream, tmp_path):
+    """The proxy's own certificate."""
+    file = write_certificate(tmp_path / "own.pem", "127.0.0.1")
+    proxy = through(f"ssl:0:interface=127.0.0.1:privateKey={file}:certKey={file}").__enter__()
+    context = ssl.create_default_context(cafile=file)
+    with Client(proxy.address) as client:
+        client.sock = context.wrap_socket(client.sock, server_hostname="127.0.0.1")
+        converse(client, proxy, upstream)
+
+
+def test_by_a_socket_in_the_file_system(through, upstream, tmp_path):
+    """Which has no address."""
+    path = tmp_path / "s"
+    proxy = through(f"unix:{path}")
+    proxy.wait_for("Ready.")
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(str(path))
+    with Local(sock) as client:
+        converse(client, proxy, upstream)
