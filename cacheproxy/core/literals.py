@@ -28,7 +28,7 @@ class Literals:
 
     def __contains__(self, literal: str) -> bool:
         """Whether the body holds ``literal``."""
-        return self._place(literal, len(literal)) >= 0
+        return self.place(literal, len(literal)) >= 0
 
     def match(self, pattern: re.Pattern[bytes], most: int) -> bool:
         """Whether the body holds a match of ``pattern``, of ``most`` bytes at most.
@@ -36,20 +36,21 @@ class Literals:
         It must not look beyond its match. One that begins with a certain character is nearly as
         fast as a text, one that may begin with several is not.
         """
-        return self._place(pattern, most) >= 0
+        return self.place(pattern, most) >= 0
 
     def settle(self) -> None:
         """Let go of the body before, since this one is kept."""
         self._before = None
 
-    def _place(self, wanted: _Wanted, most: int) -> int:
+    def place(self, wanted: _Wanted, most: int) -> int:
+        """Return where ``wanted`` stands, or one of several; -1 if nowhere."""
         at = self._found.get(wanted)
         if at is None:
             before = self._before  # which another thread may let go of
             at = self._found[wanted] = (
                 self._find(wanted, 0, len(self.body))
                 if before is None
-                else self._look(wanted, most, before._place(wanted, most), len(before.body))
+                else self._look(wanted, most, before.place(wanted, most), len(before.body))
             )
         return at
 

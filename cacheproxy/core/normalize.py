@@ -68,8 +68,8 @@ def step(
 
     Our own rules are asked before the JSON is looked at: they may know without it that there is
     nothing for them. ``shown``: an equal request that the normalizer gets to see instead, so that
-    nothing it does to that one reaches others. Whatever it raises is its own failure, a SystemExit as well; only
-    a KeyboardInterrupt goes on, which may be the user's.
+    nothing it does to that one reaches others. Whatever it raises is its own failure, a
+    SystemExit as well; only a KeyboardInterrupt goes on, which may be the user's.
     """
     is_rule = type(normalizer) is Rule
     is_ours = is_rule or (type(normalizer) is CodeRule and normalizer.own)

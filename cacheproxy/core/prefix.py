@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import is_
 
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.prompt import Part, Prompt, Segment
@@ -38,12 +39,10 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     The prompts are compared as texts, so it does not matter how they are cut into segments.
     """
     ours, theirs = before.segments, after.segments
-    i = j = at_i = at_j = shared = 0
+    i = j = _same(ours, theirs)
+    shared = before.chars if i == len(ours) else sum(len(segment.text) for segment in ours[:i])
+    at_i = at_j = 0
     while i < len(ours) and j < len(theirs):
-        if ours[i] is theirs[j] and at_i == at_j == 0:
-            shared += len(ours[i].text)
-            i, j = i + 1, j + 1
-            continue
         one, other = ours[i].text, theirs[j].text
         length = min(len(one) - at_i, len(other) - at_j)
         left, right = one[at_i : at_i + length], other[at_j : at_j + length]
@@ -63,6 +62,12 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     was = ours[i] if i < len(ours) else None
     now = theirs[j] if j < len(theirs) else None
     return Parting(shared, was, now, at_i, at_j, _part(ours[i:], theirs[j:]))
+
+
+def _same(ours: tuple[Segment, ...], theirs: tuple[Segment, ...]) -> int:
+    """Return how many segments from the start are the very same: those of a turn, as a rule."""
+    same = list(map(is_, ours, theirs))
+    return same.index(False) if False in same else len(same)
 
 
 def _part(ours: tuple[Segment, ...], theirs: tuple[Segment, ...]) -> Part:

@@ -8,24 +8,30 @@ tools as JSON.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from itertools import chain, takewhile
+from operator import is_, itemgetter
+from typing import Any, NamedTuple
 
 from cacheproxy.core import dialect
-from cacheproxy.core.document import Document, Entry
+from cacheproxy.core.document import Container, Document, Entry
 from cacheproxy.core.request import Request
+from cacheproxy.core.segments import (
+    Part,
+    Piece,
+    Segment,
+    content_of,
+    gemini_texts,
+    gemini_tools,
+    is_gemini,
+    item_of,
+    piece_of,
+)
 
-
-class Part(StrEnum):
-    """The part of a prompt that a segment belongs to."""
-
-    TOOLS = "tools"
-    SYSTEM = "system"
-    MESSAGES = "messages"
+__all__ = ["Order", "Part", "Prompt", "Segment", "first_item", "prompt_of"]
 
 
 class Order(StrEnum):
@@ -35,54 +41,65 @@ class Order(StrEnum):
     SYSTEM_FIRST = "system first"
 
 
-_SOURCES = {
-    "assistant": "model",
-    "model": "model",
-    "user": "user",
-    "tool": "tool",
-    "function": "tool",
-}
+class Made(NamedTuple):
+    """What a prompt was made of, and what became of it: ``item_pieces`` one for each item."""
+
+    spoken: str
+    tools: Container | None
+    tool_piece: Piece
+    texts: dict[str, Piece]
+    items: list[Any]
+    item_pieces: tuple[Piece, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One piece of a prompt: the JSON pointer where it stands, and how it reads.
-
-    ``role``: of the message it is part of, empty for tools and the system text. ``source``: who
-    wrote it: ``client`` (tools, system), ``user``, ``model`` or ``tool``.
-    """
-
-    part: Part
-    path: str
-    text: str
-    role: str = ""
-    source: str = "client"
-
-
-Pieces = dict[tuple[int, Part, int], tuple[Segment, ...]]
-"""Index of a message, its part, and a hash of its spelling, to its segments."""
+_NO_TOOLS = Piece(None, Part.TOOLS)
+_NOTHING = Made("", None, _NO_TOOLS, {}, [], ())
+_SEGMENTS, _CHARS, _COST, _DIGESTS = map(
+    itemgetter, map(Piece._fields.index, ("segments", "chars", "cost", "digests"))
+)
 
 
 @dataclass(frozen=True)
 class Prompt:
     """A whole prompt, in the order of the template. ``model`` as the request names it.
 
-    ``pieces``: the segments of each message by where and how it stood, for the next turn to use.
+    ``pieces``: the same segments, by the values they were made of; ``made``: for the next turn.
     """
 
     model: str
     segments: tuple[Segment, ...]
-    pieces: Pieces = field(default_factory=dict, compare=False, repr=False)
+    pieces: tuple[Piece, ...] = field(default=(), compare=False, repr=False)
+    made: Made = field(default=_NOTHING, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.pieces:
+            pieces = tuple(piece_of(None, segment.part, [segment]) for segment in self.segments)
+            object.__setattr__(self, "pieces", pieces)
 
     @cached_property
     def chars(self) -> int:
         """Characters of all segments."""
-        return sum(len(segment.text) for segment in self.segments)
+        return sum(map(_CHARS, self.pieces))
 
     @cached_property
     def cost(self) -> int:
         """Bytes that keeping it takes, roughly: the texts, and what Python adds to each."""
-        return self.chars + 200 * len(self.segments)
+        return sum(map(_COST, self.pieces))
+
+    @cached_property
+    def digests(self) -> tuple[int, ...]:
+        """A number for each text of the messages."""
+        return tuple(chain.from_iterable(map(_DIGESTS, self.pieces)))
+
+    def of(self, part: Part) -> list[Segment]:
+        """Return the segments of the tools or of the system text, which stand first."""
+        head = takewhile(lambda piece: piece.part is not Part.MESSAGES, self.pieces)
+        return [segment for piece in head if piece.part is part for segment in piece.segments]
+
+    @property
+    def first_item(self) -> Any:
+        """The value of the first message, None if there is none."""
+        return self.made.items[0] if self.made.items else None
 
 
 def prompt_of(
@@ -90,54 +107,93 @@ def prompt_of(
 ) -> Prompt | None:
     """Return the prompt of ``request``, or None if it has none that we can read.
 
-    ``earlier``: one that is likely to be much the same. Its segments are used again where they
-    are equal, which makes a turn cost what is new in it.
+    ``earlier``: one that is likely to be much the same. Whatever it is, the prompt is the same,
+    but what both have in common is taken from there: a turn costs what is new in it.
     """
     document = request.document
     if document is None:
         return None
-    body = document.value
-    pieces: Pieces = {}
-    known = earlier.pieces if earlier is not None else {}
+    known = earlier.made if earlier is not None else _NOTHING
     if request.dialect is not None:
-        tools, texts = (
-            list(_tools(document)),
-            list(_texts(request.dialect, document, pieces, known)),
-        )
-    elif _is_gemini(request.path):
-        tools, texts = list(_gemini_tools(body)), list(_gemini_texts(body))
+        made = _made(request.dialect, document, known)
+    elif is_gemini(request.path):
+        made = _gemini(document.value)
     else:
         return None
-    system = [segment for segment in texts if segment.part is Part.SYSTEM]
-    rest = [segment for segment in texts if segment.part is not Part.SYSTEM]
-    head = tools + system if order is Order.TOOLS_FIRST else system + tools
-    model = body.get("model")
-    segments = tuple((_known_again(head, earlier) if earlier is not None else head) + rest)
-    return Prompt(model if isinstance(model, str) else "", segments, pieces) if segments else None
+    texts = (*made.texts.values(), *made.item_pieces)
+    system = [piece for piece in texts if piece.part is Part.SYSTEM]
+    rest = texts if not system else [piece for piece in texts if piece.part is not Part.SYSTEM]
+    head = (made.tool_piece, *system) if order is Order.TOOLS_FIRST else (*system, made.tool_piece)
+    pieces = (*head, *rest)
+    segments = tuple(chain.from_iterable(map(_SEGMENTS, pieces)))
+    model = document.value.get("model")
+    name = model if isinstance(model, str) else ""
+    return Prompt(name, segments, pieces, made) if segments else None
 
 
-def _known_again(head: list[Segment], earlier: Prompt) -> list[Segment]:
-    """Return ``head`` with the segments of ``earlier`` that are equal to its own."""
-    by_path = {
-        segment.path: segment for segment in earlier.segments if segment.part is not Part.MESSAGES
-    }
-    again = []
-    for segment in head:
-        old = by_path.get(segment.path)
-        again.append(old if old is not None and old == segment else segment)
-    return again
+def first_item(request: Request) -> Any:
+    """Return the value of the first message, by which a conversation is known again."""
+    items = (request.json or {}).get(_items_name(request.dialect))
+    return items[0] if isinstance(items, list) and items else None
 
 
-def _tools(document: Document) -> Iterator[Segment]:
+def _items_name(spoken: str | None) -> str:
+    return "input" if spoken == dialect.RESPONSES else "messages"
+
+
+def _made(spoken: str, document: Document, known: Made) -> Made:
+    body = document.value
+    if known.spoken != spoken:
+        known = _NOTHING
+    if spoken == dialect.COMPLETION:
+        # One text of everybody's words: nothing in it is known to be the client's own.
+        return Made(spoken, None, _NO_TOOLS, _texts(body, known, ("prompt",)), [], ())
+    name = _items_name(spoken)
+    names = ["system", "instructions"]
+    names += [each for each in ("prompt", name) if isinstance(body.get(each), str)]
+    tools = document.inner("tools")
+    if tools is None or tools is not known.tools:
+        tool_piece = _tools(document, tools, known)
+    else:
+        tool_piece = known.tool_piece
+    items = body.get(name)
+    if not isinstance(items, list):
+        items = []
+    at_head = spoken != dialect.ANTHROPIC
+    pieces = _items(f"/{name}", items, known, at_head=at_head)
+    return Made(spoken, tools, tool_piece, _texts(body, known, names), items, pieces)
+
+
+def _texts(body: dict[str, Any], known: Made, names: Iterable[str]) -> dict[str, Piece]:
+    """Texts that stand outside the messages, by the names of their members."""
+    found: dict[str, Piece] = {}
+    for name in names:
+        value, earlier = body.get(name), known.texts.get(name)
+        if value is None:
+            continue
+        if earlier is None or earlier.value is not value:
+            is_system = name in ("system", "instructions")
+            part, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
+            earlier = piece_of(value, part, content_of(f"/{name}", value, part, role), earlier)
+        found[name] = earlier
+    return found
+
+
+def _tools(document: Document, tools: Container | None, known: Made) -> Piece:
     """Each tool as the request spells it: a tenth of the cost of printing it anew."""
-    tools = document.value.get("tools")
-    if not isinstance(tools, list) or not tools:
-        return
-    for entry in document.siblings(("tools", 0)):
-        text = document.text(entry)
-        if isinstance(entry.value, dict) and "cache_control" in entry.value:
-            text = _without_breakpoint(document, entry)
-        yield Segment(Part.TOOLS, f"/tools/{entry.key}", text)
+    if tools is None or tools.keys is not None:
+        return _NO_TOOLS
+    olds = known.tools.values if known.tools is not None else []
+    segments: list[Segment] = []
+    for number, tool in enumerate(tools.values):
+        if number < len(olds) and olds[number] is tool and isinstance(tool, dict):
+            segments.append(known.tool_piece.segments[number])
+            continue
+        entry = document.entry(("tools", number))
+        has_mark = isinstance(tool, dict) and "cache_control" in tool
+        text = _without_breakpoint(document, entry) if has_mark else document.text(entry)
+        segments.append(Segment(Part.TOOLS, f"/tools/{number}", text))
+    return piece_of(tools, Part.TOOLS, segments, known.tool_piece)
 
 
 def _without_breakpoint(document: Document, tool: Entry) -> str:
@@ -150,131 +206,34 @@ def _without_breakpoint(document: Document, tool: Entry) -> str:
     return (head + comma.join(kept) + tail).decode()
 
 
-def _texts(spoken: str, document: Document, pieces: Pieces, known: Pieces) -> Iterator[Segment]:
-    body = document.value
-    if spoken == dialect.COMPLETION:
-        # One text of everybody's words: nothing in it is known to be the client's own.
-        yield from _content("/prompt", body.get("prompt"), Part.MESSAGES, "user")
-        return
-    for name in ("system", "instructions"):
-        yield from _content(f"/{name}", body.get(name), Part.SYSTEM, "")
-    if isinstance(body.get("prompt"), str):  # Ollama's /api/generate
-        yield from _content("/prompt", body["prompt"], Part.MESSAGES, "user")
-    name = "input" if spoken == dialect.RESPONSES else "messages"
-    items = body.get(name)
-    if isinstance(items, str):
-        yield Segment(Part.MESSAGES, f"/{name}", items, "user", "user")
-    if not isinstance(items, list) or not items:
-        return
-    at_head = spoken != dialect.ANTHROPIC
-    for index, entry in enumerate(document.siblings((name, 0))):
-        item = entry.value
+def _items(path: str, items: list[Any], known: Made, *, at_head: bool) -> tuple[Piece, ...]:
+    """Messages, or the Responses API's other items; those that are the very same are known."""
+    if items is known.items:
+        return known.item_pieces
+    same = list(map(is_, items, known.items))
+    count = same.index(False) if False in same else len(same)
+    pieces = list(known.item_pieces[:count])
+    at_head = at_head and (not pieces or pieces[-1].part is Part.SYSTEM)
+    for number in range(count, len(items)):
+        item = items[number]
         role = item.get("role") if isinstance(item, dict) else None
         role = role if isinstance(role, str) else ""
         # Templates take leading system messages for the system text; later ones stay in place.
         at_head = at_head and role in ("system", "developer")
         part = Part.SYSTEM if at_head else Part.MESSAGES
-        key = (index, part, hash(document.body[entry.value_start : entry.end]))
-        found = known.get(key)
-        if found is None:
-            found = tuple(_item(f"/{name}/{index}", item, part, role))
-        pieces[key] = found
-        yield from found
+        earlier = known.item_pieces[number] if number < len(same) else None
+        if earlier is None or not same[number] or earlier.part is not part:
+            segments = item_of(f"{path}/{number}", item, part, role)
+            earlier = piece_of(item, part, segments, earlier)
+        pieces.append(earlier)
+    return tuple(pieces)
 
 
-def _is_gemini(path: str) -> bool:
-    """Whether ``path`` is Gemini's API: seen in captures of its client, never sent upstream."""
-    return path.rpartition(":")[2] in ("generateContent", "streamGenerateContent")
-
-
-def _gemini_tools(body: dict[str, Any]) -> Iterator[Segment]:
-    for index, tool in enumerate(_list(body.get("tools"))):
-        declared = tool.get("functionDeclarations") if isinstance(tool, dict) else None
-        for number, function in enumerate(_list(declared)):
-            path = f"/tools/{index}/functionDeclarations/{number}"
-            yield Segment(Part.TOOLS, path, _json(function))
-
-
-def _gemini_texts(body: dict[str, Any]) -> Iterator[Segment]:
-    holder = body.get("systemInstruction")
-    yield from _gemini_parts("/systemInstruction", holder, Part.SYSTEM, "")
-    for index, item in enumerate(_list(body.get("contents"))):
-        role = item.get("role") if isinstance(item, dict) else None
-        role = role if isinstance(role, str) else ""
-        yield Segment(Part.MESSAGES, f"/contents/{index}/role", f"\n<{role}>\n", role)
-        yield from _gemini_parts(f"/contents/{index}", item, Part.MESSAGES, role)
-
-
-def _gemini_parts(path: str, holder: Any, part: Part, role: str) -> Iterator[Segment]:
-    parts = holder.get("parts") if isinstance(holder, dict) else None
-    for index, block in enumerate(_list(parts)):
-        where = f"{path}/parts/{index}"
-        if isinstance(block, dict) and isinstance(block.get("text"), str):
-            yield Segment(part, f"{where}/text", block["text"], role, _source(role))
-        elif isinstance(block, dict):
-            # Each answer is signed anew.
-            shown = {key: value for key, value in block.items() if key != "thoughtSignature"}
-            source = "tool" if "functionResponse" in block else _source(role)
-            yield Segment(part, where, _json(shown), role, source)
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _item(path: str, item: Any, part: Part, role: str) -> Iterator[Segment]:
-    """One message, or one of the Responses API's other items (function_call …)."""
-    if not isinstance(item, dict):
-        yield Segment(part, path, _json(item), role, _source(role))
-        return
-    kind = item.get("type")
-    if kind not in (None, "message"):
-        source = "tool" if str(kind).endswith("_output") else "model"
-        shown = {key: value for key, value in item.items() if key not in ("id", "status")}
-        yield Segment(part, path, _json(shown), str(kind), source)
-        return
-    yield Segment(part, f"{path}/role", f"\n<{role}>\n", role)
-    yield from _content(f"{path}/content", item.get("content"), part, role)
-    for key in ("reasoning_content", "thinking"):
-        if isinstance(item.get(key), str):
-            yield Segment(part, f"{path}/{key}", item[key], role, "model")
-    calls = item.get("tool_calls")
-    for index, call in enumerate(calls if isinstance(calls, list) else ()):
-        function = call.get("function") if isinstance(call, dict) else None
-        yield Segment(part, f"{path}/tool_calls/{index}", _json(function or call), role, "model")
-
-
-def _content(path: str, content: Any, part: Part, role: str) -> Iterator[Segment]:
-    if isinstance(content, str):
-        if content:
-            yield Segment(part, path, content, role, _source(role))
-        return
-    for index, block in enumerate(content if isinstance(content, list) else ()):
-        yield from _block(f"{path}/{index}", block, part, role)
-
-
-def _block(path: str, block: Any, part: Part, role: str) -> Iterator[Segment]:
-    kind = block.get("type") if isinstance(block, dict) else None
-    if kind in ("text", "input_text", "output_text") and isinstance(block.get("text"), str):
-        yield Segment(part, f"{path}/text", block["text"], role, _source(role))
-    elif kind == "tool_result":
-        yield Segment(part, path, "\n<tool_result>\n", role, "tool")
-        yield from _content(f"{path}/content", block.get("content"), part, "tool")
-    elif kind == "tool_use":
-        shown = {key: block.get(key) for key in ("name", "input")}
-        yield Segment(part, path, _json(shown), role, "model")
-    elif kind == "thinking" and isinstance(block.get("thinking"), str):
-        yield Segment(part, f"{path}/thinking", block["thinking"], role, "model")
-    else:
-        shown = block
-        if isinstance(block, dict):
-            shown = {key: value for key, value in block.items() if key != "cache_control"}
-        yield Segment(part, path, _json(shown), role, _source(role))
-
-
-def _source(role: str) -> str:
-    return _SOURCES.get(role, "client")
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+def _gemini(body: dict[str, Any]) -> Made:
+    texts = list(gemini_texts(body))
+    by_part = {
+        part.value: piece_of(None, part, [text for text in texts if text.part is part])
+        for part in (Part.SYSTEM, Part.MESSAGES)
+    }
+    tools = piece_of(None, Part.TOOLS, gemini_tools(body))
+    return Made("", None, tools, by_part, [], ())

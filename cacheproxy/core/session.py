@@ -156,6 +156,6 @@ def _first_texts(request: Request, places: Iterable[str]) -> list[str]:
             if number is not None and at > number:
                 break
             if isinstance(text, str):
-                first = first + [text] if at == number else [text]
+                first = [*first, text] if at == number else [text]
                 number = at
     return first

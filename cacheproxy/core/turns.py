@@ -8,7 +8,6 @@ server with one slot pays for by losing the conversation.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -40,7 +39,7 @@ class _Lane:
     """What is kept of a lane: digests of its last messages, its tools and system text."""
 
     tools: frozenset[str]
-    system: str
+    system: tuple[str, ...]
     messages: tuple[int, ...] = ()
     turns: int = 0
 
@@ -66,9 +65,9 @@ class Lanes:
     def place(self, prompt: Prompt) -> Place:
         """Return the lane that ``prompt`` extends, or a new one, and count it."""
         tools = tools_of(prompt)
-        system = system_of(prompt)
-        messages = _digests(prompt)
-        index, replaced = self._find(tools, system, frozenset(messages))
+        system = tuple(segment.text for segment in prompt.of(Part.SYSTEM))
+        messages = prompt.digests
+        index, replaced = self._find(tools, system, messages)
         if index is None:
             index = len(self._lanes)
             self._lanes.append(_Lane(tools, system))
@@ -79,11 +78,10 @@ class Lanes:
 
     def contains(self, prompt: Prompt) -> float:
         """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
-        messages = frozenset(_digests(prompt))
-        return max((_share(lane.messages, messages) for lane in self._lanes), default=0.0)
+        return max((_share(lane.messages, prompt.digests) for lane in self._lanes), default=0.0)
 
     def _find(
-        self, tools: frozenset[str], system: str, messages: frozenset[int]
+        self, tools: frozenset[str], system: tuple[str, ...], messages: tuple[int, ...]
     ) -> tuple[int | None, bool]:
         shares = [
             _share(lane.messages, messages) if _alike_tools(lane.tools, tools) else 0.0
@@ -94,16 +92,21 @@ class Lanes:
             return best, False
         for index in reversed(range(len(self._lanes))):
             lane = self._lanes[index]
-            if lane.tools == tools and alike_systems(lane.system, system):
+            if lane.tools == tools and alike_systems("".join(lane.system), "".join(system)):
                 # Whether a message or two have changed, or all: nothing of them is left.
-                return index, not messages & frozenset(lane.messages)
+                return index, frozenset(messages).isdisjoint(lane.messages)
         return None, False
 
 
 def tools_of(prompt: Prompt) -> frozenset[str]:
     """Return the names of the tools."""
-    names = (_tool_name(segment.text) for segment in prompt.segments if segment.part is Part.TOOLS)
-    return frozenset(name or "" for name in names)
+    return _tool_names(tuple(segment.text for segment in prompt.of(Part.TOOLS)))
+
+
+@lru_cache(maxsize=32)
+def _tool_names(texts: tuple[str, ...]) -> frozenset[str]:
+    """The names of tools as spelled: the same tools come in every turn."""
+    return frozenset(_tool_name(text) or "" for text in texts)
 
 
 @lru_cache(maxsize=2048)
@@ -114,7 +117,7 @@ def _tool_name(text: str) -> str | None:
 
 def system_of(prompt: Prompt) -> str:
     """Return the system text."""
-    return "".join(segment.text for segment in prompt.segments if segment.part is Part.SYSTEM)
+    return "".join(segment.text for segment in prompt.of(Part.SYSTEM))
 
 
 def alike_systems(one: str, other: str) -> bool:
@@ -122,20 +125,11 @@ def alike_systems(one: str, other: str) -> bool:
     return one == other or share_of_words(one, other) >= _SAME_SYSTEM
 
 
-def _digests(prompt: Prompt) -> tuple[int, ...]:
-    return tuple(hash(text) for text in _message_texts(prompt))
-
-
-def _message_texts(prompt: Prompt) -> Iterable[str]:
-    return (
-        segment.text
-        for segment in prompt.segments
-        if segment.part is Part.MESSAGES and not segment.path.endswith("/role")
-    )
-
-
-def _share(known: tuple[int, ...], messages: frozenset[int]) -> float:
-    return sum(digest in messages for digest in known) / len(known) if known else 0.0
+def _share(known: tuple[int, ...], messages: tuple[int, ...]) -> float:
+    """How much of ``known`` is among ``messages``: all of it, as a rule, and in the same order."""
+    if not known or messages[: len(known)] == known:
+        return float(bool(known))
+    return sum(map(frozenset(messages).__contains__, known)) / len(known)
 
 
 def _alike_tools(one: frozenset[str], other: frozenset[str]) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from sys import getsizeof
-from typing import Any
 
 from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.paths import parse_pointer
-from cacheproxy.core.prompt import Order, Prompt, prompt_of
+from cacheproxy.core.prompt import Order, Prompt, first_item, prompt_of
 from cacheproxy.core.request import Request
+from cacheproxy.core.segments import EACH_SEGMENT, Piece
 from cacheproxy.core.session import Session
 from cacheproxy.core.turns import Lanes, Place
 from cacheproxy.core.usage import Usage
@@ -19,9 +19,8 @@ from cacheproxy.core.verdict import Before, Verdict, judge
 _MOST_BYTES = 64 << 20
 _MOST_SESSIONS = 10_000
 _MOST_LANES = 64
-_EACH_SEGMENT = 400
 _EACH_SESSION = 2500
-"""Bytes that Python adds to the texts themselves, as measured."""
+"""Bytes that Python adds to the prompts themselves, as measured."""
 
 
 @dataclass(slots=True)
@@ -31,8 +30,15 @@ class _Known:
     lanes: Lanes = field(default_factory=Lanes)
     last: dict[int, Before] = field(default_factory=dict)
     costs: dict[int, int] = field(default_factory=dict)
-    latest: Prompt | None = None
     cost: int = 0
+
+    def like(self, request: Request) -> Prompt | None:
+        """Return the prompt that ``request`` is likely to go on from."""
+        first = first_item(request)
+        for before in self.last.values():
+            if first is not None and before.sent.first_item is first:
+                return before.sent
+        return next((before.sent for before in reversed(self.last.values())), None)
 
 
 class KnownPrompts:
@@ -52,11 +58,11 @@ class KnownPrompts:
             return None
         known = self._sessions.pop(exchange.session, None) or _Known()
         self._sessions[exchange.session] = known
-        sent = prompt_of(exchange.sent, order, known.latest)
-        unedited = _unedited(exchange, sent, order)
+        sent = unedited = prompt_of(exchange.sent, order, known.like(exchange.sent))
+        if exchange.sent is not exchange.received:
+            unedited = prompt_of(exchange.received, order, sent)
         if sent is None or unedited is None:
             return None
-        known.latest = sent
         if len(known.last) >= _MOST_LANES:  # a client that never repeats itself: begin anew
             known.lanes, known.last, known.costs = Lanes(), {}, {}
         place = known.lanes.place(sent)
@@ -77,33 +83,6 @@ class KnownPrompts:
             self.bytes_kept -= gone.cost
 
 
-def _unedited(exchange: Exchange, sent: Prompt | None, order: Order) -> Prompt | None:
-    """Return the prompt as it came: what was sent, but for the texts that edits name."""
-    if exchange.sent is exchange.received or sent is None:
-        return sent
-    paths = {edit.path for report in exchange.reports for edit in report.edits}
-    inside = all(edit.span is not None for report in exchange.reports for edit in report.edits)
-    found = {path: _text_at(exchange.received, path) for path in paths} if inside else {}
-    texts = {path: text for path, text in found.items() if text is not None}
-    if not texts or len(texts) < len(paths):  # blocks have come or gone: read it as a whole
-        return prompt_of(exchange.received, order, sent)
-    segments = tuple(
-        replace(segment, text=texts[segment.path]) if segment.path in texts else segment
-        for segment in sent.segments
-    )
-    return replace(sent, segments=segments)
-
-
-def _text_at(request: Request, pointer: str) -> str | None:
-    value: Any = request.json
-    try:
-        for step in parse_pointer(pointer):
-            value = value[int(step) if isinstance(value, list) else step]
-    except (LookupError, TypeError, ValueError):
-        return None
-    return value if isinstance(value, str) else None
-
-
 def _next(sent: Prompt, unedited: Prompt, usage: Usage, before: Before | None) -> Before:
     """A turn that failed was not evaluated: the cache still holds the one before."""
     if usage == Usage() and before is not None:
@@ -112,10 +91,17 @@ def _next(sent: Prompt, unedited: Prompt, usage: Usage, before: Before | None) -
 
 
 def _cost(before: Before) -> int:
-    """Bytes that ``before`` takes: one emoji makes each character of its text take four."""
-    texts = {id(segment.text): segment.text for segment in before.sent.segments}
-    count = len(before.sent.segments)
+    """Bytes that ``before`` takes: what both prompts have in common is there but once."""
+    cost = before.sent.cost
     if before.unedited is not before.sent:
-        texts |= {id(segment.text): segment.text for segment in before.unedited.segments}
-        count += len(before.unedited.segments)
-    return sum(map(getsizeof, texts.values())) + _EACH_SEGMENT * count
+        pairs = zip_longest(before.unedited.pieces, before.sent.pieces)
+        cost += sum(_besides(ours, theirs) for ours, theirs in pairs if ours is not theirs)
+    return cost
+
+
+def _besides(piece: Piece | None, other: Piece | None) -> int:
+    if piece is None or other is None:
+        return piece.cost if piece is not None else 0
+    texts = {id(segment.text) for segment in other.segments}
+    own = [segment.text for segment in piece.segments if id(segment.text) not in texts]
+    return sum(map(getsizeof, own)) + EACH_SEGMENT * len(own)
