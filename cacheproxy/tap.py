@@ -41,6 +41,7 @@ from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
 from cacheproxy.proxy.pinning import Pinning
+from cacheproxy.proxy.polling import poll_plainly
 from cacheproxy.proxy.probe import probe
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.translating import Translating
@@ -140,6 +141,7 @@ def makeService(options: Options) -> IService:
 
     raise_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)
+    poll_plainly(reactor)
     try:
         lasting = make_lasting(reactor, options.settings)
         arrangement = arrange(lasting, options.settings)

@@ -64,6 +64,7 @@ class ResponseReader:
 
     def __init__(self, method: bytes) -> None:
         self.head: ResponseHead | None = None
+        self.done = False
         self._method = method
         self._state = _State.HEAD
         self._head = bytearray()
@@ -71,11 +72,6 @@ class ResponseReader:
         self._buffer = b""
         self._left = 0
         self._interim = 0
-
-    @property
-    def done(self) -> bool:
-        """Whether the response is complete."""
-        return self._state is _State.DONE
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes; return the body bytes among them, without their framing."""
@@ -97,8 +93,8 @@ class ResponseReader:
     def close(self) -> None:
         """Take the end of the connection; raises ResponseError if it came too early."""
         if self._state is _State.UNTIL_CLOSE:
-            self._state = _State.DONE
-        if self._state is not _State.DONE:
+            self._state, self.done = _State.DONE, True
+        if not self.done:
             where = "before the response head was whole" if self.head is None else "mid-body"
             raise ResponseError(f"the upstream closed the connection {where}")
 
@@ -106,7 +102,7 @@ class ResponseReader:
         taken = data[: self._left] if len(data) > self._left else data
         self._left -= len(taken)
         if not self._left:
-            self._state = _State.DONE
+            self._state, self.done = _State.DONE, True
         return taken
 
     def _read_head(self) -> bool:
@@ -145,7 +141,7 @@ class ResponseReader:
             raise ResponseError("the upstream's Content-Length makes no sense")
         length = int(lengths.pop()) if lengths else None
         if self._method == b"HEAD" or status in (204, 304):
-            self._state = _State.DONE
+            self._state, self.done = _State.DONE, True
             return length
         if codings:
             if codings != [b"chunked"]:
@@ -156,7 +152,7 @@ class ResponseReader:
             self._state = _State.UNTIL_CLOSE
             return None
         self._left = length
-        self._state = _State.LENGTH if length else _State.DONE
+        self._state, self.done = (_State.LENGTH, False) if length else (_State.DONE, True)
         return length
 
     def _read_chunks(self, buffer: bytes) -> bytes:
@@ -164,7 +160,7 @@ class ResponseReader:
         position, pieces = 0, list[bytes]()
         if self._state is _State.CHUNK_SIZE:
             position, pieces = _whole_chunks(buffer)
-        while position < len(buffer) and self._state is not _State.DONE:
+        while position < len(buffer) and not self.done:
             if self._state is _State.CHUNK_DATA:
                 piece = buffer[position : position + self._left]
                 pieces.append(piece)
@@ -188,7 +184,7 @@ class ResponseReader:
                 self._state = _State.CHUNK_SIZE
             else:
                 self._trailer(line)
-        self._buffer = b"" if self._state is _State.DONE else buffer[position:]
+        self._buffer = b"" if self.done else buffer[position:]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _chunk_size(self, line: bytes) -> None:
@@ -206,7 +202,7 @@ class ResponseReader:
         if self._left < 0:
             raise ResponseError("the upstream's trailers are too large")
         if not line:
-            self._state = _State.DONE
+            self._state, self.done = _State.DONE, True
 
 
 def _whole_chunks(buffer: bytes) -> tuple[int, list[bytes]]:

@@ -21,9 +21,14 @@ class Event:
 
 
 class EventReader:
-    """Splits a stream into events, whatever the chunks: ``feed(bytes)`` gives what is whole."""
+    """Splits a stream into events, whatever the chunks: ``feed(bytes)`` gives what is whole.
+
+    ``is_between``: all bytes so far were whole events. Then whole events may go by without being
+    fed, if something has been fed before: at the start of a stream a byte order mark is skipped.
+    """
 
     def __init__(self) -> None:
+        self.is_between = True
         self._rest = bytearray()
         self._length = 0
         self._type = b""
@@ -31,15 +36,6 @@ class EventReader:
         self._size = 0
         self._first = True
         self._after_cr = False
-
-    @property
-    def is_between(self) -> bool:
-        """Whether all bytes so far were whole events: none has begun."""
-        return not self._length and self._data is None and not self._type and not self._after_cr
-
-    def skip(self) -> None:
-        """Take note that whole events went by, which nobody looked at."""
-        self._first = False
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Return the events that ``data`` completes."""
@@ -57,6 +53,7 @@ class EventReader:
             if event is not None:
                 events.append(event)
             self._keep(start_of_next)
+        self.is_between = not (self._length or self._type or self._after_cr) and self._data is None
         return iter(events)
 
     def _keep(self, piece: bytes) -> None:

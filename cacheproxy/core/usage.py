@@ -162,6 +162,7 @@ class UsageReader:
         content_type = content_type.lower()
         self._usage = NOTHING
         self._events = EventReader() if "event-stream" in content_type else None
+        self._at_start = True
         self._lines = "ndjson" in content_type or "jsonl" in content_type
         self._kept = bytearray()
         self._size = 0
@@ -187,17 +188,18 @@ class UsageReader:
 
     def _feed_events(self, events: EventReader, data: bytes) -> None:
         """Read only what may tell of usage: 0.4 us for each of the other events instead of 5."""
-        begun = 0 if events.is_between else data.find(b"\n\n") + 2
-        if begun:
-            self._read_events(events.feed(data[:begun] if begun > 1 else data))
+        begun = 0
+        if self._at_start or not events.is_between:
+            self._at_start = False
+            begun = data.find(b"\n\n") + 2
             if begun == 1:
+                self._read_events(events.feed(data))
                 return
+            self._read_events(events.feed(data[:begun]))
         end = data.rfind(b"\n\n", begun) + 2
         if end > 1 and events.is_between:
-            whole = data[begun:end]
-            events.skip()
-            if _may_tell(whole):
-                for event in whole.split(b"\n\n"):
+            if _may_tell(data if end == len(data) else data[begun:end]):
+                for event in data[begun:end].split(b"\n\n"):
                     if _may_tell(event):
                         self._read_events(events.feed(event + b"\n\n"))
             begun = end

@@ -19,14 +19,17 @@ class Deadline:
         self._expired = expired
         self._moment: float | None = None
         self._timer: IDelayedCall | None = None
+        self._fires = 0.0
 
     def set(self, seconds: float) -> None:
         """Let the moment be ``seconds`` from now, whatever it was before."""
         self._moment = moment = self._clock.seconds() + seconds
         if self._timer is None:
             self._timer = self._clock.callLater(seconds, self._fire)
-        elif moment < self._timer.getTime():
+            self._fires = moment
+        elif moment < self._fires:
             self._timer.reset(seconds)
+            self._fires = moment
 
     def clear(self) -> None:
         """Let there be no moment, until ``set`` is called again."""
@@ -46,6 +49,7 @@ class Deadline:
         left = self._moment - self._clock.seconds()
         if left > 0:
             self._timer = self._clock.callLater(left, self._fire)
+            self._fires = self._moment
         else:
             self._moment = None
             self._expired()

@@ -30,6 +30,7 @@ from twisted.internet.interfaces import (
     IReactorTime,
     IStreamClientEndpoint,
 )
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -91,6 +92,19 @@ class DirectConnection(tcp.Connection):
         else:
             self._settle(code)
         return done
+
+    def doRead(self) -> Any:
+        """Read, without the two steps that Twisted's subclasses need."""
+        try:
+            data = self.socket.recv(self.bufferSize)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return CONNECTION_LOST
+        if not data:
+            return CONNECTION_DONE
+        self.protocol.dataReceived(data)
+        return None
 
     def doWrite(self) -> Any:
         """Write on; or see whether the connection has come about."""

@@ -87,14 +87,14 @@ class Relay(Protocol):
             self.first_byte = self._seconds()
         if self._tap is not None:
             self._tap.feed(data)
-        if self._through is None:
-            self._down(data)
-            return
-        try:
-            self._down(self._through.feed(data))
-        except TranslationError:
-            self._connection.abort()
-            self._cut(Failure())
+        if self._through is not None:
+            try:
+                data = self._through.feed(data)
+            except TranslationError:
+                self._connection.abort()
+                self._cut(Failure())
+                return
+        self._down(data)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The body has ended: cleanly if it was whole, else by breaking off."""
