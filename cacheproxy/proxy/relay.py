@@ -11,6 +11,7 @@ from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 from zope.interface import implementer
 
+from cacheproxy.core.pieces import Pieces
 from cacheproxy.translate.translation import TranslationError
 
 if TYPE_CHECKING:
@@ -66,12 +67,12 @@ class Relay(Protocol):
         self._through = through
         self._pings = pings
         self._over = False
-        self._kept = bytearray() if keep else None
+        self._kept = Pieces() if keep else None
 
     @property
     def body(self) -> bytes | None:
         """The body as far as it came, if it was to be kept; at most 64 MiB of it."""
-        return None if self._kept is None else bytes(self._kept)
+        return None if self._kept is None else self._kept.joined()
 
     def connectionMade(self) -> None:
         """Let the client's pauses pause the upstream."""
@@ -139,7 +140,7 @@ class Relay(Protocol):
         if self._pings is not None:
             self._pings.sent(data)
         if self._kept is not None and self.bytes_down <= _MOST_KEPT:
-            self._kept += data
+            self._kept.add(data)
 
     def _stop(self) -> None:
         self._end()
