@@ -26,6 +26,8 @@ from cacheproxy.core.paths import Path, PathError, index_in, to_pointer
 _MOST_ENTRIES = 100_000
 """Members and elements in the two outermost levels: each costs a microsecond and 200 bytes, and
 the garbage collector holds up the other threads while it looks at them all."""
+EACH_VALUE = 130
+"""Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
 _SPACES = " \t\n\r"
 _space = re.compile(r"[ \t\n\r]*").match
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -134,7 +136,7 @@ class Document:
     last one counts, as in RFC 8259's "most implementations"), ``literals`` looks for texts in it.
     ``root`` is the object, ``start`` where it stands. ``shared``: what the body shares with an
     earlier document; whatever that was, the document is the same, but ``scanned`` says how many
-    bytes had to be scanned.
+    bytes had to be scanned. ``values``: how many there are, at most.
 
     Raises NotUnderstoodError.
     """
@@ -150,7 +152,17 @@ class Document:
         except _FAULTS:  # the reason is found where all is read
             found = None
         self.start, self.root, self.scanned = found or (*_read(body), len(body))
+        self.values: int = (
+            values_in(body)
+            if shared is None
+            else shared.earlier.values + values_in(_new(body, shared)) - values_in(_old(shared))
+        )
         self.value: dict[str, Any] = self.root.value
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it takes, roughly: 2 to 5 times the body; 50 times where all is tiny."""
+        return 3 * len(self.body) + EACH_VALUE * self.values
 
     def get(self, path: Path) -> Any:
         """Return the value at ``path``; raises PathError if there is none."""
@@ -160,6 +172,14 @@ class Document:
         """Return the container that is the member ``name``; None if that is none."""
         number = self.root.find(name)
         return None if number is None else self.root.inner[number]
+
+    def spelled(self, name: str) -> bytes:
+        """Return the bytes of the value of the member ``name``, which is there."""
+        number = self.root.find(name)
+        assert number is not None
+        return self.body[
+            self.start + self.root.value_starts[number] : self.start + self.root.ends[number]
+        ]
 
     def text(self, entry: Entry) -> str:
         """Return how the value of ``entry`` is spelt."""
@@ -441,6 +461,19 @@ def _join(body: bytes, shared: Overlap) -> _Join | None:
 
 def _shifted(offsets: list[int], shift: int) -> list[int]:
     return [offset + shift for offset in offsets] if shift else offsets
+
+
+def values_in(text: bytes) -> int:
+    """Return how many values there are in a JSON text, at most."""
+    return len(text) - len(text.translate(None, b",[{"))
+
+
+def _new(body: bytes, shared: Overlap) -> bytes:
+    return body[shared.prefix : len(body) - shared.suffix]
+
+
+def _old(shared: Overlap) -> bytes:
+    return _new(shared.earlier.body, shared)
 
 
 def offsets_in_string(literal: str, positions: list[int]) -> list[int]:

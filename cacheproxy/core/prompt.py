@@ -8,11 +8,12 @@ tools as JSON.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from itertools import chain, takewhile
+from itertools import chain
 from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from cacheproxy.core.segments import (
     gemini_tools,
     is_gemini,
     item_of,
+    names_of,
     piece_of,
 )
 
@@ -91,10 +93,15 @@ class Prompt:
         """A number for each text of the messages."""
         return tuple(chain.from_iterable(map(_DIGESTS, self.pieces)))
 
-    def of(self, part: Part) -> list[Segment]:
+    def of(self, part: Part) -> tuple[Segment, ...]:
         """Return the segments of the tools or of the system text, which stand first."""
-        head = takewhile(lambda piece: piece.part is not Part.MESSAGES, self.pieces)
-        return [segment for piece in head if piece.part is part for segment in piece.segments]
+        found: tuple[Segment, ...] = ()
+        for piece in self.pieces:
+            if piece.part is Part.MESSAGES:
+                break
+            if piece.part is part:
+                found += piece.segments
+        return found
 
     @property
     def first_item(self) -> Any:
@@ -156,12 +163,13 @@ def _made(spoken: str, document: Document, known: Made) -> Made:
         tool_piece = _tools(document, tools, known)
     else:
         tool_piece = known.tool_piece
-    items = body.get(name)
-    if not isinstance(items, list):
-        items = []
+    items = document.inner(name)
     at_head = spoken != dialect.ANTHROPIC
-    pieces = _items(f"/{name}", items, known, at_head=at_head)
-    return Made(spoken, tools, tool_piece, _texts(body, known, names), items, pieces)
+    pieces: tuple[Piece, ...] = ()
+    if items is not None and items.keys is None:
+        pieces = _items(document, name, items, known, at_head=at_head)
+    values = items.values if pieces and items is not None else []
+    return Made(spoken, tools, tool_piece, _texts(body, known, names), values, pieces)
 
 
 def _texts(body: dict[str, Any], known: Made, names: Iterable[str]) -> dict[str, Piece]:
@@ -172,9 +180,11 @@ def _texts(body: dict[str, Any], known: Made, names: Iterable[str]) -> dict[str,
         if value is None:
             continue
         if earlier is None or earlier.value is not value:
+            kept = value if isinstance(value, str) else None  # of a list only its texts
             is_system = name in ("system", "instructions")
             part, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
-            earlier = piece_of(value, part, content_of(f"/{name}", value, part, role), earlier)
+            segments = content_of(f"/{name}", value, part, role)
+            earlier = piece_of(kept, part, segments, earlier)
         found[name] = earlier
     return found
 
@@ -193,7 +203,8 @@ def _tools(document: Document, tools: Container | None, known: Made) -> Piece:
         has_mark = isinstance(tool, dict) and "cache_control" in tool
         text = _without_breakpoint(document, entry) if has_mark else document.text(entry)
         segments.append(Segment(Part.TOOLS, f"/tools/{number}", text))
-    return piece_of(tools, Part.TOOLS, segments, known.tool_piece)
+    names, spelled = names_of(tools.values), document.spelled("tools")
+    return piece_of(tools, Part.TOOLS, segments, known.tool_piece, names=names, spelled=spelled)
 
 
 def _without_breakpoint(document: Document, tool: Entry) -> str:
@@ -206,8 +217,11 @@ def _without_breakpoint(document: Document, tool: Entry) -> str:
     return (head + comma.join(kept) + tail).decode()
 
 
-def _items(path: str, items: list[Any], known: Made, *, at_head: bool) -> tuple[Piece, ...]:
+def _items(
+    document: Document, name: str, container: Container, known: Made, *, at_head: bool
+) -> tuple[Piece, ...]:
     """Messages, or the Responses API's other items; those that are the very same are known."""
+    items = container.values
     if items is known.items:
         return known.item_pieces
     same = list(map(is_, items, known.items))
@@ -223,8 +237,10 @@ def _items(path: str, items: list[Any], known: Made, *, at_head: bool) -> tuple[
         part = Part.SYSTEM if at_head else Part.MESSAGES
         earlier = known.item_pieces[number] if number < len(same) else None
         if earlier is None or not same[number] or earlier.part is not part:
-            segments = item_of(f"{path}/{number}", item, part, role)
-            earlier = piece_of(item, part, segments, earlier)
+            segments = item_of(f"/{name}/{number}", item, part, role)
+            entry = document.entry((name, number))
+            spelled = document.body[entry.value_start : entry.end]
+            earlier = piece_of(item, part, segments, earlier, spelled=spelled)
         pieces.append(earlier)
     return tuple(pieces)
 
@@ -235,5 +251,7 @@ def _gemini(body: dict[str, Any]) -> Made:
         part.value: piece_of(None, part, [text for text in texts if text.part is part])
         for part in (Part.SYSTEM, Part.MESSAGES)
     }
-    tools = piece_of(None, Part.TOOLS, gemini_tools(body))
+    declared = list(gemini_tools(body))
+    names = names_of(json.loads(tool.text) for tool in declared)
+    tools = piece_of(None, Part.TOOLS, declared, names=names)
     return Made("", None, tools, by_part, [], ())

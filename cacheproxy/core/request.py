@@ -9,6 +9,8 @@ from cacheproxy.core.dialect import dialect_of
 from cacheproxy.core.document import Document, NotUnderstoodError, Overlap
 from cacheproxy.core.literals import Literals
 
+_LOOKED_AT = 8
+"""Bytes that were there before and take as long as one that is new, at most."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -63,12 +65,18 @@ class Request:
         return "_understood" in self.__dict__
 
     @property
-    def news(self) -> int:
-        """Bytes of the body that are in no earlier one we know: only these have to be scanned."""
-        if self.is_read:
-            return self.document.scanned if self.document is not None else 0
+    def effort(self) -> int:
+        """How many bytes could be scanned in the time that it takes to look at this body.
+
+        Only what is in no earlier one has to be scanned; to look at the rest takes an eighth.
+        """
         shared = self.__dict__.get("_shared")
-        return len(self.body) - (shared.prefix + shared.suffix if shared is not None else 0)
+        new = len(self.body)
+        if shared is not None:
+            new -= shared.prefix + shared.suffix
+        elif self.is_read:
+            new = self.document.scanned if self.document is not None else 0
+        return max(new, len(self.body) // _LOOKED_AT)
 
     @property
     def literals(self) -> Literals:

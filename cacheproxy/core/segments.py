@@ -8,6 +8,9 @@ from enum import StrEnum
 from sys import getsizeof
 from typing import Any, NamedTuple
 
+from cacheproxy.core.document import EACH_VALUE, values_in
+from cacheproxy.core.jsondiff import tool_name
+
 EACH_SEGMENT = 400
 """Bytes that Python adds to the texts themselves, as measured."""
 
@@ -48,7 +51,8 @@ class Piece(NamedTuple):
 
     ``value``: the message, or what holds the tools. ``chars``: of all its texts; ``cost``: bytes
     that it takes, roughly, where one emoji makes each character of its text take four.
-    ``digests``: a number for each text of a message, but for the sign that it begins.
+    ``digests``: a number for each text of a message, but for the sign that it begins. ``names``:
+    those of the tools.
     """
 
     value: Any
@@ -57,16 +61,26 @@ class Piece(NamedTuple):
     chars: int = 0
     cost: int = 0
     digests: tuple[int, ...] = ()
+    names: frozenset[str] = frozenset()
 
 
 def piece_of(
-    value: Any, part: Part, segments: Iterable[Segment], earlier: Piece | None = None
+    value: Any,
+    part: Part,
+    segments: Iterable[Segment],
+    earlier: Piece | None = None,
+    *,
+    names: frozenset[str] = frozenset(),
+    spelled: bytes = b"",
 ) -> Piece:
-    """Return ``segments`` as a piece; those of ``earlier`` that are equal are used again."""
+    """Return ``segments`` as a piece; those of ``earlier`` that are equal are used again.
+
+    ``spelled``: how the value stands in its body.
+    """
     found = tuple(segments)
     if earlier is not None:
         if earlier.segments == found and earlier.part is part:
-            return earlier._replace(value=value)
+            return Piece(value, *earlier[1:])
         olds = (*earlier.segments, *(None for _ in found))
         found = tuple(
             new if old is None or new != old else old for new, old in zip(found, olds, strict=False)
@@ -78,7 +92,13 @@ def piece_of(
         else ()
     )
     cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts)
-    return Piece(value, part, found, sum(map(len, texts)), cost, digests)
+    cost += EACH_VALUE * values_in(spelled)
+    return Piece(value, part, found, sum(map(len, texts)), cost, digests, names)
+
+
+def names_of(tools: Iterable[Any]) -> frozenset[str]:
+    """Return the names of tools, given as values."""
+    return frozenset(tool_name(tool) or "" for tool in tools)
 
 
 def is_gemini(path: str) -> bool:

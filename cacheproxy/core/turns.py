@@ -7,14 +7,13 @@ server with one slot pays for by losing the conversation.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from functools import lru_cache
+from operator import attrgetter
 
 from cacheproxy.core.hunks import share_of_words
-from cacheproxy.core.jsondiff import tool_name
 from cacheproxy.core.prompt import Part, Prompt
 
+_TEXT = attrgetter("text")
 _HALF = 0.5
 _SAME_SYSTEM = 0.6
 """Share of its words from which a system text is the same one, some fields of it changed."""
@@ -65,7 +64,7 @@ class Lanes:
     def place(self, prompt: Prompt) -> Place:
         """Return the lane that ``prompt`` extends, or a new one, and count it."""
         tools = tools_of(prompt)
-        system = tuple(segment.text for segment in prompt.of(Part.SYSTEM))
+        system = tuple(map(_TEXT, prompt.of(Part.SYSTEM)))
         messages = prompt.digests
         index, replaced = self._find(tools, system, messages)
         if index is None:
@@ -87,9 +86,9 @@ class Lanes:
             _share(lane.messages, messages) if _alike_tools(lane.tools, tools) else 0.0
             for lane in self._lanes
         ]
-        best = max(range(len(shares)), key=lambda index: (shares[index], index), default=None)
-        if best is not None and shares[best] >= _HALF:
-            return best, False
+        best = max(shares, default=0.0)
+        if best >= _HALF:
+            return len(shares) - 1 - shares[::-1].index(best), False
         for index in reversed(range(len(self._lanes))):
             lane = self._lanes[index]
             if lane.tools == tools and alike_systems("".join(lane.system), "".join(system)):
@@ -100,24 +99,12 @@ class Lanes:
 
 def tools_of(prompt: Prompt) -> frozenset[str]:
     """Return the names of the tools."""
-    return _tool_names(tuple(segment.text for segment in prompt.of(Part.TOOLS)))
-
-
-@lru_cache(maxsize=32)
-def _tool_names(texts: tuple[str, ...]) -> frozenset[str]:
-    """The names of tools as spelled: the same tools come in every turn."""
-    return frozenset(_tool_name(text) or "" for text in texts)
-
-
-@lru_cache(maxsize=2048)
-def _tool_name(text: str) -> str | None:
-    """The name of a tool as spelled: the same tools come in every turn of everybody."""
-    return tool_name(json.loads(text))
+    return next((piece.names for piece in prompt.pieces if piece.part is Part.TOOLS), frozenset())
 
 
 def system_of(prompt: Prompt) -> str:
     """Return the system text."""
-    return "".join(segment.text for segment in prompt.of(Part.SYSTEM))
+    return "".join(map(_TEXT, prompt.of(Part.SYSTEM)))
 
 
 def alike_systems(one: str, other: str) -> bool:
@@ -133,4 +120,4 @@ def _share(known: tuple[int, ...], messages: tuple[int, ...]) -> float:
 
 
 def _alike_tools(one: frozenset[str], other: frozenset[str]) -> bool:
-    return len(one & other) >= _HALF * len(one | other)
+    return one is other or len(one & other) >= _HALF * len(one | other)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from sys import getsizeof
 
+from cacheproxy.core.document import Document, overlap
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.prompt import Order, Prompt, first_item, prompt_of
 from cacheproxy.core.request import Request
@@ -25,12 +26,25 @@ _EACH_SESSION = 2500
 
 @dataclass(slots=True)
 class _Known:
-    """One session: its lanes, and the last prompt of each that is still kept."""
+    """One session: its lanes, and the last prompt of each that is still kept.
+
+    ``document``: the last that was made on the way, by a translation say, and is read only here.
+    """
 
     lanes: Lanes = field(default_factory=Lanes)
     last: dict[int, Before] = field(default_factory=dict)
     costs: dict[int, int] = field(default_factory=dict)
+    document: Document | None = None
     cost: int = 0
+
+    def read(self, request: Request) -> None:
+        """Read a request that nobody has read, with the last such one at hand."""
+        if request.is_read:
+            return
+        if self.document is not None:
+            request.after(overlap(request.body, self.document))
+        self.document = request.document
+        request.literals.settle()
 
     def like(self, request: Request) -> Prompt | None:
         """Return the prompt that ``request`` is likely to go on from."""
@@ -58,6 +72,7 @@ class KnownPrompts:
             return None
         known = self._sessions.pop(exchange.session, None) or _Known()
         self._sessions[exchange.session] = known
+        known.read(exchange.sent)
         sent = unedited = prompt_of(exchange.sent, order, known.like(exchange.sent))
         if exchange.sent is not exchange.received:
             unedited = prompt_of(exchange.received, order, sent)
@@ -75,6 +90,8 @@ class KnownPrompts:
         self.bytes_kept -= known.cost
         known.last[lane], known.costs[lane] = before, _cost(before)
         known.cost = _EACH_SESSION + sum(known.costs.values())
+        if known.document is not None:
+            known.cost += known.document.cost
         self.bytes_kept += known.cost
         while self._sessions and (
             self.bytes_kept > self._most_bytes or len(self._sessions) > _MOST_SESSIONS

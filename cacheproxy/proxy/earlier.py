@@ -13,8 +13,6 @@ _EACH = 3
 _LARGEST = 4 << 20
 """Bytes of a body that is kept: to compare 4 MiB takes the reactor a millisecond."""
 _MOST_BYTES = 64 << 20
-_COST = 4
-"""Bytes that a document takes for each byte of its body, as measured."""
 
 
 class Earlier:
@@ -56,16 +54,12 @@ class Earlier:
             self._drop(known, known[-1])
         known.insert(0, document)
         self._known[hint] = known
-        self.bytes_kept += _cost(document)
+        self.bytes_kept += document.cost
         while self.bytes_kept > self._most_bytes:
             _, gone = self._known.popitem(last=False)
-            self.bytes_kept -= sum(map(_cost, gone))
+            self.bytes_kept -= sum(document.cost for document in gone)
 
     def _drop(self, known: list[Document], document: Document) -> None:
         if document in known:  # another turn may have taken its place meanwhile
             known.remove(document)
-            self.bytes_kept -= _cost(document)
-
-
-def _cost(document: Document) -> int:
-    return _COST * len(document.body)
+            self.bytes_kept -= document.cost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
@@ -41,7 +41,7 @@ class SessionMemory:
         """Note that ``request`` went upstream; return which turn of its lane it is, from 1."""
         memory = self.recall(session, request)
         kept = request if self.keep_requests else None
-        self._put(_lane(session, request), replace(memory, turns=memory.turns + 1, request=kept))
+        self._put(_lane(session, request), Memory(memory.turns + 1, kept))
         return memory.turns + 1
 
     def _put(self, key: tuple[str, ...], memory: Memory) -> None:
@@ -65,5 +65,7 @@ def _lane(session: Session, request: Request) -> tuple[str, ...]:
 
 
 def _size(memory: Memory) -> int:
-    # The parsed document beside the body costs about three times the body.
-    return 4 * len(memory.request.body) if memory.request is not None else 0
+    request = memory.request
+    if request is None:
+        return 0
+    return request.document.cost if request.document is not None else len(request.body)

@@ -26,7 +26,10 @@ def body(*texts, system=SYSTEM, tools=("read", "write", "list"), model="m"):
 
 
 def request(said):
-    return Request("POST", "/v1/messages", (), json.dumps(said).encode())
+    """One that has been read, as the proxy does before it sends it."""
+    made = Request("POST", "/v1/messages", (), json.dumps(said).encode())
+    assert made.document is not None
+    return made
 
 
 def exchange(sent, received=None, *, session="s", usage=None, **changes):
