@@ -40,8 +40,9 @@ def failures():
     found = []
 
     def see(event):
-        if "log_failure" in event:
-            found.append(event["log_failure"].value)
+        failure = event.get("log_failure") or event.get("failure")
+        if failure is not None:
+            found.append(failure.value)
 
     globalLogPublisher.addObserver(see)
     yield found
