@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from cacheproxy.core.dialect import dialect_of
 from cacheproxy.core.document import Document, NotUnderstoodError, Overlap
 from cacheproxy.core.literals import Literals
+from cacheproxy.core.once import once
 
 _LOOKED_AT = 8
 """Bytes that were there before and take as long as one that is new, at most."""
@@ -28,12 +29,12 @@ class Request:
     headers: Headers = ()
     body: bytes = b""
 
-    @property
+    @once
     def path(self) -> str:
         """The target without its query."""
         return self.target.partition("?")[0]
 
-    @property
+    @once
     def dialect(self) -> str | None:
         """The API spoken, by path: see ``cacheproxy.core.dialect``; None if none we know."""
         return dialect_of(self.path)
@@ -43,18 +44,17 @@ class Request:
         value = self._by_name.get(name.lower().encode("latin-1"))
         return None if value is None else value.decode("latin-1")
 
-    @property
+    @once
     def document(self) -> Document | None:
         """The body's JSON text with its spans, or None if it is no JSON object."""
         return self._understood[0]
 
-    @property
+    @once
     def json(self) -> dict[str, Any] | None:
         """What the body says, or None. To be looked at, never altered."""
-        document = self._understood[0]
-        return document.value if document is not None else None
+        return self.document.value if self.document is not None else None
 
-    @property
+    @once
     def not_understood(self) -> str | None:
         """Why ``json`` is None, in a few words without any of the body's text."""
         return self._understood[1]
@@ -78,18 +78,13 @@ class Request:
             new = self.document.scanned if self.document is not None else 0
         return max(new, len(self.body) // _LOOKED_AT)
 
-    @property
+    @once
     def literals(self) -> Literals:
         """The plain ASCII texts in the body: ``"text" in request.literals``, each found once."""
-        found = self.__dict__.get("_literals")
-        if found is None:
-            shared = self.__dict__.get("_shared")
-            found = self.__dict__["_literals"] = (
-                Literals(self.body)
-                if shared is None
-                else Literals(self.body, shared.earlier.literals, shared.prefix, shared.suffix)
-            )
-        return cast("Literals", found)
+        shared = self.__dict__.get("_shared")
+        if shared is None:
+            return Literals(self.body)
+        return Literals(self.body, shared.earlier.literals, shared.prefix, shared.suffix)
 
     def with_body(self, body: bytes, shared: Overlap | None = None) -> Request:
         """Return this request with another body; ``shared``: what is known of that."""
@@ -105,26 +100,12 @@ class Request:
             self.__dict__["_shared"] = shared
         return self
 
-    # No cached_property: up to Python 3.11 it has one lock for all requests, and the reactor
-    # would wait for a thread that reads a large body.
-
-    @property
+    @once
     def _by_name(self) -> dict[bytes, bytes]:
-        found = self.__dict__.get("_headers")
-        if found is None:
-            found = self.__dict__["_headers"] = {
-                name.lower(): value for name, value in reversed(self.headers)
-            }
-        return cast("dict[bytes, bytes]", found)
+        return {name.lower(): value for name, value in reversed(self.headers)}
 
-    @property
+    @once
     def _understood(self) -> tuple[Document | None, str | None]:
-        found = self.__dict__.get("_understood")
-        if found is None:
-            found = self.__dict__["_understood"] = self._read()
-        return cast("tuple[Document | None, str | None]", found)
-
-    def _read(self) -> tuple[Document | None, str | None]:
         literals, shared = self.literals, self.__dict__.pop("_shared", None)
         try:
             return Document(self.body, shared, literals), None

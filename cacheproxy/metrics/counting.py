@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from bisect import bisect_left
 from functools import partial
-
-from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from cacheproxy import hookimpl
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.redact import carried
-from cacheproxy.core.request import Request
 from cacheproxy.core.session import client_of
 from cacheproxy.core.verdict import Judgement, Verdict
 from cacheproxy.metrics import table
-from cacheproxy.metrics.collectors import counter, histogram
+from cacheproxy.metrics.counted import Counted
 from cacheproxy.metrics.labels import UNKNOWN, Labels
 from cacheproxy.observe.body import body_of
 from cacheproxy.totals.record import spared_by_rules
 
-Raise = Callable[[float], object]
 _MOST_UPSTREAMS = 4
 _MOST_CLIENTS = 24
 _MOST_MODELS = 24
@@ -33,141 +28,120 @@ _VERDICTS = {
 }
 
 
-@dataclass(slots=True)
-class _Kept:
-    """Children by their label values: finding one anew costs several times what counting does."""
-
-    parent: Counter | Histogram
-    children: dict[tuple[str, ...], Raise] = field(default_factory=dict)
-
-    def at(self, *values: str) -> Raise:
-        """Return what counts for ``values``."""
-        found = self.children.get(values)
-        if found is None:
-            child = self.parent.labels(*values)
-            found = child.inc if isinstance(child, Counter) else child.observe
-            self.children[values] = found
-        return found
-
-
 class Metrics:
-    """Counts into collectors of its own registry. For one thread, but for who reads the registry.
+    """Counts all there is to count of each exchange; ``counted`` shows it.
 
     How many label values there may be is bounded, those that clients choose (their names, models)
-    and those of the configuration alike.
+    and those of the configuration alike. Every request waits for this: a call for each of its
+    figures would cost more than all else here.
     """
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self.counted = Counted()
         self._upstreams = Labels(_MOST_UPSTREAMS)
         self._clients = Labels(_MOST_CLIENTS)
         self._models = Labels(_MOST_MODELS)
         self._rules = Labels(_MOST_RULES)
-        count = partial(_counter, registry=self.registry)
-        self._requests = count(table.REQUESTS)
-        self._prompt = count(table.PROMPT_TOKENS)
-        self._generated = count(table.GENERATED_TOKENS)
-        self._model = count(table.MODEL_TOKENS)
-        self._timed_tokens = count(table.TIMED_TOKENS)
-        self._timed_seconds = count(table.TIMED_SECONDS)
-        self._turns = count(table.TURNS)
-        self._breaks = count(table.BREAKS)
-        self._lost = count(table.LOST_TOKENS)
-        self._rule_tokens = count(table.RULE_TOKENS)
-        self._hits = count(table.RULE_HITS)
-        self._edits = count(table.RULE_EDITS)
-        self._first_byte = _Kept(histogram(table.FIRST_BYTE, self.registry))
-        self._duration = _Kept(histogram(table.DURATION, self.registry))
-        self._edit = _Kept(histogram(table.EDIT, self.registry))
-        self._added = _Kept(histogram(table.ADDED, self.registry))
+        counter, histogram = self.counted.counter, self.counted.histogram
+        self._requests = counter(table.REQUESTS)
+        self._prompt = counter(table.PROMPT_TOKENS)
+        self._generated = counter(table.GENERATED_TOKENS)
+        self._model = counter(table.MODEL_TOKENS)
+        self._timed_tokens = counter(table.TIMED_TOKENS)
+        self._timed_seconds = counter(table.TIMED_SECONDS)
+        self._turns = counter(table.TURNS)
+        self._breaks = counter(table.BREAKS)
+        self._lost = counter(table.LOST_TOKENS)
+        self._rule_tokens = counter(table.RULE_TOKENS)
+        self._hits = counter(table.RULE_HITS)
+        self._edits = counter(table.RULE_EDITS)
+        self._first_byte = histogram(table.FIRST_BYTE)
+        self._duration = histogram(table.DURATION)
+        self._edit = histogram(table.EDIT)
+        self._added = histogram(table.ADDED)
 
     def expect(self, rule: str) -> None:
         """Show ``rule`` as one that has not fired, until it does."""
         name = self._rules.of(rule)
-        self._hits.at(name)
-        self._edits.at(name)
+        self._hits[name,] += 0
+        self._edits[name,] += 0
 
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
         """Count the exchange."""
-        received, session = exchange.received, exchange.session
-
-        def known() -> tuple[bytes, ...]:
-            return tuple(carried(received.headers, received.target))
-
-        upstream = self._upstreams.of(exchange.upstream)
-        client = self._clients.of(
-            session.client if session is not None else client_of(received), known
-        )
+        session, status = exchange.session, exchange.status
+        upstream = exchange.upstream
+        upstream = self._upstreams.known.get(upstream) or self._upstreams.of(upstream)
+        client = session.client if session is not None else client_of(exchange.received)
+        client = self._clients.known.get(client) or self._clients.of(client, _carried(exchange))
         outcome = exchange.outcome.replace(" ", "_")
-        self._requests.at(upstream, client, outcome, _class_of(exchange.status))(1)
+        status_class = "none" if status is None else f"{status // 100}xx"
+        self._requests[upstream, client, outcome, status_class] += 1
         self._count_times(exchange, upstream)
         if exchange.turn:
-            model = self._models.of(_model(exchange.sent or received) or UNKNOWN, known)
-            self._count_tokens(exchange, upstream, client, model)
+            self._count_tokens(exchange, upstream, client)
         if exchange.verdict is not None:
             self._count_verdict(exchange, exchange.verdict, upstream, client)
         for report in exchange.reports:
             if report.edits:
-                rule = self._rules.of(report.rule)
-                self._hits.at(rule)(1)
-                self._edits.at(rule)(len(report.edits))
+                rule = self._rules.known.get(report.rule) or self._rules.of(report.rule)
+                self._hits[rule,] += 1
+                self._edits[rule,] += len(report.edits)
 
     def _count_times(self, exchange: Exchange, upstream: str) -> None:
         request = "other" if not exchange.turn else "side" if exchange.side else "turn"
-        self._duration.at(upstream, request)(exchange.seconds)
-        if exchange.first_byte is not None:
-            self._first_byte.at(upstream, request)(exchange.first_byte)
-        if exchange.edited_after is not None and exchange.received.body:
-            self._edit.at(upstream)(exchange.edited_after)
-        if exchange.sent_after is not None:
-            self._added.at(upstream)(exchange.sent_after)
-
-    def _count_tokens(self, exchange: Exchange, upstream: str, client: str, model: str) -> None:
-        usage = exchange.usage
-        evaluated = usage.evaluated
-        if usage.prompt is not None and (evaluated is None or usage.reused is None):
-            self._prompt.at(upstream, client, UNKNOWN)(usage.prompt)
-            self._model.at(upstream, model, UNKNOWN)(usage.prompt)
-        elif evaluated is not None and usage.reused is not None:
-            for source, tokens in (("reused", usage.reused), ("evaluated", evaluated)):
-                self._prompt.at(upstream, client, source)(tokens)
-                self._model.at(upstream, model, source)(tokens)
-        if usage.output is not None:
-            self._generated.at(upstream, client)(usage.output)
-            self._model.at(upstream, model, "generated")(usage.output)
-        for phase, timed, seconds in (
-            ("prompt", evaluated, usage.prompt_seconds),
-            ("output", usage.output, usage.output_seconds),
+        for histogram, values, seconds in (
+            (self._duration, (upstream, request), exchange.seconds),
+            (self._first_byte, (upstream, request), exchange.first_byte),
+            (self._edit, (upstream,), exchange.edited_after if exchange.received.body else None),
+            (self._added, (upstream,), exchange.sent_after),
         ):
-            if timed is not None and seconds is not None:
-                self._timed_tokens.at(upstream, phase)(timed)
-                self._timed_seconds.at(upstream, phase)(seconds)
+            if seconds is not None:
+                buckets = histogram[values]
+                buckets.counts[bisect_left(histogram.bounds, seconds)] += 1
+                buckets.sum += seconds
+
+    def _count_tokens(self, exchange: Exchange, upstream: str, client: str) -> None:
+        model = body_of(exchange.sent or exchange.received).get("model")
+        if not isinstance(model, str) or not model:
+            model = UNKNOWN
+        model = self._models.known.get(model) or self._models.of(model, _carried(exchange))
+        usage = exchange.usage
+        reused, evaluated, output = usage.reused, usage.evaluated, usage.output
+        if evaluated is not None and reused is not None:
+            self._prompt[upstream, client, "reused"] += reused
+            self._prompt[upstream, client, "evaluated"] += evaluated
+            self._model[upstream, model, "reused"] += reused
+            self._model[upstream, model, "evaluated"] += evaluated
+        elif usage.prompt is not None:
+            self._prompt[upstream, client, UNKNOWN] += usage.prompt
+            self._model[upstream, model, UNKNOWN] += usage.prompt
+        if output is not None:
+            self._generated[upstream, client] += output
+            self._model[upstream, model, "generated"] += output
+        if evaluated is not None and usage.prompt_seconds is not None:
+            self._timed_tokens[upstream, "prompt"] += evaluated
+            self._timed_seconds[upstream, "prompt"] += usage.prompt_seconds
+        if output is not None and usage.output_seconds is not None:
+            self._timed_tokens[upstream, "output"] += output
+            self._timed_seconds[upstream, "output"] += usage.output_seconds
 
     def _count_verdict(
         self, exchange: Exchange, verdict: Verdict, upstream: str, client: str
     ) -> None:
         spared = spared_by_rules(exchange.usage.reused, verdict)
         if spared:
-            self._rule_tokens.at(upstream, "spared" if spared > 0 else "added")(abs(spared))
+            self._rule_tokens[upstream, "spared" if spared > 0 else "added"] += abs(spared)
         if exchange.side:  # what comes beside a conversation is expected to differ from it
             return
-        self._turns.at(upstream, client, _VERDICTS[verdict.judgement])(1)
+        self._turns[upstream, client, _VERDICTS[verdict.judgement]] += 1
         if verdict.reason is not None:
-            self._breaks.at(upstream, client, verdict.reason)(1)
+            reason = str(verdict.reason)
+            self._breaks[upstream, client, reason] += 1
             if verdict.lost is not None:
-                self._lost.at(upstream, verdict.reason)(verdict.lost.tokens)
+                self._lost[upstream, reason] += verdict.lost.tokens
 
 
-def _counter(row: table.Row, registry: CollectorRegistry) -> _Kept:
-    return _Kept(counter(row, registry))
-
-
-def _class_of(status: int | None) -> str:
-    """``2xx``; ``none`` if the client got no answer."""
-    return "none" if status is None else f"{status // 100}xx"
-
-
-def _model(request: Request) -> str | None:
-    model = body_of(request).get("model")
-    return model if isinstance(model, str) else None
+def _carried(exchange: Exchange) -> partial[frozenset[bytes]]:
+    """What returns the credentials that the request came with."""
+    return partial(carried, exchange.received.headers, exchange.received.target)

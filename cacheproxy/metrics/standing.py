@@ -13,7 +13,7 @@ from prometheus_client.metrics_core import Metric
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.look import Look, State
 from cacheproxy.metrics import table
-from cacheproxy.metrics.collectors import family
+from cacheproxy.metrics.family import family
 from cacheproxy.metrics.labels import clean
 
 _MOST_FAILURES = 200

@@ -113,7 +113,7 @@ class UpstreamConnection(Protocol):
             self._closing.cancel()
         if self._reader.done:
             return
-        if reason.check(ConnectionDone) is None:
+        if not isinstance(reason.value, ConnectionDone):
             why = tls.problem(reason.value) or "the upstream reset the connection"
             self._lost(Failure(ResponseError(why)))
             return

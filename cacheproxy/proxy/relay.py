@@ -101,7 +101,7 @@ class Relay(Protocol):
         """The body has ended: cleanly if it was whole, else by breaking off."""
         if self._over:
             return
-        if not reason.check(ResponseDone):
+        if not isinstance(reason.value, ResponseDone):
             self._cut(reason)
             return
         if self._through is not None:

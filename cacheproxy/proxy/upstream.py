@@ -103,7 +103,7 @@ class Upstream:
         Errbacks: ConnectError (refused, timed out, no such name), ResponseError, UpstreamSilent.
         Cancelling closes the connection at once.
         """
-        connection = UpstreamConnection(
+        connection: Any = UpstreamConnection(
             self._head(request, via),
             request.body,
             request.method.encode("latin-1"),
@@ -113,14 +113,14 @@ class Upstream:
         treq_response = self._client.request(
             "POST",  # the agent sends the real method
             self._treq_url,
-            data=cast("Any", connection),
+            data=connection,
             cookies=self._cookies,
             allow_redirects=False,
             unbuffered=True,
-            reactor=cast("Any", self._reactor),
+            reactor=self._reactor,
         )
         # The response that our agent made is the one beneath treq's wrappers.
-        return treq_response.addCallback(lambda _: cast("UpstreamResponse", connection.response))
+        return treq_response.addCallback(lambda _: connection.response)
 
     def _head(self, request: Request, via: bytes) -> bytes:
         base = "" if request.target == "*" else self.url.base  # OPTIONS * is about no path
@@ -157,7 +157,8 @@ class _OwnAgent:
         bodyProducer: IBodyProducer | None = None,
     ) -> Deferred[IResponse]:
         """Connect, send, and fire with the response."""
-        return cast("UpstreamConnection", bodyProducer).start(self._endpoint)
+        assert isinstance(bodyProducer, UpstreamConnection)
+        return bodyProducer.start(self._endpoint)
 
 
 class _PreparedURL(EncodedURL):

@@ -19,7 +19,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
-from cacheproxy.metrics.collectors import WithoutCreated
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.standing import Now, Standing
 from cacheproxy.web.pages import Content, Headers, failed, not_allowed, respond
@@ -50,7 +49,7 @@ class MetricsPage:
         self._standing = Standing(now)
         self._registry = CollectorRegistry()
         self._registry.register(self._standing)
-        self._registry.register(WithoutCreated(metrics.registry))
+        self._registry.register(metrics.counted)
         self._rules = tuple(rules)
         self._in_thread = in_thread
 
@@ -82,6 +81,7 @@ class MetricsPage:
         """Ask the others what is so now, while ``channels`` are open. For the reactor's thread."""
         for rule in self._rules:
             self._metrics.expect(rule)
+        self._metrics.counted.refresh()
         self._standing.refresh(channels)
 
     def content(self, accept: str = "", encodings: str = "") -> Content:
