@@ -10,6 +10,8 @@ from cacheproxy.core.session import hint_of
 
 _EACH = 3
 """Documents kept of one client or session: its conversation, a subagent's, a title's."""
+_CHANGES = 8
+"""The part of a body that may be another in the next turn of the same conversation."""
 _LARGEST = 4 << 20
 """Bytes of a body that is kept: to compare 4 MiB takes the reactor a millisecond."""
 _MOST_BYTES = 64 << 20
@@ -30,13 +32,11 @@ class Earlier:
     def closest(self, request: Request) -> Overlap | None:
         """Return what the body shares with the document that has most in common with it."""
         best: Overlap | None = None
-        most = 0
         for document in self._known.get(hint_of(request), ()):
             found = overlap(request.body, document)
-            shared = found.prefix + found.suffix
-            if shared > most:
-                best, most = found, shared
-            if shared > len(request.body) * 3 // 4:  # another could hardly have more
+            if best is None or sum(found[1:]) > sum(best[1:]):
+                best = found
+            if _goes_on(found):
                 break
         return best
 
@@ -48,7 +48,7 @@ class Earlier:
         document.literals.settle()
         hint = hint_of(request)
         known = self._known.pop(hint, [])
-        if closest is not None and closest.prefix + closest.suffix > len(document.body) // 2:
+        if closest is not None and _goes_on(closest):
             self._drop(known, closest.earlier)
         elif len(known) == _EACH:
             self._drop(known, known[-1])
@@ -63,3 +63,9 @@ class Earlier:
         if document in known:  # another turn may have taken its place meanwhile
             known.remove(document)
             self.bytes_kept -= document.cost
+
+
+def _goes_on(found: Overlap) -> bool:
+    """Whether nearly all of the earlier body is still there. Two agents may share their tools."""
+    size = len(found.earlier.body)
+    return found.prefix + found.suffix > size - size // _CHANGES

@@ -1,11 +1,16 @@
 """A body as the ordered segments of its prompt."""
 
 import json
+from operator import is_
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from cacheproxy.core.document import overlap
 from cacheproxy.core.prompt import Order, Part, prompt_of
 from cacheproxy.core.request import Request
+from cacheproxy.core.turns import tools_of
 from cacheproxy.testing import request
 
 TEXT = {"type": "text", "text": "hi"}
@@ -204,3 +209,81 @@ def test_strange_values_are_kept_as_they_are():
     assert prompt.chars == sum(len(segment.text) for segment in prompt.segments)
     assert prompt.model == ""
     assert "image" in prompt.segments[-1].text
+
+
+blocks = st.sampled_from(
+    [
+        "hi",
+        [TEXT],
+        [TEXT | MARK],
+        [TEXT, {"type": "tool_use", "name": "ls", "input": {"a": [1]}}],
+        [{"type": "tool_result", "content": "x"}],
+        None,
+    ]
+)
+message = st.one_of(
+    st.builds(
+        lambda role, content: {"role": role, "content": content},
+        st.sampled_from(["user", "assistant", "system", "developer", 3]),
+        blocks,
+    ),
+    st.sampled_from([None, 3, "text", {"type": "function_call", "name": "ls"}]),
+)
+tool = st.sampled_from([{"name": "a"}, {"name": "b"} | MARK, {"function": {"name": "c"}}, None, 1])
+a_body = st.fixed_dictionaries(
+    {},
+    optional={
+        "model": st.sampled_from(["m", "n"]),
+        "messages": st.one_of(st.lists(message, max_size=4), st.just("text")),
+        "input": st.one_of(st.lists(message, max_size=4), st.just("text")),
+        "system": blocks,
+        "instructions": blocks,
+        "prompt": st.sampled_from(["p", ["p"]]),
+        "tools": st.one_of(st.lists(tool, max_size=3), st.just({"name": "x"})),
+    },
+)
+PATHS = [
+    "/v1/messages",
+    "/v1/chat/completions",
+    "/v1/responses",
+    "/v1/completions",
+    "/api/generate",
+]
+
+
+@given(st.lists(st.tuples(a_body, st.sampled_from(PATHS), st.sampled_from(Order)), max_size=5))
+@settings(max_examples=400)
+def test_whatever_came_before_a_prompt_is_the_same(turns):
+    """But what both have in common is taken from the earlier one."""
+    before = prompt = None
+    for body, path, order in turns:
+        made = request(body, path)
+        if before is not None:
+            made.after(overlap(made.body, before))
+        if prompt is None:
+            prompt = prompt_of(made, order)
+        else:
+            found, expected = prompt_of(made, order, prompt), prompt_of(made, order)
+            assert found == expected
+            if found is not None:
+                assert (found.chars, found.digests) == (expected.chars, expected.digests)
+                assert tools_of(found) == tools_of(expected)
+                assert found.cost <= expected.cost * 1.5
+            prompt = found or prompt
+        before = made.document
+
+
+def test_what_a_turn_has_in_common_with_the_last_is_the_very_same():
+    """The segments of all but the new message; also of what was read anew but is equal."""
+    messages = [{"role": "user", "content": f"text {number}"} for number in range(9)]
+    first = request({"messages": messages, "system": [TEXT], "tools": [{"name": "a"}]})
+    second = request(
+        {"messages": [*messages, messages[0]], "system": [TEXT], "tools": [{"name": "a"}]}
+    )
+    one = prompt_of(first)
+    for made in (second, request(second.json)):
+        if made is second:
+            made.after(overlap(made.body, first.document))
+        other = prompt_of(made, earlier=one)
+        assert all(map(is_, other.segments, one.segments))
+        assert len(other.segments) == len(one.segments) + 2

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import queue
 import threading
+from dataclasses import replace
 
 import pytest
 
+from cacheproxy.core.document import overlap
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement
 from cacheproxy.observe import judging as module
 from cacheproxy.observe.judging import Judging
-from tests.observe.exchanges import body, exchange
+from tests.observe.exchanges import body, exchange, unread
 
 
 class Reactor:
@@ -99,6 +101,23 @@ def test_a_small_body_is_judged_at_once_unless_a_large_one_waits(reactor, delive
     assert len(delivered) == 1
     reactor.run(2)
     assert [done.turn for done in delivered] == [1, 2, 3]
+    judging.stop()
+
+
+def test_a_large_body_of_which_little_is_new_is_judged_at_once(reactor, delivered):
+    """What was compared before costs next to nothing."""
+    judging = Judging(reactor, delivered.append)
+    judging.start()
+    texts = ["a" * (200 << 10), "b"]
+    first = exchange(body(*texts), usage=Usage(9000, 0))
+    judging(first)
+    assert delivered == []
+    reactor.run(1)
+    second = unread(body(*texts, "c"))
+    second.after(overlap(second.body, first.sent.document))
+    judging(replace(first, received=second, sent=second, usage=Usage(9000, 8990)))
+    assert [done.turn for done in delivered] == [1, 2]
+    assert delivered[1].verdict.judgement is Judgement.OK
     judging.stop()
 
 

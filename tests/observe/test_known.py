@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from cacheproxy.core.document import overlap
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement, Reason
 from cacheproxy.observe import known as module
 from cacheproxy.observe.known import KnownPrompts
-from tests.observe.exchanges import SYSTEM, body, exchange
+from tests.observe.exchanges import SYSTEM, body, exchange, unread
 
 TEXTS = ("a " * 2000, "b", "c")
 FIRST = Usage(1000, 0, 5, 1.0, 0.1)
@@ -177,3 +178,28 @@ def test_an_emoji_makes_a_text_four_times_as_large():
         kept.append(known.bytes_kept)
     assert kept[1] - kept[0] > 290_000
     assert kept[0] > 102_000
+
+
+def test_what_nobody_has_read_is_read_with_the_last_such_one():
+    """A translation's output: only what is new in it is scanned, and the memory is counted."""
+    known = KnownPrompts()
+    texts = ["text " * 200]
+    for turn in range(1, 6):
+        sent = unread(body(*texts))
+        known.judge(replace(exchange(body(*texts)), sent=sent), Order.TOOLS_FIRST)
+        assert sent.is_read
+        assert sent.document.scanned == len(sent.body) if turn == 1 else sent.document.scanned < 200
+        texts.append(f"more {turn}")
+    assert known.bytes_kept > sent.document.cost
+
+
+def test_the_prompt_as_it_came_costs_only_what_it_has_of_its_own():
+    """Messages and tools are the very same objects in both."""
+    long = "text " * 2000
+    same, edited = KnownPrompts(), KnownPrompts()
+    one = exchange(body(long))
+    same.judge(one, Order.TOOLS_FIRST)
+    came = unread(body(long, system="nonce" + SYSTEM))
+    came.after(overlap(came.body, one.sent.document))
+    edited.judge(replace(one, received=came), Order.TOOLS_FIRST)
+    assert same.bytes_kept < edited.bytes_kept < same.bytes_kept + 2 * len(SYSTEM)

@@ -268,6 +268,32 @@ def test_a_large_body_is_read_in_the_thread(reactor, rules):
     assert found.request.json is not None
 
 
+def test_a_large_body_that_goes_on_from_another_needs_no_thread(reactor):
+    """What is new in it is small; if that is large too, it does."""
+    unit = normalizing(reactor, STAMP, PIN)
+    headers = ((b"X-Session-Id", b"one"),)
+
+    def turn(body):
+        return Request("POST", "/v1/messages", headers, body)
+
+    size = FILLER["in a thread"]
+    assert begin(unit, turn(body_with(b"stamp=1", FILLER["large"]))) == []
+    prepared(unit, turn(body_with(b"stamp=1", size)))
+    (found,) = begin(unit, turn(body_with(b"stamp=2", size)))
+    assert found.request.body == body_with(b"stamp=0", size)
+    assert found.request.json == json.loads(found.request.body)
+    assert begin(unit, turn(body_with(b"stamp=2", 3 * size))) == []
+
+
+def test_a_large_body_of_another_session_is_read_in_the_thread(reactor):
+    """Nothing is known of it."""
+    unit = normalizing(reactor, STAMP)
+    body = body_with(b"stamp=1", FILLER["large"])
+    for session in (b"one", b"two"):
+        request = Request("POST", "/v1/messages", ((b"X-Session-Id", session),), body)
+        assert begin(unit, request) == []
+
+
 def test_a_request_without_a_body_or_a_dialect_has_no_session(reactor):
     """It is no turn."""
     unit = normalizing(reactor, STAMP)
