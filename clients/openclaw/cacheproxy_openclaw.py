@@ -57,6 +57,8 @@ _STAMP = re.compile(
     r"(?: (?:[A-Z]{2,5}|GMT[+-]\d{1,2}(?::\d{2})?))?\] "
 )
 _STAMP_BEGINS = re.compile(rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2} ")
+_ESCAPED = "\\u00"
+"""How JSON spells ASCII where it need not."""
 _RUNTIME = re.compile(r"(?m)^Runtime: (?:[a-z_]+=[^|\n]* \| )+sessionId=(?P<id>[\w.:-]+)")
 
 _Found = tuple[tuple[str | int, ...], str]
@@ -119,7 +121,8 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
     Where the text would then start with another one, nothing is done: OpenClaw never writes
     two, so the user has typed one; and a second pass must not find what the first has left.
     """
-    if not request.literals.match(_STAMP_BEGINS, len("[Wed 2026-02-18 ")):
+    literals = request.literals
+    if not literals.match(_STAMP_BEGINS, len("[Wed 2026-02-18 ")) and _ESCAPED not in literals:
         return
     for path, text in _user_texts(request.json):
         span = _stamp(text)

@@ -44,4 +44,4 @@ def test_long_texts_are_not_kept():
     """A megabyte of model name is looked at in its first characters."""
     labels = Labels(5)
     labels.of("x" * 1_000_000)
-    assert max(map(len, labels._known)) <= 256
+    assert max(map(len, labels.known)) <= 256
