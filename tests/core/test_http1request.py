@@ -228,8 +228,15 @@ def test_a_chunked_body_over_the_limit():
 
 def test_a_chunk_line_may_have_an_extension_but_not_without_end():
     assert one(chunked(b'1;a="b"\r\nx\r\n0;', b"y" * 1022, b"\r\n\r\n"))[1] == b"x"
+    longest = chunked(b"0;", b"y" * 1022, b"\r\n\r\n")
+    assert read(one_by_one(longest)) == read([longest])
     assert status(chunked(b"0;", b"y" * 1023, b"\r\n\r\n")) == 400
     assert status(chunked(b"0;", b"y" * 1100)) == 400
+
+
+def test_a_chunk_ends_where_it_said():
+    """Whatever comes instead of its end, though it would fit."""
+    assert status(chunked(b"1\r\nxyz0\r\n\r\n")) == 400
 
 
 def test_trailers_are_dropped_and_may_not_be_without_end():

@@ -360,6 +360,53 @@ def test_while_a_client_does_not_read_nothing_more_is_answered():
     assert down.transport.value() == WHOLE
 
 
+def test_answers_given_at_once_wait_as_well_when_nobody_reads_them():
+    """Of many requests that came together."""
+
+    def third_is_too_much(request):
+        if len(down.requests) == 3:
+            down.transport.producer.pauseProducing()
+        return at_once(request)
+
+    down = Down(third_is_too_much)
+    down.send(GET * 10)
+    take_turns(down.clock)
+    assert len(down.requests) == 3
+    down.transport.producer.resumeProducing()
+    assert len(down.requests) == 10
+
+
+def test_a_client_is_seen_to_leave_though_it_does_not_read():
+    """Reading is how: it goes on while an answer is made, whoever makes it."""
+    down, request = asked()
+    down.transport.producer.pauseProducing()
+    assert not down.transport.paused
+    down.lose()
+
+
+def test_an_answer_has_all_the_time_it_takes():
+    down, request = asked()
+    down.clock.advance(100_000)
+    assert down.transport.value() == b""
+    assert not down.transport.disconnecting
+    request.send_head(*OK)
+    request.finish()
+    down.clock.advance(74)
+    assert not down.transport.disconnecting
+    down.clock.advance(1)
+    assert down.transport.disconnecting
+
+
+def test_an_answer_that_had_begun_when_the_proxy_stops_is_the_last_too():
+    """Though its head could not say so."""
+    down, request = asked()
+    request.send_head(*OK)
+    request.flush()
+    down.site.drain()
+    request.finish()
+    assert down.transport.disconnecting
+
+
 def test_whoever_writes_the_answer_is_paused_with_the_client():
     """And stopped with it; reading goes on, for it is how a client is seen to leave."""
     down, request = asked()
