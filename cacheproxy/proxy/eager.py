@@ -13,9 +13,9 @@ def write(transport: ITransport, data: bytes) -> None:
     has come round, and has found it writable. Measured for an exchange of 80 KB: 24 us less.
 
     TLS, and whatever is no TCP connection of Twisted's, keeps to ``transport.write``. So does a
-    connection that has something queued, since bytes go out in order; one that is closing; and
-    one that fails: the reactor meets the same error, and closes it in its own time, so that no
-    ``connectionLost`` comes from within a write.
+    connection that has something queued, since bytes go out in order; and one that fails: the
+    reactor meets the same error, and closes it in its own time, so that no ``connectionLost``
+    comes from within a write.
     """
     if (
         isinstance(transport, Connection)
@@ -23,8 +23,6 @@ def write(transport: ITransport, data: bytes) -> None:
         and not transport._tempDataBuffer  # noqa: SLF001 - there is no other way to know
         and not transport.dataBuffer
         and transport.connected
-        and not transport.disconnecting
-        and not transport._writeDisconnecting  # noqa: SLF001
         and not transport._aborting  # noqa: SLF001
     ):
         try:

@@ -378,7 +378,7 @@ def test_answers_given_at_once_wait_as_well_when_nobody_reads_them():
 
 def test_a_client_is_seen_to_leave_though_it_does_not_read():
     """Reading is how: it goes on while an answer is made, whoever makes it."""
-    down, request = asked()
+    down, _ = asked()
     down.transport.producer.pauseProducing()
     assert not down.transport.paused
     down.lose()

@@ -9,6 +9,7 @@ from twisted.internet.error import ConnectionLost
 from twisted.internet.protocol import Protocol
 from twisted.internet.tcp import Server
 from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
 
 from cacheproxy.proxy import eager
 
@@ -119,6 +120,22 @@ def test_what_is_queued_goes_first(pair):
     assert pair.read_all() == b"onetwo"
 
 
+def test_what_is_half_written_goes_first(pair):
+    """Though the socket has room again."""
+    eager.write(pair.transport, b"x" * 2_000_000)
+    pair.transport.doWrite()
+    found = pair.read()
+    assert pair.transport.dataBuffer
+    eager.write(pair.transport, b"end")
+    assert found + pair.read_all() == b"x" * 2_000_000 + b"end"
+
+
+def test_nothing_is_written_once_it_is_lost(pair):
+    pair.transport.connectionLost(Failure(ConnectionLost()))
+    eager.write(pair.transport, b"one")
+    assert pair.read() == b""
+
+
 def test_a_peer_that_is_gone_is_the_reactors_business(pair):
     """The write does not raise, nor does it tell the protocol: the reactor finds the same."""
     pair.peer.close()
@@ -135,12 +152,16 @@ def test_nothing_is_sent_once_it_is_aborted(pair):
     assert pair.read() == b""
 
 
-def test_what_is_written_before_the_end_comes_before_the_end(pair):
-    """Closing wholly or in one direction."""
-    pair.transport.loseWriteConnection()
+@pytest.mark.parametrize("how", ["loseConnection", "loseWriteConnection"])
+def test_what_is_written_before_the_end_comes_before_the_end(pair, how):
+    """Closing wholly or in one direction; what comes after the end goes nowhere."""
+    getattr(pair.transport, how)()
     eager.write(pair.transport, b"one")
-    pair.transport.doWrite()
-    assert pair.read() == b"one"
+    reason = pair.transport.doWrite()
+    if reason is not None:
+        pair.transport.connectionLost(Failure(reason))
+    eager.write(pair.transport, b"two")
+    assert pair.read_all() == b"one"
 
 
 def test_other_transports_are_written_to_as_ever():
