@@ -96,8 +96,10 @@ def step(
 
 def may_fire(normalizer: Normalizer, request: Request) -> bool:
     """Whether the body holds one of the normalizer's literals, if it names any."""
-    literals, body = normalizer.literals, request.literals
-    return bool(request.body) and (not literals or any(text in body for text in literals))
+    literals = normalizer.literals
+    if not literals:
+        return bool(request.body)
+    return any(map(request.literals.__contains__, literals))
 
 
 def describe(error: BaseException) -> str:

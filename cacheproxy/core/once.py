@@ -1,35 +1,35 @@
-"""A property that is found once for each object."""
+"""Attributes that are worked out when they are first asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 _T = TypeVar("_T")
 
 
-class once(Generic[_T]):  # noqa: N801 - it is used like property
-    """Like ``functools.cached_property``, which up to Python 3.11 has one lock for all objects.
+class Once(Generic[_T]):
+    """A property that is worked out once, and is from then on as cheap as any attribute.
 
-    With it the reactor waited 0.5 s for a thread that read a large body. Found twice at the same
-    time by two threads, both find the same. From the second time on it is a plain attribute: a
-    property that looks whether it knows its value takes a call each time, and a request's are
-    asked for eighty times.
+    Up to Python 3.11 functools.cached_property has one lock for all objects of a class: the
+    reactor would wait for a thread that reads a large body. A property that looks into the
+    object's dict itself costs a call each time, 0.15 µs, and a request is asked 60 times.
     """
 
-    def __init__(self, find: Callable[[Any], _T]) -> None:
-        self.__doc__ = find.__doc__
-        self._find = find
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
+    def __init__(self, work: Callable[[Any], _T]) -> None:
+        self._work = work
+        self._name = work.__name__
+        self.__doc__ = work.__doc__
 
     @overload
-    def __get__(self, instance: None, owner: type) -> Self: ...
+    def __get__(self, instance: None, owner: type) -> Once[_T]: ...
+
     @overload
     def __get__(self, instance: object, owner: type) -> _T: ...
-    def __get__(self, instance: object | None, owner: type) -> _T | Self:
+
+    def __get__(self, instance: object | None, owner: type) -> Once[_T] | _T:
+        """Work it out; two threads at once may both do so."""
         if instance is None:
             return self
-        found = instance.__dict__[self._name] = self._find(instance)
-        return found
+        value = instance.__dict__[self._name] = self._work(instance)
+        return value

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from operator import is_
+from operator import attrgetter, is_
 
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.prompt import Part, Prompt, Segment
+
+_TEXT = attrgetter("text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     """
     ours, theirs = before.segments, after.segments
     i = j = _same(ours, theirs)
-    shared = before.chars if i == len(ours) else sum(len(segment.text) for segment in ours[:i])
+    shared = before.chars if i == len(ours) else sum(map(len, map(_TEXT, ours[:i])))
     at_i = at_j = 0
     while i < len(ours) and j < len(theirs):
         one, other = ours[i].text, theirs[j].text

@@ -12,13 +12,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from itertools import chain
 from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
 from cacheproxy.core import dialect
 from cacheproxy.core.document import Container, Document, Entry
+from cacheproxy.core.once import Once
 from cacheproxy.core.request import Request
 from cacheproxy.core.segments import (
     Part,
@@ -78,17 +78,17 @@ class Prompt:
             pieces = tuple(piece_of(None, segment.part, [segment]) for segment in self.segments)
             object.__setattr__(self, "pieces", pieces)
 
-    @cached_property
+    @Once
     def chars(self) -> int:
         """Characters of all segments."""
         return sum(map(_CHARS, self.pieces))
 
-    @cached_property
+    @Once
     def cost(self) -> int:
         """Bytes that keeping it takes, roughly: the texts, and what Python adds to each."""
         return sum(map(_COST, self.pieces))
 
-    @cached_property
+    @Once
     def digests(self) -> tuple[int, ...]:
         """A number for each text of the messages."""
         return tuple(chain.from_iterable(map(_DIGESTS, self.pieces)))

@@ -8,7 +8,7 @@ from typing import Any
 from cacheproxy.core.dialect import dialect_of
 from cacheproxy.core.document import Document, NotUnderstoodError, Overlap
 from cacheproxy.core.literals import Literals
-from cacheproxy.core.once import once
+from cacheproxy.core.once import Once
 
 _LOOKED_AT = 8
 """Bytes that were there before and take as long as one that is new, at most."""
@@ -29,12 +29,12 @@ class Request:
     headers: Headers = ()
     body: bytes = b""
 
-    @once
+    @Once
     def path(self) -> str:
         """The target without its query."""
         return self.target.partition("?")[0]
 
-    @once
+    @Once
     def dialect(self) -> str | None:
         """The API spoken, by path: see ``cacheproxy.core.dialect``; None if none we know."""
         return dialect_of(self.path)
@@ -44,17 +44,18 @@ class Request:
         value = self._by_name.get(name.lower().encode("latin-1"))
         return None if value is None else value.decode("latin-1")
 
-    @once
+    @Once
     def document(self) -> Document | None:
         """The body's JSON text with its spans, or None if it is no JSON object."""
         return self._understood[0]
 
-    @once
+    @Once
     def json(self) -> dict[str, Any] | None:
         """What the body says, or None. To be looked at, never altered."""
-        return self.document.value if self.document is not None else None
+        document = self._understood[0]
+        return document.value if document is not None else None
 
-    @once
+    @property
     def not_understood(self) -> str | None:
         """Why ``json`` is None, in a few words without any of the body's text."""
         return self._understood[1]
@@ -78,7 +79,7 @@ class Request:
             new = self.document.scanned if self.document is not None else 0
         return max(new, len(self.body) // _LOOKED_AT)
 
-    @once
+    @Once
     def literals(self) -> Literals:
         """The plain ASCII texts in the body: ``"text" in request.literals``, each found once."""
         shared = self.__dict__.get("_shared")
@@ -88,7 +89,11 @@ class Request:
 
     def with_body(self, body: bytes, shared: Overlap | None = None) -> Request:
         """Return this request with another body; ``shared``: what is known of that."""
-        return Request(self.method, self.target, self.headers, body).after(shared)
+        other = Request(self.method, self.target, self.headers, body)
+        for name in ("path", "dialect", "_by_name"):
+            if name in self.__dict__:
+                other.__dict__[name] = self.__dict__[name]
+        return other.after(shared)
 
     def with_text(self, text: str) -> Request:
         """Return this request with another body."""
@@ -100,11 +105,11 @@ class Request:
             self.__dict__["_shared"] = shared
         return self
 
-    @once
+    @Once
     def _by_name(self) -> dict[bytes, bytes]:
         return {name.lower(): value for name, value in reversed(self.headers)}
 
-    @once
+    @Once
     def _understood(self) -> tuple[Document | None, str | None]:
         literals, shared = self.literals, self.__dict__.pop("_shared", None)
         try:

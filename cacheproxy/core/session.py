@@ -69,7 +69,11 @@ class Session:
 
 def client_of(request: Request) -> str:
     """Return the short name of the client, by its user agent."""
-    agent = request.header("user-agent") or ""
+    return _client(request.header("user-agent") or "")
+
+
+@lru_cache(maxsize=64)
+def _client(agent: str) -> str:
     lowered = agent.lower()
     for start, name in _CLIENTS:
         if lowered.startswith(start):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import NamedTuple
 
 from cacheproxy.core.document import Document, Overlap, overlap
 from cacheproxy.core.request import Request
@@ -17,6 +18,13 @@ _LARGEST = 4 << 20
 _MOST_BYTES = 64 << 20
 
 
+class Closest(NamedTuple):
+    """What a request is known by, and what it shares with the one that it is likely to go on."""
+
+    hint: tuple[str, ...]
+    shared: Overlap | None
+
+
 class Earlier:
     """Finds the document that a body is likely to go on from; the least recently used go first.
 
@@ -29,27 +37,29 @@ class Earlier:
         self._most_bytes = most_bytes
         self._known: OrderedDict[tuple[str, ...], list[Document]] = OrderedDict()
 
-    def closest(self, request: Request) -> Overlap | None:
-        """Return what the body shares with the document that has most in common with it."""
+    def closest(self, request: Request) -> Closest:
+        """Find the one that has most in common with the body: half of it or more."""
+        hint = hint_of(request)
         best: Overlap | None = None
-        for document in self._known.get(hint_of(request), ()):
+        for document in self._known.get(hint, ()):
             found = overlap(request.body, document)
             if best is None or sum(found[1:]) > sum(best[1:]):
                 best = found
             if _goes_on(found):
                 break
-        return best
+        is_close = best is not None and sum(best[1:]) * 2 > len(request.body)
+        return Closest(hint, best if is_close else None)
 
-    def keep(self, request: Request, closest: Overlap | None) -> None:
+    def keep(self, request: Request, closest: Closest) -> None:
         """Keep the document of ``request``, in place of the one that it goes on from."""
         document = request.document if request.is_read else None
         if document is None or len(document.body) > _LARGEST:
             return
         document.literals.settle()
-        hint = hint_of(request)
+        hint, shared = closest
         known = self._known.pop(hint, [])
-        if closest is not None and _goes_on(closest):
-            self._drop(known, closest.earlier)
+        if shared is not None and _goes_on(shared):
+            self._drop(known, shared.earlier)
         elif len(known) == _EACH:
             self._drop(known, known[-1])
         known.insert(0, document)

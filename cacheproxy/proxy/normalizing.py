@@ -16,7 +16,6 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.document import Overlap
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.normalize import (
     Normalized,
@@ -31,7 +30,7 @@ from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Normalizer, Rule
 from cacheproxy.core.session import Session, session_of
 from cacheproxy.core.sessionhook import SessionHook
-from cacheproxy.proxy.earlier import Earlier
+from cacheproxy.proxy.earlier import Closest, Earlier
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.workers import (
     LeftOutError,
@@ -102,7 +101,7 @@ class Normalizing:
         if not request.body:
             return succeed(Prepared(request))
         closest = self._earlier.closest(request) if request.dialect is not None else None
-        request.after(closest)
+        request.after(closest.shared if closest is not None else None)
         if not self._all_ours:
             prepared = Deferred.fromCoroutine(self._prepare_with_others(request))
         elif _is_small(request):
@@ -224,12 +223,12 @@ class Normalizing:
 
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
 
-    def _tell(self, prepared: Prepared, received: Request, closest: Overlap | None) -> Prepared:
+    def _tell(self, prepared: Prepared, received: Request, closest: Closest | None) -> Prepared:
         """Remember the body. Log and count what was left out.
 
         A failing rule is logged each time, an odd body once per kind.
         """
-        if received.dialect is not None:
+        if closest is not None:
             self._earlier.keep(received, closest)
         prepared.request.literals.settle()
         for report in prepared.reports:

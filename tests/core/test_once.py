@@ -1,46 +1,57 @@
-"""A property found once: a plain attribute from then on, and no lock."""
+"""Properties that are worked out once."""
 
-import threading
+from __future__ import annotations
 
-from cacheproxy.core.once import once
+from dataclasses import FrozenInstanceError, dataclass
 
+import pytest
 
-class Thing:
-    def __init__(self):
-        self.looked = 0
-
-    @once
-    def value(self):
-        """What it is worth."""
-        self.looked += 1
-        return [self.looked]
+from cacheproxy.core.once import Once
 
 
-def test_it_is_looked_for_once_for_each_object():
-    one, other = Thing(), Thing()
-    assert one.value is one.value
-    assert other.value is not one.value
-    assert (one.looked, other.looked) == (1, 1)
-    assert Thing.value.__doc__ == "What it is worth."
+@dataclass(frozen=True)
+class Square:
+    side: int
+
+    @Once
+    def area(self) -> int:
+        """Side by side."""
+        worked.append(self.side)
+        return self.side**2
 
 
-def test_one_object_does_not_wait_for_another():
-    waits, goes_on = threading.Event(), threading.Event()
+worked: list[int] = []
 
-    class Slow:
-        def __init__(self, slow):
-            self.slow = slow
 
-        @once
-        def value(self):
-            if self.slow:
-                waits.set()
-                assert goes_on.wait(5)
-            return 1
+def test_it_is_worked_out_once_for_each_object():
+    """Also where the object is frozen, which it stays; equality asks nothing of it."""
+    worked.clear()
+    one, other = Square(2), Square(3)
+    assert (one.area, other.area, one.area, one.area) == (4, 9, 4, 4)
+    assert worked == [2, 3]
+    assert Square(2) == one
+    with pytest.raises(FrozenInstanceError):
+        one.area = 5
 
-    thread = threading.Thread(target=lambda: Slow(True).value)
-    thread.start()
-    assert waits.wait(5)
-    assert Slow(False).value == 1
-    goes_on.set()
-    thread.join(5)
+
+def test_the_class_shows_what_it_is():
+    """For documentation."""
+    assert isinstance(Square.area, Once)
+    assert Square.area.__doc__ == "Side by side."
+
+
+def test_what_raises_is_asked_again():
+    """Nothing is kept of a failure."""
+
+    class Fails:
+        @Once
+        def value(self) -> int:
+            attempts.append(1)
+            raise ValueError("no")
+
+    attempts: list[int] = []
+    one = Fails()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"):
+            _ = one.value
+    assert len(attempts) == 2

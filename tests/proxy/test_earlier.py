@@ -20,7 +20,7 @@ def request(*texts, session="s", agent="agent/1", system="You are. " * 50, path=
 def come(earlier, request):
     """What happens to each request; returns how much of it had to be scanned."""
     closest = earlier.closest(request)
-    request.after(closest)
+    request.after(closest.shared)
     assert request.json == json.loads(request.body)
     earlier.keep(request, closest)
     return request.document.scanned
@@ -40,8 +40,8 @@ def test_without_a_session_header_the_client_is_known_by_its_name():
     earlier = Earlier()
     come(earlier, request("a", session=None))
     assert come(earlier, request("a", "b", session=None)) < 20
-    assert earlier.closest(request("a", session=None, agent="other/1")) is None
-    assert earlier.closest(request("a", session=None, path="/v1/chat/completions")) is None
+    assert earlier.closest(request("a", session=None, agent="other/1")).shared is None
+    assert earlier.closest(request("a", session=None, path="/v1/chat/completions")).shared is None
 
 
 def test_requests_that_come_beside_a_conversation_do_not_take_its_place():
@@ -72,8 +72,8 @@ def test_of_many_the_last_ones_are_kept():
         come(earlier, request(str(number), system=f"{number}" * 1000))
     cost = request("0", system="0" * 1000)
     assert earlier.bytes_kept < (module._EACH + 1) * cost.document.cost
-    assert sum(earlier.closest(request("9", "b", system="9" * 1000))[1:]) > 1000
-    assert sum(earlier.closest(request("0", "b", system="0" * 1000))[1:]) < 100
+    assert sum(earlier.closest(request("9", "b", system="9" * 1000)).shared[1:]) > 1000
+    assert earlier.closest(request("0", "b", system="0" * 1000)).shared is None
 
 
 def test_memory_is_bounded_and_the_least_recently_used_go_first():
@@ -84,9 +84,9 @@ def test_memory_is_bounded_and_the_least_recently_used_go_first():
         come(earlier, request(tiny, session=str(number)))
         come(earlier, request("a", session="first"))
         assert earlier.bytes_kept <= 100_000
-    assert earlier.closest(request("a", session="first")) is not None
-    assert earlier.closest(request(tiny, session="0")) is None
-    assert earlier.closest(request(tiny, session="49")) is not None
+    assert earlier.closest(request("a", session="first")).shared is not None
+    assert earlier.closest(request(tiny, session="0")).shared is None
+    assert earlier.closest(request(tiny, session="49")).shared is not None
     kept = [document for known in earlier._known.values() for document in known]
     assert earlier.bytes_kept == sum(document.cost for document in kept) > 50_000
 
@@ -96,11 +96,11 @@ def test_what_is_very_large_or_no_json_is_not_kept(monkeypatch):
     monkeypatch.setattr(module, "_LARGEST", 5000)
     earlier = Earlier()
     come(earlier, request("a" * 10_000))
-    assert earlier.closest(request("a" * 10_000)) is None
+    assert earlier.closest(request("a" * 10_000)).shared is None
     broken = Request("POST", "/v1/messages", (), b"{")
     assert broken.document is None
-    earlier.keep(broken, None)
-    earlier.keep(request("unread"), None)
+    earlier.keep(broken, earlier.closest(broken))
+    earlier.keep(unread := request("unread"), earlier.closest(unread))
     assert earlier.bytes_kept == 0
 
 
@@ -111,7 +111,7 @@ def test_two_turns_at_once_take_one_place():
     one, other = request("a" * 1000, "b"), request("a" * 1000, "c")
     closest = [earlier.closest(each) for each in (one, other)]
     for each, found in zip((one, other), closest, strict=True):
-        each.after(found)
+        each.after(found.shared)
         assert each.document is not None
         earlier.keep(each, found)
     kept = [document for known in earlier._known.values() for document in known]
