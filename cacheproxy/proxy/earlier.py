@@ -52,10 +52,10 @@ class Earlier:
 
     def keep(self, request: Request, closest: Closest) -> None:
         """Keep the document of ``request``, in place of the one that it goes on from."""
+        request.literals.settle()
         document = request.document if request.is_read else None
         if document is None or len(document.body) > _LARGEST:
             return
-        document.literals.settle()
         hint, shared = closest
         known = self._known.pop(hint, [])
         if shared is not None and _goes_on(shared):

@@ -123,7 +123,7 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
     """
     literals = request.literals
     if not literals.match(_STAMP_BEGINS, len("[Wed 2026-02-18 ")) and _ESCAPED not in literals:
-        return
+        return  # before any JSON is looked at
     for path, text in _user_texts(request.json):
         span = _stamp(text)
         if span and _stamp(text[: span[0]] + text[span[1] :]) is None:
@@ -157,8 +157,7 @@ def _ids(
 TIMESTAMP = CodeRule(
     name="openclaw-timestamp",
     why="timestamp before the user's text removed",
-    find=_timestamps,
-    literals=("] ",),  # seven weekdays would be looked for one by one
+    find=_timestamps,  # looks for all weekdays at once, which as literals would be seven searches
 )
 MESSAGE_ID = CodeRule(
     name="openclaw-message-id",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import re
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -193,6 +194,29 @@ def test_captured_bodies_are_read_the_same_turn_after_turn(captured):
                 assert earlier is not None, name
             else:
                 earlier = Document(request.body)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"role": "user", "content": "text " * 99} for _ in range(99)],
+        [[]] * 9000,
+        {f"{number:x}": [] for number in range(9000)},
+        [[{"a": 1} for _ in range(9000)]],
+        [[json.loads("[" * 300 + "]" * 300) for _ in range(20)]],
+        [[f"{number}" for number in range(9000)]],
+    ],
+    ids=["messages", "lists of nothing", "members", "small objects", "deep", "short texts"],
+)
+def test_what_it_costs_is_what_python_holds(value):
+    """Within a half; of lists of nothing, the fourth part."""
+    body = json.dumps({"a": value}, separators=(",", ":")).encode()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    document = Document(body)
+    held = tracemalloc.get_traced_memory()[0] - before + len(body)
+    tracemalloc.stop()
+    assert held / 1.5 < document.cost < 4 * held
 
 
 def test_cut_at_every_byte_is_not_understood():
