@@ -1,9 +1,8 @@
 """Figures by their label values, in plain dicts: counting into one enters no function.
 
-prometheus-client's own counters and histograms, each with a lock, entered 80 functions for an
-exchange; that was most of what it cost to count one (13 us, 130 us in a process whose caches have
-seen something else since; 5 us and 30 us now). What they would say of the same figures is said
-here.
+prometheus-client's own counters and histograms, each with a lock, made 80 of the 90 calls that
+counting an exchange took: 17 us, and 32 us with caches that hold something else (7 calls, 4 us
+and 17 us now). What they would say of the same figures is said here.
 """
 
 from __future__ import annotations

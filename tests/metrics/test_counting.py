@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Outcome
@@ -13,8 +16,10 @@ from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.metrics import table
 from cacheproxy.metrics.counting import Metrics
 from tests.metrics.builders import page_of, shown, value
+from tests.metrics.theirs import Theirs
 from tests.observe.exchanges import body, exchange
 
 SAID = body("a", "b", model="qwen")
@@ -154,6 +159,72 @@ def test_times_are_apart_for_turns_and_the_rest(count, metrics):
     assert value(said, "cacheproxy_request_duration_seconds_count") == 3
     assert value(said, "cacheproxy_added_latency_seconds_count") == 2
     assert value(said, "cacheproxy_edit_seconds_sum", upstream=UP) == 0.001
+
+
+def test_a_request_without_a_body_is_not_edited(metrics):
+    """The nothing that it took would hide what the edits of others take."""
+    turn = exchange(SAID, edited_after=0.0)
+    bare = replace(turn, received=Request("GET", "/v1/models"))
+    metrics.cacheproxy_exchange_finished(bare)
+    assert value(shown(metrics), "cacheproxy_edit_seconds_count") is None
+    metrics.cacheproxy_exchange_finished(turn)
+    assert value(shown(metrics), "cacheproxy_edit_seconds_count") == 1
+
+
+SECONDS = st.floats(0, 1000) | st.sampled_from([*table.EDIT.buckets, *table.DURATION.buckets])
+MAYBE = st.none() | SECONDS
+KINDS = {"turn": (1, False), "side": (1, True), "other": (0, False)}
+
+
+@given(st.lists(st.tuples(st.sampled_from([*KINDS]), SECONDS, MAYBE, MAYBE, MAYBE), max_size=20))
+def test_times_are_what_prometheus_client_would_say(counted):
+    """Of the same seconds: each in the first bucket whose bound is no less."""
+    metrics, theirs = Metrics(), Theirs()
+    for kind, seconds, first, edited, sent in counted:
+        turn, side = KINDS[kind]
+        given = {"first_byte": first, "edited_after": edited, "sent_after": sent}
+        metrics.cacheproxy_exchange_finished(
+            exchange(SAID, turn=turn, side=side, seconds=seconds, **given)
+        )
+        for row, labels, amount in (
+            (table.DURATION, (UP, kind), seconds),
+            (table.FIRST_BYTE, (UP, kind), first),
+            (table.EDIT, (UP,), edited),
+            (table.ADDED, (UP,), sent),
+        ):
+            if amount is not None:
+                theirs.add(row, labels, amount)
+    metrics.counted.refresh()
+    assert [each for each in metrics.counted.collect() if each.type == "histogram"] == [
+        each for each in theirs.collect() if each.type == "histogram"
+    ]
+
+
+def test_counting_enters_few_functions(metrics):
+    """One for each figure would be most of what counting costs, and every request waits for it."""
+    turn = exchange(
+        SAID,
+        usage=Usage(1000, 900, 50, 0.5, 2.0),
+        verdict=Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED, lost=Count(900, "measured")),
+        reports=(Report("stamp", (Edit("/system", "x", "y"),)),),
+        sent_after=0.002,
+        edited_after=0.001,
+    )
+    entered = []
+
+    def note(frame, event, _):
+        if event == "call":
+            entered.append(frame.f_code.co_name)
+
+    metrics.cacheproxy_exchange_finished(turn)  # names and series are new the first time
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        metrics.cacheproxy_exchange_finished(turn)
+    finally:
+        sys.setprofile(before)
+    assert entered[0] == "cacheproxy_exchange_finished"
+    assert len(entered) <= 15, entered
 
 
 def test_a_key_that_a_request_carries_is_no_name(metrics):
