@@ -286,8 +286,10 @@ _MORE = {401: b"WWW-Authenticate: Bearer\r\n", 503: b"Retry-After: 1\r\n"}
 def _notice_dead_peer(transport: Any) -> None:
     if not (ITCPTransport.providedBy(transport) and ISystemHandle.providedBy(transport)):
         return
-    transport.setTcpKeepAlive(True)
     handle = cast("socket.socket", transport.getHandle())
+    if handle.family == getattr(socket, "AF_UNIX", None):  # on the same machine, it is never gone
+        return
+    transport.setTcpKeepAlive(True)
     for name, value in _KEEPALIVE.items():
         if hasattr(socket, name):  # macOS calls the first one otherwise
             handle.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

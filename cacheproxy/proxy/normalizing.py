@@ -92,13 +92,14 @@ class Normalizing:
         self._plain = tuple(rule for rule in active if not rule.needs_previous)
         self._pins = tuple(rule for rule in active if rule.needs_previous)
         self._all_ours = all(map(_is_ours, active)) and all(hook.own for hook in self._hooks)
+        self._at_once = self._all_ours and not (self._pins and memory.is_shared)
         self._told: set[str] = set()
 
     def prepare(self, request: Request) -> Deferred[Prepared]:
         """Fire with ``request`` normalised and its session; never errbacks for a rule's sake."""
         if not request.body:
             return succeed(Prepared(request))
-        if not self._all_ours:
+        if not self._at_once:
             prepared = Deferred.fromCoroutine(self._prepare_with_others(request))
         elif len(request.body) <= _THREAD_ABOVE:
             prepared = succeed(self._prepare(request))
@@ -135,6 +136,7 @@ class Normalizing:
         answer, problems = await self._ask(request)
         session = await self._ours(request, session_of, request, answer)
         if self._pins:
+            await self._memory.refresh(session, request)
             memory = await self._ours(request, self._memory.recall, session, request)
             request, more = await self._fold(request, self._pins, memory.request)
             reports += more
