@@ -108,10 +108,9 @@ class Line:
         Return False, and do not say it, if too much waits already.
         """
         size = sum(map(len, load))
-        waiting = self._most
-        if self._bulk and (
-            self._bulk_size + size > waiting.size or len(self._bulk) >= waiting.messages
-        ):
+        most = self._most
+        too_large = size and self._bulk_size + size > most.size
+        if self._bulk and (too_large or len(self._bulk) >= most.messages):
             return False
         self._bulk_size += size
         self._put(self._bulk, _Out(self._frame(message, load), bulk=size))
