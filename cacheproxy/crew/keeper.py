@@ -52,7 +52,7 @@ _log = Logger()
 _PREPARE_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
 """How long workers may take to listen no more: it takes a turn of their reactors."""
-_LATE_SECONDS = 5.0
+_LATE_SECONDS = 3.0
 """How long workers may take beyond the grace."""
 
 
