@@ -34,11 +34,12 @@ def start(tmp_path, upstream):
         def start(*arguments, script=answer_ok, workers=2, **environ):
             more = ("--workers", str(workers), *arguments)
             proxy = Proxy(tmp_path, "--upstream", upstream.url, *more, **environ)
-            crews = []
-            stack.callback(lambda: crews[0].leave_nothing())
-            crews.append(Crew(stack.enter_context(proxy)))
+            crew = Crew(proxy)
+            stack.callback(crew.leave_nothing)  # after the proxy has ended
+            stack.enter_context(proxy)
+            crew.find()
             upstream.reset(script)
-            return crews[0]
+            return crew
 
         yield start
 
@@ -65,9 +66,14 @@ class Crew:
 
     def __init__(self, proxy):
         self.proxy = proxy
-        found = re.search(r"workers +\d+: processes (.*)", proxy.output)
+        self.pids = []
+        self._all = set()
+
+    def find(self):
+        """Learn who the workers are, when it is ready."""
+        found = re.search(r"workers +\d+: processes (.*)", self.proxy.output)
         self.pids = [int(pid) for pid in found[1].split(", ")]
-        self._all = set(self.pids)
+        self._all.update(self.pids)
 
     @contextlib.contextmanager
     def through(self, pid):

@@ -32,13 +32,9 @@ JSON = st.recursive(
 )
 SPAN = st.none() | st.tuples(COUNT, COUNT)
 EDITS = st.builds(Edit, TEXT, JSON | st.just(REMOVE), TEXT, SPAN)
-REPORTS = st.builds(
-    Report, TEXT, st.lists(EDITS, max_size=3).map(tuple), st.none() | TEXT
-)
+REPORTS = st.builds(Report, TEXT, st.lists(EDITS, max_size=3).map(tuple), st.none() | TEXT)
 REQUESTS = st.builds(Request, LATIN, LATIN, HEADERS, BODY)
-USAGE = st.builds(
-    Usage, st.none() | COUNT, st.none() | COUNT, st.none() | COUNT, MAYBE, MAYBE
-)
+USAGE = st.builds(Usage, st.none() | COUNT, st.none() | COUNT, st.none() | COUNT, MAYBE, MAYBE)
 EXCHANGES = st.builds(
     Exchange,
     received=REQUESTS,
