@@ -30,10 +30,12 @@ def rest(
     open_to_others: bool,
     is_loop: bool = False,
     lifetime: str | None = None,
+    workers: str | None = None,
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
-    ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept.
+    ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``workers``:
+    who they are, where there are any.
     """
     yield ""
     if server is None:
@@ -41,6 +43,8 @@ def rest(
     else:
         yield f"  upstream    ONLINE: {server.summary}"
     yield f"  rules       {_rules(rules, packages, edits=edits)}"
+    if workers:
+        yield workers
     for package in packages:
         if package.error is not None:
             yield f"  plugin      {package.distribution} could not be loaded: {package.error}"

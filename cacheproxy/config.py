@@ -64,6 +64,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     listen: Annotated[
         str, Meta(description="Twisted endpoint to listen on, instead of port and interface")
     ] = ""
+    workers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="processes that serve; with more than one, another keeps the records",
+        ),
+    ] = 1
     enable: Annotated[
         tuple[str, ...], Meta(description="rules to switch on, joined by commas")
     ] = ()
@@ -103,7 +111,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         int, Meta(ge=1, le=1024, description="longest request target, in KiB")
     ] = 32
     max_connections: Annotated[
-        int, Meta(ge=1, le=65535, description="most client connections at a time")
+        int,
+        Meta(
+            ge=1,
+            le=65535,
+            description="most client connections at a time; workers share them evenly",
+        ),
     ] = 4096
     idle_timeout: Annotated[
         float,

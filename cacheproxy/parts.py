@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from twisted.internet.interfaces import IStreamServerEndpoint
+from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
 
 from cacheproxy.config import Config
 from cacheproxy.core.access import Access
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.observe.afterwards import Afterwards
@@ -22,7 +24,9 @@ from cacheproxy.observe.recent import Recent
 from cacheproxy.plugins import Plugins
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
+from cacheproxy.proxy.pinning import SlotSource
 from cacheproxy.proxy.resource import ProxyResource
+from cacheproxy.proxy.site import ProxySite
 from cacheproxy.proxy.upstream import Upstream
 from cacheproxy.totals.totals import Totals
 from cacheproxy.translate.messages import Spellings
@@ -31,13 +35,40 @@ from cacheproxy.web.live import Live
 
 
 @dataclass(frozen=True, slots=True)
-class Lasting:
-    """What lives as long as the process, whatever its configuration becomes.
+class Relaying:
+    """What lasts in a process that relays, whatever its configuration becomes.
 
-    ``where``: the endpoint as text, for messages. ``via``: our own token in the Via header.
+    ``finished`` takes each exchange that is over. ``via``: our own token in the Via header.
+    ``keep_bodies``: whether observers want response bodies. ``slots`` gives out those of an
+    upstream. ``learn``: see ``Translating``.
     """
 
     reactor: Any
+    plugins: Plugins
+    memory: SessionMemory
+    spellings: Spellings
+    collector: Collector
+    finished: Callable[[Exchange], None]
+    via: bytes
+    keep_bodies: bool
+    slots: Callable[[Upstream], SlotSource]
+    learn: Callable[[Request], Awaitable[None]] | None = None
+
+    def keep_what_is_needed(self, arrangement: Arrangement) -> None:
+        """Remember the requests of sessions if one of the rules looks at them."""
+        self.memory.keep_requests = any(rule.needs_previous for rule in arrangement.rules)
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """What lives as long as the process, whatever its configuration becomes.
+
+    ``where``: the endpoint as text, for messages.
+    """
+
+    reactor: Any
+    relaying: Relaying
+    front: Front
     endpoint: IStreamServerEndpoint
     where: str
     plugins: Plugins
@@ -47,21 +78,18 @@ class Lasting:
     log_line: LogLine
     judging: Judging
     afterwards: Afterwards
-    collector: Collector
-    memory: SessionMemory
-    spellings: Spellings
     totals: Totals | None
     latest: Latest
     dashboard: Dashboard
     live: Live
-    via: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
     """What one configuration makes. An exchange keeps to the one it began with.
 
-    ``rules``: those that are on; ``edits``: whether they are used with this upstream.
+    ``rules``: those that are on; ``edits``: whether they are used with this upstream. ``slots``: of
+    the upstream, if conversations are to be given some.
     """
 
     config: Config
@@ -71,3 +99,40 @@ class Arrangement:
     resource: ProxyResource
     limits: Limits
     access: Access
+    slots: SlotSource | None
+
+
+class Front(Protocol):
+    """What stands between the listening socket and the exchanges: this process, or several."""
+
+    site: ProxySite
+
+    def objection(self, port: Any) -> str | None:
+        """Return what speaks against serving ``port``, which listens with ``site``."""
+
+    def start(self, port: IListeningPort, gave_up: Callable[[str], None]) -> None:
+        """Serve ``port``; call ``gave_up`` with one line if that turns out to be impossible."""
+
+    async def ready(self) -> str | None:
+        """Return when requests are served, with a line for the banner if there is one to say."""
+
+    async def prepare(self, config: Config) -> None:
+        """Make sure that ``config`` can be adopted; raises ConfigError."""
+
+    def adopt(self, arrangement: Arrangement) -> None:
+        """Have what begins from now on go by ``arrangement``."""
+
+    async def stop(self, grace: float) -> int:
+        """Listen no more, let open answers finish for ``grace`` seconds.
+
+        Return how many were broken off.
+        """
+
+    def hurry(self) -> None:
+        """Wait no longer."""
+
+    def channels(self) -> Collection[Any]:
+        """Return the open connections of clients, each with its ``requests``."""
+
+    def standing(self) -> list[dict[str, int]] | None:
+        """Return how it stands with each worker, None where there are none."""

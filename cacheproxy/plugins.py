@@ -69,11 +69,11 @@ class Plugins:
     for all who call plugins.
     """
 
-    def __init__(self, reactor: Any = None) -> None:
+    def __init__(self, reactor: Any = None, failures: Failures | None = None) -> None:
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self.packages: list[Package] = []
-        self.failures = Failures()
+        self.failures = failures if failures is not None else Failures()
         self.workers = Workers(reactor, self.failures)
         self._reactor = reactor
         self._observers: dict[str, Observer] = {}

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, cast
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import ILogObserver, Logger, globalLogPublisher
@@ -27,10 +27,8 @@ from cacheproxy.listening import address_url, cannot_listen, is_loopback, is_sam
 from cacheproxy.observe.bare import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
 from cacheproxy.parts import Arrangement, Lasting
-from cacheproxy.proxy.draining import Draining
 from cacheproxy.proxy.poller import Poller
 from cacheproxy.proxy.probe import probe, template_order
-from cacheproxy.proxy.site import ProxySite
 from cacheproxy.proxy.upstream import Upstream
 from cacheproxy.reloading import Reloading
 from cacheproxy.signals import Signals, exit_with
@@ -45,19 +43,20 @@ class ProxyService(Service):
     """``twistd``: twistd's own options, where it runs under twistd."""
 
     def __init__(
-        self, lasting: Lasting, arrangement: Arrangement, reloading: Reloading, twistd: Any = None
+        self,
+        lasting: Lasting,
+        arrangement: Arrangement,
+        reloading: Reloading,
+        twistd: Any = None,
     ) -> None:
         self.address = ""
         self._lasting = lasting
+        self._front = lasting.front
         self._arrangement = arrangement
         self._reloading = reloading
         self._twistd = twistd
         self._port: IListeningPort | None = None
         self._host: Any = None
-        self._site = ProxySite(
-            arrangement.resource, lasting.reactor, arrangement.limits, arrangement.access
-        )
-        self._draining = Draining(self._site, lasting.reactor)
         self._signals = Signals(lasting.reactor, self._asked_to_stop, self._asked_to_reload)
         self._poller = self._make_poller(arrangement)
         self._put_in_force(arrangement)
@@ -78,7 +77,7 @@ class ProxyService(Service):
         """Listen; a port that cannot be had is one line and exit code 1."""
         super().privilegedStartService()
         found: list[Any] = []
-        self._lasting.endpoint.listen(self._site).addBoth(found.append)
+        self._lasting.endpoint.listen(self._front.site).addBoth(found.append)
         port = found[0] if found else None
         if not hasattr(port, "getHost"):
             error = getattr(port, "value", None)
@@ -88,6 +87,9 @@ class ProxyService(Service):
         self.address = address_url(self._host)
         if self._open_to_others() and not self._arrangement.access.token:
             self._refuse_start(2, self._needs_token())
+        objection = self._front.objection(port)
+        if objection:
+            self._refuse_start(2, f"listen on {self._lasting.where}: {objection}")
 
     def startService(self) -> None:
         """Print the banner: the first line at once, the rest when the upstream has answered."""
@@ -95,6 +97,8 @@ class ProxyService(Service):
         self._lasting.judging.start()
         self._start_totals()
         self._lasting.reactor.callWhenRunning(self._signals.take)
+        assert self._port is not None
+        self._front.start(self._port, self._gave_up)
         url = self._arrangement.upstream.url.text
         self._say(banner.first_line(version(), self.address, url))
         # Not before signals are taken: who reads "Ready." may send one.
@@ -108,12 +112,11 @@ class ProxyService(Service):
             return None
         if self._poller is not None:
             self._poller.stopService()
-        return Deferred.fromCoroutine(self._end(port))
+        return Deferred.fromCoroutine(self._end())
 
-    async def _end(self, port: IListeningPort) -> None:
-        await maybeDeferred(port.stopListening)
+    async def _end(self) -> None:
         self._lasting.live.close()
-        broken_off = await self._draining.run(self._arrangement.config.grace)
+        broken_off = await self._front.stop(self._arrangement.config.grace)
         await self._finish_records()
         if broken_off:
             exit_with(1)
@@ -157,17 +160,24 @@ class ProxyService(Service):
         if self.running:
             self._lasting.reactor.stop()
         else:
-            self._draining.hurry()
+            self._front.hurry()
 
     def _asked_to_reload(self) -> None:
         if self.running:
             self._reloading.ask(self._adopt)
 
-    def _adopt(self, arrangement: Arrangement) -> None:
+    def _gave_up(self, why: str) -> None:
+        """End: nothing can be served."""
+        _log.critical("{why}", why=why)
+        exit_with(1)
+        self._lasting.reactor.stop()
+
+    async def _adopt(self, arrangement: Arrangement) -> None:
         """Put ``arrangement`` in force for what begins from now on; raises ConfigError."""
         objection = self._objection(arrangement)
         if objection:
             raise ConfigError(objection)
+        await self._front.prepare(arrangement.config)
         before, self._arrangement = self._arrangement, arrangement
         self._put_in_force(arrangement)
         if self._poller is not None:
@@ -177,9 +187,8 @@ class ProxyService(Service):
 
     def _put_in_force(self, arrangement: Arrangement) -> None:
         lasting = self._lasting
-        self._site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
-        keep = any(rule.needs_previous for rule in arrangement.rules)
-        lasting.memory.keep_requests = keep
+        self._front.adopt(arrangement)
+        lasting.relaying.keep_what_is_needed(arrangement)
         lasting.dashboard.url = arrangement.upstream.url.text
         lasting.dashboard.active = [rule.name for rule in arrangement.rules if arrangement.edits]
         lasting.live.close()  # browsers come back, and in by the new settings
@@ -204,6 +213,7 @@ class ProxyService(Service):
         arrangement = self._arrangement
         server = await probe(arrangement.upstream, self._lasting.reactor)
         lifetime = await self._lifetime()
+        workers = await self._front.ready()
         if not self.running:
             return
         lines = banner.rest(
@@ -215,6 +225,7 @@ class ProxyService(Service):
             open_to_others=self._open_to_others(),
             is_loop=is_same(self._host, arrangement.upstream.url),
             lifetime=lifetime,
+            workers=workers,
         )
         for line in lines:
             self._say(line)

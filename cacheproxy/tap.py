@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,13 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.internet.threads import deferToThreadPool
 from twisted.python import usage
 
+from cacheproxy.alone import Alone
 from cacheproxy.config import ENV_PREFIX, Config, ConfigError, load, options
 from cacheproxy.core.access import Access
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.failures import Failures
 from cacheproxy.core.locality import is_local
+from cacheproxy.crew.keeper import Crew
 from cacheproxy.descriptors import raise_limit
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.standing import Now
@@ -32,7 +35,7 @@ from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.recent import Recent
 from cacheproxy.observe.spans import Spans, SpansError
-from cacheproxy.parts import Arrangement, Lasting
+from cacheproxy.parts import Arrangement, Lasting, Relaying
 from cacheproxy.plugins import PluginError, Plugins, choose
 from cacheproxy.proxy.counting import Counting
 from cacheproxy.proxy.dialects import AUTO, Dialects
@@ -40,9 +43,10 @@ from cacheproxy.proxy.exchange import Course
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
-from cacheproxy.proxy.pinning import Pinning
+from cacheproxy.proxy.pinning import Pinning, UpstreamSlots
 from cacheproxy.proxy.polling import poll_plainly
 from cacheproxy.proxy.probe import probe
+from cacheproxy.proxy.request import ProxyRequest
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.translating import Translating
 from cacheproxy.proxy.upstream import Upstream, UpstreamURL, UpstreamURLError
@@ -139,9 +143,9 @@ def makeService(options: Options) -> IService:
     """Return the proxy as a service; a bad setting is one line and exit code 2."""
     from twisted.internet import reactor  # noqa: PLC0415 - it must not be chosen on import
 
-    raise_limit()
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    poll_plainly(reactor)
+    if options.settings.workers > 1 and not hasattr(os, "fork"):
+        stop(2, "this system has no way to share a socket: leave --workers out")
+    set_up_process(reactor)
     try:
         lasting = make_lasting(reactor, options.settings)
         arrangement = arrange(lasting, options.settings)
@@ -158,11 +162,17 @@ def makeService(options: Options) -> IService:
     return ProxyService(lasting, arrangement, reloading, options.parent)
 
 
+def set_up_process(reactor: Any) -> None:
+    """Let this process have what it needs of the system, of Python and of its reactor."""
+    raise_limit()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    poll_plainly(reactor)
+
+
 def make_lasting(reactor: Any, config: Config) -> Lasting:
     """Make what lives as long as the process; raises CaptureError, ConfigError, PluginError."""
     where, endpoint = _endpoint(reactor, config)
-    plugins = Plugins(reactor)
-    plugins.load_packages(config.block)
+    plugins = load_plugins(reactor, config)
     capture = None
     if config.capture:
         capture = Capture(reactor, CaptureFolder(Path(config.capture).expanduser()))
@@ -183,8 +193,23 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     collector = Collector()
     plugins.register(live, "live")
     judging = Judging(reactor, plugins.finished, collector)
+    afterwards = Afterwards(reactor, judging)
+    relaying = Relaying(
+        reactor=reactor,
+        plugins=plugins,
+        memory=SessionMemory(keep_requests=False),
+        spellings=Spellings(),
+        collector=collector,
+        finished=afterwards,
+        via=b"cacheproxy-" + os.urandom(4).hex().encode(),
+        keep_bodies=capture is not None,
+        slots=lambda upstream: UpstreamSlots(upstream, reactor),
+    )
+    several = config.workers > 1
     return Lasting(
         reactor=reactor,
+        relaying=relaying,
+        front=Crew(reactor, config.workers, relaying) if several else Alone(reactor),
         endpoint=endpoint,
         where=where,
         plugins=plugins,
@@ -193,16 +218,19 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         metrics=metrics,
         log_line=log_line,
         judging=judging,
-        afterwards=Afterwards(reactor, judging),
-        collector=collector,
-        memory=SessionMemory(keep_requests=False),
-        spellings=Spellings(),
+        afterwards=afterwards,
         totals=totals,
         latest=latest,
         dashboard=dashboard,
         live=live,
-        via=b"cacheproxy-" + os.urandom(4).hex().encode(),
     )
+
+
+def load_plugins(reactor: Any, config: Config, failures: Failures | None = None) -> Plugins:
+    """Return the installed packages' plugins; raises PluginError."""
+    plugins = Plugins(reactor, failures)
+    plugins.load_packages(config.block)
+    return plugins
 
 
 def arrange(lasting: Lasting, config: Config) -> Arrangement:
@@ -210,12 +238,22 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
 
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
     """
-    reactor, plugins, memory = lasting.reactor, lasting.plugins, lasting.memory
+    return arrange_relaying(lasting.relaying, config, partial(_own_pages, lasting))
+
+
+def arrange_relaying(
+    relaying: Relaying,
+    config: Config,
+    pages: Callable[[Upstream, list[str], Access], Callable[[ProxyRequest], bytes | int]],
+) -> Arrangement:
+    """Do the same for a process that relays; ``pages`` makes what answers for our own pages."""
+    reactor, plugins, memory = relaying.reactor, relaying.plugins, relaying.memory
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
     rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
     names = [rule.name for rule in rules] if edits else []
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
+    slots = relaying.slots(upstream) if config.pin_slots else None
     course = Course(
         clock=reactor,
         upstream=upstream,
@@ -227,52 +265,64 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
             hooks=plugins.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
-            collector=lasting.collector,
+            collector=relaying.collector,
         ),
         memory=memory,
-        finished=lasting.afterwards,
+        finished=relaying.finished,
         wall=time.time,
-        via=lasting.via,
+        via=relaying.via,
         translating=Translating(
             reactor,
-            Dialects(upstream, reactor, _dialect(config), b"1.1 " + lasting.via),
-            Counting(upstream, reactor, lasting.spellings),
-            lasting.spellings,
+            Dialects(upstream, reactor, _dialect(config), b"1.1 " + relaying.via),
+            Counting(upstream, reactor, relaying.spellings),
+            relaying.spellings,
             time.time,
+            learn=relaying.learn,
         ),
-        pinning=Pinning(upstream, reactor) if config.pin_slots else None,
-        keep_bodies=lasting.capture is not None,
+        pinning=Pinning(slots, reactor) if slots is not None else None,
+        keep_bodies=relaying.keep_bodies,
         ping_after=config.ping_after,
     )
-    pages: dict[bytes, Page] = {
-        HEALTH: Health(
-            version(), url.text, names, lambda: probe(upstream, reactor), plugins.failures
-        ),
-        EXCHANGES: Exchanges(lasting.recent),
-    }
-    metrics = MetricsPage(
-        lasting.metrics,
-        Now(version(), plugins.failures, reactor.seconds, lambda: lasting.latest.look),
-        names,
-        lambda work: deferToThreadPool(reactor, reactor.getThreadPool(), work),
-    )
     access = Access(frozenset(name.lower() for name in config.allow_host), config.token)
-    dashboard = lasting.dashboard
-    own = OwnPages(
-        pages,
-        {DIAGNOSIS: Diagnosis(lasting.recent, names), DETAIL: dashboard.detail},
-        queried={DATA: dashboard.data, REQUESTS: dashboard.requests},
-        direct={**static_files(), METRICS: metrics, LIVE: lasting.live, LOGIN: Login(access)},
-        before=lasting.afterwards.settle,
-    )
     return Arrangement(
         config=config,
         upstream=upstream,
         rules=rules,
         edits=edits,
-        resource=ProxyResource(course, own),
+        resource=ProxyResource(course, pages(upstream, names, access)),
         limits=_limits(config),
         access=access,
+        slots=slots,
+    )
+
+
+def _own_pages(lasting: Lasting, upstream: Upstream, names: list[str], access: Access) -> OwnPages:
+    reactor, failures = lasting.reactor, lasting.plugins.failures
+    pages: dict[bytes, Page] = {
+        HEALTH: Health(
+            version(),
+            upstream.url.text,
+            names,
+            lambda: probe(upstream, reactor),
+            failures,
+            workers=lasting.front.standing,
+        ),
+        EXCHANGES: Exchanges(lasting.recent),
+    }
+    metrics = MetricsPage(
+        lasting.metrics,
+        Now(version(), failures, reactor.seconds, lambda: lasting.latest.look),
+        names,
+        lambda work: deferToThreadPool(reactor, reactor.getThreadPool(), work),
+        lasting.front.channels,
+    )
+    dashboard = lasting.dashboard
+    return OwnPages(
+        pages,
+        {DIAGNOSIS: Diagnosis(lasting.recent, names), DETAIL: dashboard.detail},
+        queried={DATA: dashboard.data, REQUESTS: dashboard.requests},
+        direct={**static_files(), METRICS: metrics, LIVE: lasting.live, LOGIN: Login(access)},
+        before=lasting.afterwards.settle,
     )
 
 
@@ -309,7 +359,7 @@ def _limits(config: Config) -> Limits:
         body=config.max_body << 20,
         head=config.max_head << 10,
         target=config.max_target << 10,
-        connections=config.max_connections,
+        connections=-(-config.max_connections // config.workers),
         idle=config.idle_timeout,
         head_seconds=config.head_timeout,
     )

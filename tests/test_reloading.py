@@ -260,9 +260,12 @@ def test_one_reload_at_a_time():
     def arrange(config):
         return SimpleNamespace(config=config)
 
+    async def adopt(arrangement):
+        adopted.append(arrangement)
+
     reloading = Reloading(threads, lambda: files.pop(0), arrange, Config())
     for _ in range(3):
-        reloading.ask(adopted.append)
+        reloading.ask(adopt)
     assert len(threads.waiting) == 1
     threads.waiting.pop()()
     assert len(threads.waiting) == 1

@@ -8,6 +8,7 @@ goes to the slot of its own session whose prompt it extends; any other request o
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,8 +24,16 @@ Pieces = tuple[tuple[int, int], ...]
 
 
 def pieces_of(prompt: Prompt) -> Pieces:
-    """Return what ``Slots`` needs of a prompt: a hundredth of its size."""
-    return tuple((hash(segment.text), len(segment.text)) for segment in prompt.segments)
+    """Return what ``Slots`` needs of a prompt: a hundredth of its size.
+
+    The hashes are the same in every process, where Python's own are not.
+    """
+    return tuple((_hash(segment.text), len(segment.text)) for segment in prompt.segments)
+
+
+def _hash(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 @dataclass(slots=True)

@@ -23,15 +23,22 @@ class Draining:
         self._clock = clock
         self._hurried = False
 
-    async def run(self, seconds: float) -> int:
+    def begin(self, *, without: int = 0) -> int:
+        """Answer no new request, and close idle connections; return how many answers are open.
+
+        ``without``: open ones that are not to be counted, since they end by themselves.
+        """
+        self._site.drain()
+        waiting = sum(1 for channel in self._site.channels if channel.requests)
+        return max(0, waiting - without)
+
+    async def finish(self, seconds: float) -> int:
         """Wait until the last client has its answer, ``seconds`` at most.
 
         Return how many connections were broken off: their upstreams are closed, and their clients
-        see answers that do not end. Idle connections are closed at once.
+        see answers that do not end.
         """
         site = self._site
-        site.drain()
-        self._tell(seconds)
         until = self._clock.seconds() + seconds
         while site.channels and not self._hurried and self._clock.seconds() < until:
             await self._pause()
@@ -41,30 +48,35 @@ class Draining:
         until = self._clock.seconds() + _CLOSING_SECONDS
         while site.channels and self._clock.seconds() < until:
             await self._pause()
-        if left:
-            _log.warn("{answers} broken off", answers=_answers(len(left)))
         return len(left)
 
     def hurry(self) -> None:
         """Wait no longer."""
         self._hurried = True
 
-    def _tell(self, seconds: float) -> None:
-        waiting = sum(1 for channel in self._site.channels if channel.requests)
-        if waiting:
-            _log.info(
-                "stopping: {answers} may take up to {seconds:g} s; "
-                "a second signal breaks off what is left",
-                answers=_answers(waiting),
-                seconds=seconds,
-            )
-        else:
-            _log.info("stopping")
-
     def _pause(self) -> Deferred[None]:
         pause: Deferred[None] = Deferred()
         self._clock.callLater(_LOOK_EVERY, pause.callback, None)
         return pause
+
+
+def tell_stopping(waiting: int, seconds: float) -> None:
+    """Log that it begins, with ``waiting`` open answers that have ``seconds``."""
+    if waiting:
+        _log.info(
+            "stopping: {answers} may take up to {seconds:g} s; "
+            "a second signal breaks off what is left",
+            answers=_answers(waiting),
+            seconds=seconds,
+        )
+    else:
+        _log.info("stopping")
+
+
+def tell_broken_off(count: int) -> None:
+    """Log how many answers were broken off, if there were any."""
+    if count:
+        _log.warn("{answers} broken off", answers=_answers(count))
 
 
 def _answers(count: int) -> str:

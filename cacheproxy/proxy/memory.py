@@ -25,23 +25,29 @@ class SessionMemory:
 
     A session has lanes: requests with tools and requests without do not extend each other (a
     title request between two turns), so each kind remembers its own. Requests are kept only
-    where a rule looks at them (``keep_requests``).
+    where a rule looks at them (``keep_requests``). One that is ``is_shared`` by several processes
+    wants ``refresh`` before ``recall``.
     """
+
+    is_shared = False
 
     def __init__(self, *, keep_requests: bool) -> None:
         self.keep_requests = keep_requests
         self._lanes: OrderedDict[tuple[str, ...], Memory] = OrderedDict()
         self._bytes = 0
 
+    async def refresh(self, session: Session, request: Request) -> None:
+        """Have the newest of the lane that ``request`` belongs to. There is nothing to do here."""
+
     def recall(self, session: Session, request: Request) -> Memory:
         """Return what is known of the lane that ``request`` belongs to."""
-        return self._lanes.get(_lane(session, request), Memory())
+        return self._lanes.get(lane_of(session, request), Memory())
 
     def sent(self, session: Session, request: Request) -> int:
         """Note that ``request`` went upstream; return which turn of its lane it is, from 1."""
         memory = self.recall(session, request)
         kept = request if self.keep_requests else None
-        self._put(_lane(session, request), Memory(memory.turns + 1, kept))
+        self._put(lane_of(session, request), Memory(memory.turns + 1, kept))
         return memory.turns + 1
 
     def _put(self, key: tuple[str, ...], memory: Memory) -> None:
@@ -59,7 +65,8 @@ class SessionMemory:
             self._bytes -= _size(memory)
 
 
-def _lane(session: Session, request: Request) -> tuple[str, ...]:
+def lane_of(session: Session, request: Request) -> tuple[str, ...]:
+    """Return which lane of a session ``request`` belongs to."""
     has_tools = bool((request.json or {}).get("tools"))
     return (session.client, session.id, request.dialect or "", "tools" if has_tools else "")
 

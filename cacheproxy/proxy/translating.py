@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,8 @@ class Translated:
 class Translating:
     """Translates for one upstream, as ``dialects`` says. ``wall``: the time.
 
-    ``spellings``: how the model spelled the arguments of its tool calls; shared by all.
+    ``spellings``: how the model spelled the arguments of its tool calls; shared by all. ``learn``
+    has them know what they should of a request's calls before it is translated.
     """
 
     def __init__(
@@ -48,7 +49,10 @@ class Translating:
         counting: Counting,
         spellings: Spellings,
         wall: Callable[[], float],
+        *,
+        learn: Callable[[Request], Awaitable[None]] | None = None,
     ) -> None:
+        self._learn = learn
         self._reactor = reactor
         self._dialects = dialects
         self._counting = counting
@@ -60,6 +64,8 @@ class Translating:
         translation = self._translation(request)
         if translation is None:
             return None
+        if self._learn is not None and isinstance(translation, MessagesToChat):
+            await self._learn(request)
         return Translated(await self._run(translation.request, request), translation)
 
     async def learns_from(self, response: UpstreamResponse, request: Request) -> bool:

@@ -15,7 +15,8 @@ PATH = b"/_cacheproxy/health"
 class Health:
     """The page: our version, the upstream, the rules that are on, and how often each failed.
 
-    ``probe`` returns what the upstream says of itself, or None while it is down.
+    ``probe`` returns what the upstream says of itself, or None while it is down. ``workers``: how
+    it stands with each of them, None where there are none.
     """
 
     def __init__(
@@ -25,11 +26,14 @@ class Health:
         rules: list[str],
         probe: Callable[[], Awaitable[Server | None]],
         failures: Failures,
+        *,
+        workers: Callable[[], list[dict[str, int]] | None] = lambda: None,
     ) -> None:
         self._fixed = {"version": version, "rules": rules}
         self._upstream = upstream
         self._probe = probe
         self._failures = failures
+        self._workers = workers
 
     async def __call__(self) -> Mapping[str, Any]:
         """Return the page's JSON object."""
@@ -37,4 +41,6 @@ class Health:
         state: dict[str, Any] = {"url": self._upstream, "state": "down" if server is None else "up"}
         if server is not None:
             state["server"] = asdict(server)
-        return {**self._fixed, "upstream": state, "failures": self._failures.as_dict()}
+        page = {**self._fixed, "upstream": state, "failures": self._failures.as_dict()}
+        workers = self._workers()
+        return page if workers is None else {**page, "workers": workers}

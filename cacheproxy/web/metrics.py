@@ -36,14 +36,19 @@ InThread = Callable[[Callable[[], Content]], Deferred[Content]]
 
 
 class MetricsPage:
-    """The page. ``rules``: the names of those that are on.
+    """The page. ``rules``: the names of those that are on. ``channels`` returns the open ones.
 
     ``in_thread`` runs a function in a thread: a page of 250 lines takes 2 ms, the largest there
     can be more than the reactor may wait.
     """
 
     def __init__(
-        self, metrics: Metrics, now: Now, rules: Iterable[str], in_thread: InThread
+        self,
+        metrics: Metrics,
+        now: Now,
+        rules: Iterable[str],
+        in_thread: InThread,
+        channels: Callable[[], Collection[Any]] = tuple,
     ) -> None:
         self._metrics = metrics
         self._standing = Standing(now)
@@ -52,6 +57,7 @@ class MetricsPage:
         self._registry.register(metrics.counted)
         self._rules = tuple(rules)
         self._in_thread = in_thread
+        self._channels = channels
 
     def __call__(self, request: ProxyRequest) -> bytes | int:
         """Answer GET and HEAD."""
@@ -72,8 +78,7 @@ class MetricsPage:
                 request.finish()
 
         accept, encodings = _header(request, b"accept"), _header(request, b"accept-encoding")
-        channel: Any = request.channel  # whose site knows all that are open
-        self.refresh(channel.site.channels)
+        self.refresh(self._channels())
         self._in_thread(lambda: self.content(accept, encodings)).addCallbacks(answer, fail)
         return NOT_DONE_YET
 
