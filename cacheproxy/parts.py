@@ -40,7 +40,7 @@ class Relaying:
 
     ``finished`` takes each exchange that is over. ``via``: our own token in the Via header.
     ``keep_bodies``: whether observers want response bodies. ``slots`` gives out those of an
-    upstream. ``learn``: see ``Translating``.
+    upstream. ``learn`` and ``forgot``: see ``Translating``.
     """
 
     reactor: Any
@@ -53,6 +53,7 @@ class Relaying:
     keep_bodies: bool
     slots: Callable[[Upstream], SlotSource]
     learn: Callable[[Request], Awaitable[None]] | None = None
+    forgot: Callable[[], None] = lambda: None
 
     def keep_what_is_needed(self, arrangement: Arrangement) -> None:
         """Remember the requests of sessions if one of the rules looks at them."""
@@ -89,7 +90,7 @@ class Arrangement:
     """What one configuration makes. An exchange keeps to the one it began with.
 
     ``rules``: those that are on; ``edits``: whether they are used with this upstream. ``slots``: of
-    the upstream, if conversations are to be given some.
+    the upstream, if conversations are to be given some. ``forget`` drops what was learned of it.
     """
 
     config: Config
@@ -100,6 +101,7 @@ class Arrangement:
     limits: Limits
     access: Access
     slots: SlotSource | None
+    forget: Callable[[], None]
 
 
 class Front(Protocol):

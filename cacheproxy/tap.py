@@ -254,6 +254,7 @@ def arrange_relaying(
     names = [rule.name for rule in rules] if edits else []
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     slots = relaying.slots(upstream) if config.pin_slots else None
+    dialects = Dialects(upstream, reactor, _dialect(config), b"1.1 " + relaying.via)
     course = Course(
         clock=reactor,
         upstream=upstream,
@@ -273,11 +274,12 @@ def arrange_relaying(
         via=relaying.via,
         translating=Translating(
             reactor,
-            Dialects(upstream, reactor, _dialect(config), b"1.1 " + relaying.via),
+            dialects,
             Counting(upstream, reactor, relaying.spellings),
             relaying.spellings,
             time.time,
             learn=relaying.learn,
+            forgot=relaying.forgot,
         ),
         pinning=Pinning(slots, reactor) if slots is not None else None,
         keep_bodies=relaying.keep_bodies,
@@ -293,6 +295,7 @@ def arrange_relaying(
         limits=_limits(config),
         access=access,
         slots=slots,
+        forget=dialects.forget,
     )
 
 

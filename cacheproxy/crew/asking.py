@@ -18,7 +18,6 @@ from cacheproxy.core.session import Session
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.shared import Known, LastRequests
 from cacheproxy.crew.wire import (
-    ForgetSlots,
     HowSpelled,
     Lane,
     Recall,
@@ -144,8 +143,7 @@ class AskedSlots:
         return None if answer is None else answer[0]
 
     def forget(self) -> None:
-        """The upstream was down, and its slots are empty."""
-        self._line.tell(ForgetSlots())
+        """Do nothing: the keeper is told when the upstream was down."""
 
 
 def calls_of(request: Request) -> list[str]:

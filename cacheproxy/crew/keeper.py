@@ -22,7 +22,7 @@ from cacheproxy.crew.wire import (
     Answer,
     Begin,
     Finished,
-    ForgetSlots,
+    Forget,
     FromWorker,
     HowSpelled,
     Hurry,
@@ -246,10 +246,8 @@ class Crew:
             self._last.put(message.lane, Known(message.version, request))
         elif isinstance(message, Spelled):
             self._spellings.keep(text_in(message.call), text_in(message.arguments))
-        elif isinstance(message, ForgetSlots):
-            slots = self._slots()
-            if slots is not None:
-                slots.forget()
+        elif isinstance(message, Forget):
+            self._forget(member)
         elif isinstance(message, Recall | HowSpelled | Slot):
             if not self._questions:
                 self._reactor.callLater(0, self._answer_all)
@@ -335,6 +333,14 @@ class Crew:
         if slots is not None:
             slot = await slots.assign(text_in(question.conversation), pieces)
         line.tell(Answer(question.id, slot))
+
+    def _forget(self, member: Member) -> None:
+        slots = self._slots()
+        if slots is not None:
+            slots.forget()
+        for other in self.members:
+            if other is not member:
+                other.tell(Forget())
 
     def _slots(self) -> SlotSource | None:
         return None if self._arrangement is None else self._arrangement.slots

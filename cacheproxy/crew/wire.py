@@ -65,6 +65,10 @@ class Hurry(_Message):
     """Wait no longer."""
 
 
+class Forget(_Message):
+    """The upstream was down: another server may have taken its place. Both sides say it."""
+
+
 class Answer(_Message):
     """The answer to the question ``id``."""
 
@@ -170,10 +174,6 @@ class Slot(_Message):
     id: int = 0
 
 
-class ForgetSlots(_Message):
-    """The upstream was down: its slots are empty."""
-
-
 class Spelled(_Message):
     """The model has called a tool with arguments in this spelling."""
 
@@ -200,7 +200,7 @@ class Ended(_Message):
     broken_off: int
 
 
-FromKeeper = Begin | Prepare | Adopt | Stop | Hurry | Answer
+FromKeeper = Begin | Prepare | Adopt | Stop | Hurry | Forget | Answer
 FromWorker = (
     Ready
     | Unfit
@@ -211,7 +211,7 @@ FromWorker = (
     | Sent
     | Recall
     | Slot
-    | ForgetSlots
+    | Forget
     | Spelled
     | HowSpelled
     | Stopping

@@ -38,6 +38,7 @@ from cacheproxy.crew.wire import (
     Answer,
     Begin,
     Ended,
+    Forget,
     FromKeeper,
     Hurry,
     Prepare,
@@ -96,6 +97,7 @@ class Worker:
         self._hurried = False
         self._stopping = False
         self._dropped = 0
+        self._forget_again = 0.0
         self._told = Standing(0, 0, {}, 0)
 
     def start(self) -> None:
@@ -110,6 +112,13 @@ class Worker:
         message, load = exchange_out(exchange, tools=tools)
         if not self.line.offer(message, *load):
             self._dropped += 1
+
+    def forgot(self) -> None:
+        """Tell the others that the upstream was down: not with each request that found it so."""
+        now = self.reactor.seconds()
+        if now >= self._forget_again:
+            self._forget_again = now + _TELL_EVERY
+            self.line.tell(Forget())
 
     def say(self, level: str, namespace: str, text: str) -> None:
         """Put a line into the keeper's log."""
@@ -127,6 +136,8 @@ class Worker:
             self._prepare(message)
         elif isinstance(message, Adopt):
             self._adopt_settings(message.config)
+        elif isinstance(message, Forget) and self._arrangement is not None:
+            self._arrangement.forget()
         elif isinstance(message, Stop):
             self.stop(message.grace)
         elif isinstance(message, Hurry):
@@ -293,6 +304,7 @@ def put_together(worker: Worker, begin: Begin) -> tuple[Relaying, Callable[[Any]
         collector=Collector(),
         slots=lambda _: AskedSlots(line),
         learn=spellings.learn,
+        forgot=worker.forgot,
     )
     return relaying, partial(tap.arrange_relaying, relaying, pages=lambda *_: worker.pages)
 

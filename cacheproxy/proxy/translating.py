@@ -39,7 +39,8 @@ class Translating:
     """Translates for one upstream, as ``dialects`` says. ``wall``: the time.
 
     ``spellings``: how the model spelled the arguments of its tool calls; shared by all. ``learn``
-    has them know what they should of a request's calls before it is translated.
+    has them know what they should of a request's calls before it is translated. ``forgot`` is told
+    when the upstream was down.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Translating:
         wall: Callable[[], float],
         *,
         learn: Callable[[Request], Awaitable[None]] | None = None,
+        forgot: Callable[[], None] = lambda: None,
     ) -> None:
+        self._forgot = forgot
         self._learn = learn
         self._reactor = reactor
         self._dialects = dialects
@@ -96,6 +99,7 @@ class Translating:
     def forget(self) -> None:
         """Know nothing of the upstream: it was down."""
         self._dialects.forget()
+        self._forgot()
 
     def _translation(self, request: Request) -> Translation | None:
         if request.method == "GET" and request.path.rstrip("/").endswith("/models"):

@@ -14,11 +14,11 @@ from cacheproxy.core.session import Session
 from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings
 from cacheproxy.crew.keeper import Crew
 from cacheproxy.crew.line import Line
-from cacheproxy.crew.wire import FromKeeper, FromWorker, Standing
+from cacheproxy.crew.wire import Forget, FromKeeper, FromWorker, Standing
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.translate.messages import Spellings
 
-from .test_line import Ear, Reactor
+from .test_line import Reactor
 
 SESSION = Session("claude", "s1")
 
@@ -44,6 +44,19 @@ class Few:
         self.forgotten += 1
 
 
+class Told:
+    """A worker that only listens."""
+
+    def __init__(self):
+        self.words = []
+
+    def heard(self, line, message, load):
+        self.words.append(message)
+
+    def lost(self, line):
+        pass
+
+
 class Connected:
     """A keeper with the lines of two workers that are no processes."""
 
@@ -60,11 +73,12 @@ class Connected:
         )
         self.crew = Crew(self.reactor, 2, relaying)
         self.crew._arrangement = SimpleNamespace(slots=self.slots)
-        self.lines = []
+        self.lines, self.ears = [], []
         for member in self.crew.members:
             ours, theirs = socket.socketpair()
             member.line = Line(self.reactor, ours, FromWorker, member)
-            self.lines.append(Line(self.reactor, theirs, FromKeeper, Ear()))
+            self.ears.append(Told())
+            self.lines.append(Line(self.reactor, theirs, FromKeeper, self.ears[-1]))
             member.line.start()
             self.lines[-1].start()
 
@@ -134,13 +148,14 @@ def test_requests_are_told_of_only_if_a_rule_looks_at_them(connected):
 
 
 def test_slots_are_the_keepers(connected):
-    """With what it is asked by; they are forgotten at its word."""
+    """With what it is asked by; they are forgotten at a worker's word, and the others told."""
     slots = AskedSlots(connected.lines[0])
     assert connected.result(slots.assign("abc", ((1, 2), (-3, 4)))) == 7
     assert connected.result(slots.assign("none", ())) is None
-    slots.forget()
+    connected.lines[0].tell(Forget())
     assert connected.result(slots.assign("", ())) == 0
     assert connected.slots.forgotten == 1
+    assert [ear.words for ear in connected.ears] == [[], [Forget()]]
 
 
 def test_failures_are_added_up(connected):

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import sqlite3
 import threading
 
 import pytest
 
-from tests.proxy.harness import CHUNKED, Client, eventually, head, whole
+from tests.proxy.harness import CHUNKED, Client, Proxy, Upstream, eventually, head, whole
 from tests.proxy.test_plugin_faults import install
+from tests.proxy.test_translating import MESSAGE as ANTHROPIC
+from tests.proxy.test_translating import chat_server, messages_server
 
-from .conftest import USAGE, chat, relayed
+from .conftest import USAGE, Crew, chat, relayed
 
 CHAT = b"/v1/chat/completions"
 JSON = b"Content-Type: application/json"
+MESSAGE = json.dumps(ANTHROPIC).encode()
 PINNED = r"""
 [[rule]]
 name = "first-id"
@@ -323,3 +327,28 @@ def test_connections_of_all_are_counted(start):
             eventually(lambda: counts()[1] == 2)
             assert 3 <= counts()[0] <= 5
     eventually(lambda: counts()[1] == 0)
+
+
+def test_all_hear_that_the_upstream_was_down(tmp_path):
+    """What one of them sees, the others know: another server may have taken its place."""
+    upstream = Upstream()
+    upstream.reset(chat_server)
+    arguments = ("--workers", "2", "--upstream", upstream.url)
+    with Proxy(tmp_path, *arguments) as proxy:
+        crew = Crew(proxy)
+        crew.find()
+        with crew.through(crew.pids[0]) as one, crew.through(crew.pids[1]) as other:
+
+            def answers(*clients):
+                asked = [client.ask("/v1/messages", MESSAGE, JSON).answer() for client in clients]
+                return [(answer.status, json.loads(answer.body)["type"]) for answer in asked]
+
+            assert answers(one, other) == [(200, "message")] * 2  # both have learned
+            upstream.close()
+            assert [status for status, _ in answers(one)] == [502]
+            address = ("127.0.0.1", upstream.port)
+            upstream = Upstream(socket.create_server(address))
+            upstream.reset(messages_server)
+            eventually(lambda: answers(other) == [(200, "message")])
+            assert answers(one) == [(200, "message")]
+    upstream.close()
