@@ -139,7 +139,7 @@ def test_a_stream_goes_on_and_what_is_new_goes_elsewhere(reloaded, client, first
     after = relayed(second, b"/after")
     assert after.values(b"via") == before.values(b"via")
     assert client().ask("/x", b"a" * (1 << 20 | 1)).answer().status == 413
-    assert "body 2 bytes, sent 2" in proxy.output
+    assert proxy.wait_for("body 2 bytes, sent 2")
     health = Client(proxy.address)
     with health:
         page = json.loads(health.ask("/_cacheproxy/health", method=b"GET").answer().body)
@@ -169,6 +169,7 @@ def test_rules_change_and_sessions_are_remembered(reloaded, client, first):
     disabled = 'disable = ["id"]\n' + base + STAMP + PIN
     assert reloaded.reload(disabled) == "reloaded: disable changed"
     assert sent(6, "a", "b", "c", "d", "e", "f") == "stamp=0 id=a6"
+    proxy.wait_for(" #6 ")
     assert re.findall(r" #(\d+) ", proxy.output) == ["1", "2", "3", "4", "5", "6"]
     with Client(proxy.address) as asking:
         page = json.loads(asking.ask("/_cacheproxy/exchanges", method=b"GET").answer().body)

@@ -5,6 +5,7 @@ and the client are threads with real sockets. Counted are the Python functions e
 reactor's thread.
 """
 
+import gc
 import json
 import socket
 import sys
@@ -231,3 +232,16 @@ def test_an_event_takes_so_many_calls(machine):
     machine.upstream.answer = event_stream(700)
     (_, many) = machine.calls([turn(3, 4), turn(4, 4)])
     assert (many - few) / 500 < 25
+
+
+@pytest.mark.parametrize("machine", [whole(ANSWER), event_stream(3)], indirect=True)
+def test_a_request_leaves_nothing_to_the_garbage_collector(machine):
+    """Bodies and their JSON go when the exchange has been seen: they are the most there is."""
+    machine.calls([turn(number, 4) for number in range(6)])
+    gc.collect()
+    gc.disable()
+    try:
+        machine.calls([turn(number, 4) for number in range(10)])
+        assert gc.collect() < 10
+    finally:
+        gc.enable()

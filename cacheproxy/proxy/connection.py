@@ -59,17 +59,21 @@ class UpstreamConnection(Protocol):
         self._answer: Deferred[IResponse] | None = Deferred(lambda _: self.abort())
         self._connecting: Deferred[Any] | None = None
         self._closing: IDelayedCall | None = None
+        self._is_gone = False
 
     def start(self, endpoint: IStreamClientEndpoint) -> Deferred[IResponse]:
         """Connect through ``endpoint`` and send the request."""
         answer = self._answer
         assert answer is not None
-        self._connecting = endpoint.connect(_Only(self))
-        self._connecting.addErrback(self._fail)
+        connecting = endpoint.connect(_Only(self))
+        if self.transport is None:
+            self._connecting = connecting
+        connecting.addErrback(self._fail)
         return answer
 
     def connectionMade(self) -> None:
         """Write the whole request at once: the transport keeps what the socket does not take."""
+        self._connecting = None
         if self._answer is None:  # cancelled while connecting
             self.transport.abortConnection()
             return
@@ -111,6 +115,11 @@ class UpstreamConnection(Protocol):
         self._silence.stop()
         if self._closing is not None and self._closing.active():
             self._closing.cancel()
+        self._is_gone = True
+        self._ended(reason)
+        self.response = None  # a cycle would keep both until the garbage collector comes
+
+    def _ended(self, reason: Failure) -> None:
         if self._reader.done:
             return
         if not isinstance(reason.value, ConnectionDone):
@@ -150,6 +159,8 @@ class UpstreamConnection(Protocol):
     def _close(self) -> None:
         self._silence.stop()
         self.transport.loseConnection()
+        if self._is_gone:
+            return
         # It may have answered without reading all of it; and TLS waits for an answer to its end.
         if len(self._request[1]) > 1 << 16 or ISSLTransport.providedBy(self.transport):
             self._closing = self._clock.callLater(_FLUSH_SECONDS, self.transport.abortConnection)
@@ -244,5 +255,6 @@ class UpstreamResponse:
         """Pass on how the body ended: ResponseDone, or an error. The first word counts."""
         if self._end is None:
             self._end = reason
-            if self._protocol is not None:
-                self._protocol.connectionLost(reason)
+            protocol, self._protocol = self._protocol, None
+            if protocol is not None:
+                protocol.connectionLost(reason)

@@ -36,8 +36,9 @@ class Deadline:
         self._moment = None
 
     def stop(self) -> None:
-        """Leave no timer behind."""
+        """Leave no timer behind, and hold on to nobody: who has one is called by it."""
         self._moment = None
+        self._expired = _nothing
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -53,3 +54,7 @@ class Deadline:
         else:
             self._moment = None
             self._expired()
+
+
+def _nothing() -> None:
+    """Nobody is called any more."""

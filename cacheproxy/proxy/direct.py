@@ -70,6 +70,7 @@ class DirectConnection(tcp.Connection):
 
     logstr = "upstream"
     bufferSize = 1 << 18
+    _shouldShutdown = False  # close(2) says the same
 
     def __init__(self, skt: socket.socket, protocol: IProtocol, reactor: Any) -> None:
         super().__init__(skt, protocol, reactor)

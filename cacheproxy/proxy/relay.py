@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IPushProducer
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
@@ -56,7 +56,8 @@ class Relay(Protocol):
         pings: Pings | None = None,
         keep: bool = False,
     ) -> None:
-        self.done: Deferred[None] = Deferred(lambda _: self._stop())
+        self._waiting: Deferred[None] | None = None
+        self._result: Failure | None = None
         self.bytes_down = 0
         self.first_byte: float | None = None
         self._request = request
@@ -68,6 +69,15 @@ class Relay(Protocol):
         self._pings = pings
         self._over = False
         self._kept = Pieces() if keep else None
+
+    @property
+    def done(self) -> Deferred[None]:
+        """Fires at the end; see the class. Not kept beyond that: a cycle would keep the bodies."""
+        if not self._over:
+            if self._waiting is None:
+                self._waiting = Deferred(lambda _: self._stop())
+            return self._waiting
+        return succeed(None) if self._result is None else fail(self._result)
 
     @property
     def body(self) -> bytes | None:
@@ -113,7 +123,9 @@ class Relay(Protocol):
         self._end()
         self._request.unregister_producer()
         self._request.finish()
-        self.done.callback(None)
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.callback(None)
 
     def pauseProducing(self) -> None:
         """The client does not keep up: stop reading from the upstream."""
@@ -144,13 +156,17 @@ class Relay(Protocol):
 
     def _stop(self) -> None:
         self._end()
+        self._waiting = None
         self._connection.abort()
 
     def _cut(self, reason: Failure) -> None:
         self._end()
         self._request.unregister_producer()
         self._break_off()
-        self.done.errback(reason)
+        self._result = reason
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.errback(reason)
 
     def _end(self) -> None:
         self._over = True

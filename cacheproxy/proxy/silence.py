@@ -45,8 +45,9 @@ class Silence:
         self.heard()
 
     def stop(self) -> None:
-        """Leave no timer behind, and set none again."""
+        """Leave no timer behind, set none again, and hold on to nobody."""
         self._limit = 0.0
+        self._expired = _nothing
         self._deadline.stop()
 
     def _too_long(self) -> None:
@@ -56,3 +57,7 @@ class Silence:
                 "gives it more time, 0 any time"
             )
         )
+
+
+def _nothing(_: UpstreamSilent) -> None:
+    """Nobody is told any more."""
