@@ -15,6 +15,7 @@ from twisted.logger import Logger
 from cacheproxy.core.affinity import Pieces
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
+from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.shared import Known, LastRequests
 from cacheproxy.crew.wire import (
@@ -39,10 +40,10 @@ _MOST_BYTES = 16 << 20
 _MOST_ASKED = 4096
 
 
-async def _ask(line: Line, question: Any) -> tuple[Any, bytes] | None:
+async def _ask(line: Line, question: Any) -> tuple[Any, Load] | None:
     """Return (value, load) of the keeper's answer, None if there is none."""
     try:
-        answer: tuple[Any, bytes] = await line.ask(question, seconds=_SECONDS)
+        answer: tuple[Any, Load] = await line.ask(question, seconds=_SECONDS)
     except CancelledError:  # the client has left
         raise
     except Exception:

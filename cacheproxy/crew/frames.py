@@ -10,6 +10,8 @@ import struct
 
 _LENGTHS = struct.Struct("!II")
 Piece = bytes | memoryview
+Load = bytes | memoryview
+"""A load that has come: a view of what was read."""
 
 
 def frame(message: bytes, load: tuple[Piece, ...] = ()) -> list[Piece]:
@@ -26,15 +28,15 @@ class FrameReader:
         self._size = 0
         self._wanted = _LENGTHS.size
 
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+    def feed(self, data: bytes) -> list[tuple[bytes, memoryview]]:
         """Return the frames that ``data`` completes."""
-        found: list[tuple[bytes, bytes]] = []
+        found: list[tuple[bytes, memoryview]] = []
         self._pieces.append(data)
         self._size += len(data)
         if self._size < self._wanted:
             return found
         whole = data if len(self._pieces) == 1 else b"".join(self._pieces)
-        begin = 0
+        begin, view = 0, memoryview(whole)
         while True:
             left = len(whole) - begin
             self._wanted = _LENGTHS.size
@@ -46,7 +48,7 @@ class FrameReader:
                 break
             start = begin + _LENGTHS.size
             begin += self._wanted
-            found.append((whole[start : start + message], whole[start + message : begin]))
+            found.append((whole[start : start + message], view[start + message : begin]))
         rest = whole[begin:]
         self._pieces = [rest] if rest else []
         self._size = len(rest)

@@ -13,6 +13,7 @@ from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.access import Access
+from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.member import Member
 from cacheproxy.crew.pages import adopt_connection
@@ -126,7 +127,7 @@ class Crew:
             if member.line is not None
         ]
         for answer in asked:
-            answer.addErrback(lambda _: ("", b""))  # gone: the next one begins with what counts
+            answer.addErrback(lambda _: (b"", b""))  # gone: the next one begins with what counts
         for value, _ in await gatherResults(asked):
             if value:
                 raise ConfigError(f"a worker cannot do with these settings: {text_in(value)}")
@@ -228,7 +229,7 @@ class Crew:
             self._gave_up(f"no worker could be started: it {how}{why}")
         self.changed(member)
 
-    def heard(self, member: Member, message: FromWorker, load: bytes) -> None:
+    def heard(self, member: Member, message: FromWorker, load: Load) -> None:
         """Do what a worker asks for."""
         line = member.line
         assert line is not None
@@ -260,7 +261,7 @@ class Crew:
             if not self._is_stopping:
                 member.start(self._port.fileno())
 
-    def _finish(self, message: Finished, load: bytes) -> None:
+    def _finish(self, message: Finished, load: Load) -> None:
         exchange = exchange_in(message, load)
         session = exchange.session
         if exchange.turn and session is not None:

@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IReadWriteDescriptor
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from cacheproxy.crew.frames import FrameReader, Piece, frame
+from cacheproxy.crew.frames import FrameReader, Load, Piece, frame
 from cacheproxy.crew.wire import Answer
 
 _T = TypeVar("_T")
@@ -33,7 +33,7 @@ _CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 class Listener(Protocol):
     """Who is told what the other end says."""
 
-    def heard(self, line: Line, message: Any, load: bytes) -> None:
+    def heard(self, line: Line, message: Any, load: Load) -> None:
         """Take a message that is no answer."""
 
     def lost(self, line: Line) -> None:
@@ -270,7 +270,7 @@ class Line:
                 return False
         return True
 
-    def _hand_on(self, message: Any, load: bytes) -> None:
+    def _hand_on(self, message: Any, load: Load) -> None:
         if isinstance(message, Answer):
             answer = self._asked.get(message.id)
             if answer is not None and not answer.called:

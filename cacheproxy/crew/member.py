@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from twisted.logger import Logger
 
+from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.process import WorkerProcess
 from cacheproxy.crew.wire import (
@@ -34,7 +35,7 @@ class Boss(Protocol):
     def first_words(self, number: int) -> Begin:
         """Return what a new worker is told."""
 
-    def heard(self, member: Member, message: FromWorker, load: bytes) -> None:
+    def heard(self, member: Member, message: FromWorker, load: Load) -> None:
         """Take what a worker says, but for what concerns its life."""
 
     def changed(self, member: Member) -> None:
@@ -113,7 +114,7 @@ class Member:
         if self._process is not None:
             self._process.kill()
 
-    def heard(self, line: Line, message: FromWorker, load: bytes) -> None:  # noqa: ARG002
+    def heard(self, line: Line, message: FromWorker, load: Load) -> None:  # noqa: ARG002
         """Take what it says."""
         if isinstance(message, Ready):
             self.is_ready = True

@@ -18,13 +18,11 @@ from cacheproxy.core.normalize import Report
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
-from cacheproxy.crew.frames import Piece
+from cacheproxy.crew.frames import Load, Piece
 
 Text = bytes
 """A text as it is sent; see ``text_out``."""
 Lane = tuple[Text, ...]
-_MOST_COMPARED = 1 << 20
-"""Bytes of a body above which what was sent is not compared with what came: it goes whole."""
 
 
 class _Message(msgspec.Struct, array_like=True, tag=True):
@@ -92,20 +90,18 @@ class Unfit(_Message):
 class Finished(_Message):
     """An exchange is over; its bodies are the load.
 
-    First the one that came, then what of the sent one is other, then the answer's. ``received`` is
-    method, target and headers, ``body`` the length of its body. ``sent``: whether it went up;
-    ``other``: as what, if not the same. ``head`` and ``tail`` are how much of the received body is
-    the sent one's beginning and end, ``middle`` what lies between. ``kept``: of the answer's body,
-    None for none. ``tools``: whether the request names any.
+    First the one that came, then the one that was sent if it is another, then the answer's.
+    ``received`` is method, target and headers, ``body`` the length of its body. ``sent``: whether
+    it went up; ``other``: as what, if not the same; ``other_body``: the length of its body, None if
+    that is the same. ``kept``: of the answer's body, None for none. ``tools``: whether the request
+    names any.
     """
 
     received: tuple[Text, Text, Headers]
     body: int
     sent: bool
     other: tuple[Text, Text, Headers] | None
-    head: int
-    tail: int
-    middle: int
+    other_body: int | None
     reports: list[Any]
     session: tuple[Text, Text] | None
     tools: bool
@@ -245,10 +241,10 @@ def request_out(request: Request) -> tuple[Text, Text, Headers]:
     return text_out(request.method), text_out(request.target), request.headers
 
 
-def request_in(said: tuple[Text, Text, Headers], body: bytes) -> Request:
+def request_in(said: tuple[Text, Text, Headers], body: Load) -> Request:
     """Return the request that was sent in two parts."""
     method, target, headers = said
-    return Request(text_in(method), text_in(target), headers, body)
+    return Request(text_in(method), text_in(target), headers, bytes(body))
 
 
 def exchange_out(exchange: Exchange, *, tools: bool) -> tuple[Finished, tuple[Piece, ...]]:
@@ -261,22 +257,18 @@ def exchange_out(exchange: Exchange, *, tools: bool) -> tuple[Finished, tuple[Pi
     )
     first = request_out(received)
     other: tuple[Text, Text, Headers] | None = None
-    head = tail = 0
-    middle = b""
-    if sent is not None:
+    other_body: bytes | None = None
+    if sent is not None and sent is not received:
         second = request_out(sent)
         other = None if second == first else second
-        head, tail = _shared(received.body, sent.body)
-        middle = sent.body[head : len(sent.body) - tail]
+        other_body = None if sent.body is received.body else sent.body
     kept = exchange.response_body
     message = Finished(
         received=first,
         body=len(received.body),
         sent=sent is not None,
         other=other,
-        head=head,
-        tail=tail,
-        middle=len(middle),
+        other_body=None if other_body is None else len(other_body),
         reports=[_report_out(report) for report in exchange.reports],
         session=None if session is None else (text_out(session.client), text_out(session.id)),
         tools=tools,
@@ -304,22 +296,19 @@ def exchange_out(exchange: Exchange, *, tools: bool) -> tuple[Finished, tuple[Pi
         headers=exchange.response_headers,
         kept=None if kept is None else len(kept),
     )
-    return message, (received.body, middle, kept or b"")
+    return message, (received.body, other_body or b"", kept or b"")
 
 
-def exchange_in(message: Finished, load: bytes) -> Exchange:
+def exchange_in(message: Finished, load: Load) -> Exchange:
     """Return the exchange that was sent, without number, verdict and place."""
-    body, after = load[: message.body], message.body + message.middle
+    body, after = bytes(load[: message.body]), message.body + (message.other_body or 0)
     received = request_in(message.received, body)
     sent: Request | None = None
-    if message.sent:
-        if message.head == len(body) and not message.tail and not message.middle:
-            sent_body = body
-        else:
-            last = body[len(body) - message.tail :]
-            sent_body = body[: message.head] + load[message.body : after] + last
-        same = message.other is None and sent_body is body
-        sent = received if same else request_in(message.other or message.received, sent_body)
+    if message.sent and message.other is None and message.other_body is None:
+        sent = received
+    elif message.sent:
+        other = body if message.other_body is None else load[message.body : after]
+        sent = request_in(message.other or message.received, other)
     first_byte, seconds, edited_after, sent_after, head_after = message.times
     return Exchange(
         received=received,
@@ -340,42 +329,8 @@ def exchange_in(message: Finished, load: bytes) -> Exchange:
         sent_after=sent_after,
         head_after=head_after,
         response_headers=message.headers,
-        response_body=None if message.kept is None else load[after : after + message.kept],
+        response_body=None if message.kept is None else bytes(load[after : after + message.kept]),
     )
-
-
-def _shared(one: bytes, other: bytes) -> tuple[int, int]:
-    """Return how many bytes are the beginning, and of the rest the end, of both.
-
-    Rules change a few bytes: to find them in 80 KB takes 12 µs, to send the same body once more
-    through a socket and out again 45.
-    """
-    if one is other:
-        return len(one), 0
-    most = min(len(one), len(other))
-    if most > _MOST_COMPARED:
-        return 0, 0
-    head = _common(one, other, most, at_end=False)
-    return head, _common(one, other, most - head, at_end=True)
-
-
-def _common(one: bytes, other: bytes, most: int, *, at_end: bool) -> int:
-    """Return how many of ``most`` bytes both begin (or end) with: halves that differ are halved."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        if at_end:
-            same = (
-                one[len(one) - middle : len(one) - low]
-                == other[len(other) - middle : len(other) - low]
-            )
-        else:
-            same = one[low:middle] == other[low:middle]
-        if same:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _report_out(report: Report) -> tuple[Any, ...]:

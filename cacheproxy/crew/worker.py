@@ -30,6 +30,7 @@ from cacheproxy.core.collector import Collector
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.failures import Count, Failures
 from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings
+from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.pages import Pages
 from cacheproxy.crew.port import adopt_port
@@ -124,7 +125,7 @@ class Worker:
         """Put a line into the keeper's log."""
         self.line.offer(Said(level, namespace, text_out(text)))
 
-    def heard(self, line: Line, message: FromKeeper, load: bytes) -> None:  # noqa: ARG002
+    def heard(self, line: Line, message: FromKeeper, load: Load) -> None:  # noqa: ARG002
         """Do what the keeper says."""
         if isinstance(message, Begin):
             try:
