@@ -273,6 +273,7 @@ def test_it_listens_where_an_endpoint_says(tmp_path):
         twistd("--listen", f"unix:{path}", "--upstream", upstream.url),
         env=environment(tmp_path),
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         encoding="utf-8",
     )
     try:
@@ -288,8 +289,9 @@ def test_it_listens_where_an_endpoint_says(tmp_path):
         assert answer.endswith(b'{"ok":true}')
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        said, _ = process.communicate(timeout=10)
         upstream.close()
+    assert "critical: " not in said
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])

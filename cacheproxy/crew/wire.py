@@ -191,7 +191,7 @@ class Stopping(_Message):
 
 
 class Ended(_Message):
-    """All is said. So many answers were broken off."""
+    """No answer is open any more; so many were broken off. What waits is still said."""
 
     broken_off: int
 

@@ -388,20 +388,23 @@ def test_a_socket_in_the_file_system(tmp_path, upstream):
             said.append(line)
             if line.startswith("Ready."):
                 break
-        assert path.is_socket(), said
-        (line,) = (line for line in said if "  workers " in line)
-        first, second = (int(pid) for pid in line.partition("processes ")[2].split(", "))
-        for stopped in (first, second):
-            os.kill(stopped, signal.SIGSTOP)
+        try:
+            assert path.is_socket(), said
+            (line,) = (line for line in said if "  workers " in line)
+            first, second = (int(pid) for pid in line.partition("processes ")[2].split(", "))
+            for stopped in (first, second):
+                os.kill(stopped, signal.SIGSTOP)
+                assert ask_unix(path).startswith(b"HTTP/1.1 200")
+                os.kill(stopped, signal.SIGCONT)
+            os.kill(first, signal.SIGTERM)
+            assert any("takes its place" in line for line in process.stdout)
             assert ask_unix(path).startswith(b"HTTP/1.1 200")
-            os.kill(stopped, signal.SIGCONT)
-        os.kill(first, signal.SIGTERM)
-        assert any("takes its place" in line for line in process.stdout)
-        assert ask_unix(path).startswith(b"HTTP/1.1 200")
-        process.terminate()
-        rest = process.stdout.read()
-        assert process.wait(TIMEOUT) == 0, rest
-        assert "Traceback" not in rest
+            process.terminate()
+            rest = process.stdout.read()
+            assert process.wait(TIMEOUT) == 0, rest
+            assert "Traceback" not in rest
+        finally:
+            process.kill()
     assert not path.exists()
 
 
