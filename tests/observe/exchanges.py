@@ -26,15 +26,15 @@ def body(*texts, system=SYSTEM, tools=("read", "write", "list"), model="m"):
 
 
 def request(said):
-    """One that has been read, as the proxy does before it sends it."""
-    made = unread(said)
-    assert made.document is not None
-    return made
-
-
-def unread(said):
     """One that nobody has read: a translation has just been made of it, say."""
     return Request("POST", "/v1/messages", (), json.dumps(said).encode())
+
+
+def read(exchange):
+    """Return ``exchange`` as the proxy hands it on: it has read its requests."""
+    assert exchange.received.document is not None
+    assert exchange.sent.document is not None
+    return exchange
 
 
 def exchange(sent, received=None, *, session="s", usage=None, **changes):

@@ -13,7 +13,7 @@ from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement
 from cacheproxy.observe import judging as module
 from cacheproxy.observe.judging import Judging
-from tests.observe.exchanges import body, exchange, unread
+from tests.observe.exchanges import body, exchange, request
 
 
 class Reactor:
@@ -113,7 +113,7 @@ def test_a_large_body_of_which_little_is_new_is_judged_at_once(reactor, delivere
     judging(first)
     assert delivered == []
     reactor.run(1)
-    second = unread(body(*texts, "c"))
+    second = request(body(*texts, "c"))
     second.after(overlap(second.body, first.sent.document))
     judging(replace(first, received=second, sent=second, usage=Usage(9000, 8990)))
     assert [done.turn for done in delivered] == [1, 2]

@@ -13,7 +13,7 @@ from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement, Reason
 from cacheproxy.observe import known as module
 from cacheproxy.observe.known import KnownPrompts
-from tests.observe.exchanges import SYSTEM, body, exchange, unread
+from tests.observe.exchanges import SYSTEM, body, exchange, read, request
 
 TEXTS = ("a " * 2000, "b", "c")
 FIRST = Usage(1000, 0, 5, 1.0, 0.1)
@@ -156,14 +156,14 @@ def test_a_client_that_never_repeats_itself_begins_anew_only_when_it_must(monkey
     monkeypatch.setattr(module, "_MOST_LANES", 4)
     known = KnownPrompts()
     others = [
-        exchange(body(f"{n}", system=f"{n} " * 300, tools=(f"tool{n}",)), usage=FIRST)
+        read(exchange(body(f"{n}", system=f"{n} " * 300, tools=(f"tool{n}",)), usage=FIRST))
         for n in range(4)
     ]
     verdicts, _ = judged(
         known,
         *others,
-        exchange(body("a"), usage=FIRST),
-        exchange(body("a", "b", "c"), usage=Usage(1020, 1000)),
+        read(exchange(body("a"), usage=FIRST)),
+        read(exchange(body("a", "b", "c"), usage=Usage(1020, 1000))),
     )
     assert [verdict.judgement for verdict in verdicts] == [Judgement.COLD] * 5 + [Judgement.OK]
     assert known.bytes_kept < 4 * len(SYSTEM)
@@ -185,7 +185,7 @@ def test_what_nobody_has_read_is_read_with_the_last_such_one():
     known = KnownPrompts()
     texts = ["text " * 200]
     for turn in range(1, 6):
-        sent = unread(body(*texts))
+        sent = request(body(*texts))
         known.judge(replace(exchange(body(*texts)), sent=sent), Order.TOOLS_FIRST)
         assert sent.is_read
         assert sent.document.scanned == len(sent.body) if turn == 1 else sent.document.scanned < 200
@@ -197,9 +197,9 @@ def test_the_prompt_as_it_came_costs_only_what_it_has_of_its_own():
     """Messages and tools are the very same objects in both."""
     long = "text " * 2000
     same, edited = KnownPrompts(), KnownPrompts()
-    one = exchange(body(long))
+    one = read(exchange(body(long)))
     same.judge(one, Order.TOOLS_FIRST)
-    came = unread(body(long, system="nonce" + SYSTEM))
+    came = request(body(long, system="nonce" + SYSTEM))
     came.after(overlap(came.body, one.sent.document))
     edited.judge(replace(one, received=came), Order.TOOLS_FIRST)
     assert same.bytes_kept < edited.bytes_kept < same.bytes_kept + 2 * len(SYSTEM)
