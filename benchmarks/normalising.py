@@ -26,9 +26,10 @@ from dataclasses import dataclass, field
 import cacheproxy_claude_code
 import cacheproxy_openclaw
 
-from cacheproxy.core.document import Document, overlap
+from cacheproxy.core.document import Document
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.normalize import normalize
+from cacheproxy.core.overlap import overlap
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer, Rule, settled

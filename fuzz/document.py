@@ -7,8 +7,9 @@ from typing import Any
 
 import atheris
 
-with atheris.instrument_imports(include=["cacheproxy.core.document"]):
-    from cacheproxy.core.document import Document, NotUnderstoodError
+with atheris.instrument_imports(include=["cacheproxy.core.document", "cacheproxy.core.jsonreader"]):
+    from cacheproxy.core.document import Document
+    from cacheproxy.core.jsonreader import NotUnderstoodError
 
 
 def same(one: Any, other: Any) -> bool:

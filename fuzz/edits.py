@@ -8,8 +8,9 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["cacheproxy.core"]):
-    from cacheproxy.core.document import Document, NotUnderstoodError
+    from cacheproxy.core.document import Document
     from cacheproxy.core.edits import REMOVE, Edit, EditError, apply
+    from cacheproxy.core.jsonreader import NotUnderstoodError
     from cacheproxy.core.paths import PathError, parse_pointer, to_pointer
 
 VALUES = ["", "new", '"\\\n\0', "\ud83d", "\U0001f600", 0, 1.5, True, None, [], {"a": [1]}, {}]

@@ -14,8 +14,10 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from cacheproxy.core.document import Document, Entry, Overlap, offsets_in_string
-from cacheproxy.core.overlap import common_prefix, common_suffix
+from cacheproxy.core.container import Entry
+from cacheproxy.core.document import Document
+from cacheproxy.core.escapes import offsets_in_string
+from cacheproxy.core.overlap import Overlap, common_prefix, common_suffix
 from cacheproxy.core.paths import Path, parse_pointer, to_pointer
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import AnyStr
+from typing import TYPE_CHECKING, AnyStr, NamedTuple
+
+if TYPE_CHECKING:
+    from cacheproxy.core.document import Document
 
 _AT_ONCE = 16 << 10
 """Characters or bytes compared at a time: each comparison copies one side. 100 KB take 7 µs; all
@@ -40,3 +43,18 @@ def common_suffix(one: AnyStr, other: AnyStr, most: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+class Overlap(NamedTuple):
+    """How many bytes a body has in common with an earlier document, at its start and its end."""
+
+    earlier: Document
+    prefix: int
+    suffix: int
+
+
+def overlap(body: bytes, earlier: Document) -> Overlap:
+    """Return what ``body`` shares with ``earlier``; linear, a tenth of the time of a search."""
+    prefix = common_prefix(body, earlier.body)
+    most = min(len(body), len(earlier.body)) - prefix
+    return Overlap(earlier, prefix, common_suffix(body, earlier.body, most))

@@ -17,7 +17,8 @@ from operator import is_, itemgetter
 from typing import Any, NamedTuple
 
 from cacheproxy.core import dialect
-from cacheproxy.core.document import Container, Document, Entry
+from cacheproxy.core.container import Container, Entry
+from cacheproxy.core.document import Document
 from cacheproxy.core.once import Once
 from cacheproxy.core.request import Request
 from cacheproxy.core.segments import (

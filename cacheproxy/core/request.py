@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cacheproxy.core.dialect import dialect_of
-from cacheproxy.core.document import Document, NotUnderstoodError, Overlap
+from cacheproxy.core.document import Document
+from cacheproxy.core.jsonreader import NotUnderstoodError
 from cacheproxy.core.literals import Literals
 from cacheproxy.core.once import Once
+from cacheproxy.core.overlap import Overlap
 
 _LOOKED_AT = 8
 """Bytes that were there before and take as long as one that is new, at most."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from sys import getsizeof
 
-from cacheproxy.core.document import Document, overlap
+from cacheproxy.core.document import Document
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.overlap import overlap
 from cacheproxy.core.prompt import Order, Prompt, first_item, prompt_of
 from cacheproxy.core.request import Request
 from cacheproxy.core.segments import EACH_SEGMENT, Piece

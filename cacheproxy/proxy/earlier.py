@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from cacheproxy.core.document import Document, Overlap, overlap
+from cacheproxy.core.document import Document
+from cacheproxy.core.overlap import Overlap, overlap
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import hint_of
 

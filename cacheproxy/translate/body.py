@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.document import Document, NotUnderstoodError
+from cacheproxy.core.document import Document
+from cacheproxy.core.jsonreader import NotUnderstoodError
 from cacheproxy.core.paths import Path, PathError, to_pointer
 from cacheproxy.translate.translation import TranslationError
 

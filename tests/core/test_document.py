@@ -11,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core import document as document_module
-from cacheproxy.core.document import Document, NotUnderstoodError, offsets_in_string, overlap
+from cacheproxy.core import jsonreader
+from cacheproxy.core.document import Document
+from cacheproxy.core.escapes import offsets_in_string
+from cacheproxy.core.jsonreader import NotUnderstoodError
+from cacheproxy.core.overlap import overlap
 from cacheproxy.core.paths import PathError
 from cacheproxy.core.request import Request
 
@@ -173,7 +176,7 @@ def test_values_that_were_there_before_are_the_same_objects():
 
 def test_what_is_taken_over_counts_too(monkeypatch):
     """The bound on members and elements is that of the whole body."""
-    monkeypatch.setattr(document_module, "_MOST_ENTRIES", 6)
+    monkeypatch.setattr(jsonreader, "MOST_ENTRIES", 6)
     was = read('{"a": [0, 0, 0, 0, 0]}')
     for text in ('{"a": [0, 0, 0, 0, 0, 0]}', '{"a": [0, 0, 0, 0, 0], "b": 0}'):
         with pytest.raises(NotUnderstoodError, match="too many"):
@@ -292,7 +295,7 @@ def test_deep_nesting_is_not_understood(opening, closing, closed):
 
 def test_too_many_values_are_not_understood(monkeypatch):
     """The two outermost levels are counted together; deeper down there may be more."""
-    monkeypatch.setattr(document_module, "_MOST_ENTRIES", 6)
+    monkeypatch.setattr(jsonreader, "MOST_ENTRIES", 6)
     for text in (
         '{"a": [0, 0, 0, 0, 0]}',
         '{"a": [0, 0], "b": {"c": 0, "c": 0}}',

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.document import overlap
+from cacheproxy.core.overlap import overlap
 from cacheproxy.core.prompt import Order, Part, prompt_of
 from cacheproxy.core.request import Request
 from cacheproxy.core.turns import tools_of

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 
-from cacheproxy.core import document as document_module
-from cacheproxy.core.document import Document, overlap
+from cacheproxy.core import jsonreader
+from cacheproxy.core.document import Document, values_in
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.normalize import normalize
+from cacheproxy.core.overlap import overlap
 from cacheproxy.core.prompt import prompt_of
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Rule
@@ -38,7 +39,7 @@ class Scanner:
 
     def __init__(self):
         self.characters = 0
-        self._scan = document_module._scan
+        self._scan = jsonreader._scan
 
     def __call__(self, text, start):
         value, end = self._scan(text, start)
@@ -49,7 +50,7 @@ class Scanner:
 @pytest.fixture
 def scanner(monkeypatch):
     scanner = Scanner()
-    monkeypatch.setattr(document_module, "_scan", scanner)
+    monkeypatch.setattr(jsonreader, "_scan", scanner)
     return scanner
 
 
@@ -164,4 +165,4 @@ def test_documents_of_one_conversation_share_their_values():
         ours, theirs = document.value["messages"], before.value["messages"]
         assert all(one is other for one, other in zip(ours, theirs, strict=False))
         assert document.value["tools"] is before.value["tools"]
-        assert document.values == document_module.values_in(body)
+        assert document.values == values_in(body)

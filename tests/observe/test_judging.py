@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.document import overlap
+from cacheproxy.core.overlap import overlap
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement
 from cacheproxy.observe import judging as module

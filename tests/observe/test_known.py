@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.document import overlap
+from cacheproxy.core.overlap import overlap
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement, Reason
