@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
@@ -17,6 +18,7 @@ from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.member import Member
 from cacheproxy.crew.pages import adopt_connection
+from cacheproxy.crew.rereading import Rereading
 from cacheproxy.crew.shared import Known, LastRequests, Turns
 from cacheproxy.crew.wire import (
     Adopt,
@@ -86,6 +88,9 @@ class Crew:
         self._turns = Turns()
         self._last = LastRequests()
         self._questions: list[tuple[Line, Any]] = []
+        self._over_now: list[tuple[float, Finished, Load]] = []
+        self._is_due = False
+        self._rereading = Rereading()
         self._port: Any = None
         self._is_stopping = False
         self._has_begun = False
@@ -157,6 +162,7 @@ class Crew:
                 self._broken_off += 1
                 member.kill()
         await self._wait(lambda: all(m.is_over for m in self.members), _CLOSE_SECONDS)
+        self._settle()
         tell_broken_off(self._broken_off)
         return self._broken_off
 
@@ -235,7 +241,8 @@ class Crew:
         assert line is not None
         if isinstance(message, Finished):
             member.exchanges += 1
-            self._finish(message, load)
+            self._soon()
+            self._over_now.append((message.wall + message.times[1], message, load))
         elif isinstance(message, Said):
             _say(message)
         elif isinstance(message, Standing):
@@ -250,8 +257,7 @@ class Crew:
         elif isinstance(message, Forget):
             self._forget(member)
         elif isinstance(message, Recall | HowSpelled | Slot):
-            if not self._questions:
-                self._reactor.callLater(0, self._answer_all)
+            self._soon()
             self._questions.append((line, message))
 
     # Ours
@@ -269,6 +275,7 @@ class Crew:
             lane = (session.client, session.id, dialect, "tools" if message.tools else "")
             turn = self._turns.next(tuple(map(text_out, lane)))
             exchange = replace(exchange, turn=turn)
+        self._rereading.prepare(exchange)
         self._relaying.finished(exchange)
 
     def _stand(self, member: Member, now: Standing) -> None:
@@ -296,15 +303,25 @@ class Crew:
         except OSError as error:
             _log.warn("one of our own pages could not be shown: {why}", why=error.strerror)
 
-    def _answer_all(self) -> None:
-        """Answer, once all that was said before is known.
+    def _soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._reactor.callLater(0, self._settle)
 
-        A worker tells what it learns before its client can come back with it, perhaps to another
-        worker: so what waits in the sockets is read first.
+    def _settle(self) -> None:
+        """Take the exchanges that are over, and answer, once all that was said before is known.
+
+        A worker tells what it learns before its client can come back, perhaps to another worker,
+        and which of two turns came first the sockets do not say: so what waits in all of them is
+        read, and exchanges are taken in the order in which they ended.
         """
         for member in self.members:
             if member.line is not None:
                 member.line.read()
+        self._is_due = False
+        over, self._over_now = sorted(self._over_now, key=itemgetter(0)), []
+        for _, message, load in over:
+            self._finish(message, load)
         questions, self._questions = self._questions, []
         for line, question in questions:
             if isinstance(question, Recall):

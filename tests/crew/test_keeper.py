@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import socket
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from twisted.internet.defer import Deferred
 
+from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
+from cacheproxy.core.usage import Usage
 from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings
 from cacheproxy.crew.keeper import Crew
 from cacheproxy.crew.line import Line
-from cacheproxy.crew.wire import Forget, FromKeeper, FromWorker, Standing
+from cacheproxy.crew.wire import Forget, FromKeeper, FromWorker, Standing, exchange_out
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.translate.messages import Spellings
 
@@ -24,8 +28,6 @@ SESSION = Session("claude", "s1")
 
 
 def request(text, tools=()):
-    import json
-
     body = {"model": "m", "tools": [{"name": name} for name in tools], "system": text}
     body["messages"] = []
     return Request("POST", "/v1/messages", ((b"A", b"b"),), json.dumps(body).encode())
@@ -64,11 +66,12 @@ class Connected:
         self.reactor = Reactor()
         self.slots = Few()
         self.failures = Failures()
+        self.taken = []
         relaying = SimpleNamespace(
             spellings=Spellings(),
             plugins=SimpleNamespace(failures=self.failures),
             memory=SessionMemory(keep_requests=False),
-            finished=None,
+            finished=self.finished,
             via=b"",
         )
         self.crew = Crew(self.reactor, 2, relaying)
@@ -82,18 +85,26 @@ class Connected:
             member.line.start()
             self.lines[-1].start()
 
+    def finished(self, exchange):
+        self.taken.append(exchange)
+
     def result(self, coroutine):
         """What a coroutine returns, when the keeper looks at its lines in their worst order."""
         done = Deferred.fromCoroutine(coroutine)
         found = []
         done.addBoth(found.append)
-        for _ in range(10):
-            self.reactor.readers.sort(key=lambda line: line is not self.crew.members[1].line)
-            for line in tuple(self.reactor.readers):
-                line.doRead()
-                self.reactor.advance(0)
+        self.turn()
         assert found, "there is no answer"
         return found[0]
+
+    def turn(self):
+        """Let the keeper look at its lines, at that of the second worker first."""
+        for _ in range(10):
+            self.reactor.readers.sort(key=lambda line: line is not self.crew.members[1].line)
+            for line in (*self.reactor.writers, *self.reactor.readers):
+                line.doWrite()
+                line.doRead()
+                self.reactor.advance(0)
 
 
 @pytest.fixture
@@ -173,3 +184,71 @@ def test_failures_are_added_up(connected):
     stand(first, 1)
     (count,) = connected.failures.as_dict().values()
     assert count == {"failed": 9, "timed_out": 3, "dropped": 0, "left_out": True}
+
+
+def exchange(number, *, wall, body=None, sent=None):
+    """A turn that took a second."""
+    received = (
+        request(f"turn {number}") if body is None else Request("POST", "/v1/messages", (), body)
+    )
+    return Exchange(
+        received=received,
+        sent=received if sent is None else replace(received, body=sent),
+        reports=(),
+        session=SESSION,
+        turn=1,
+        upstream="",
+        status=200,
+        outcome=Outcome.COMPLETE,
+        usage=Usage(),
+        wall=wall,
+        first_byte=None,
+        seconds=1.0,
+        bytes_down=number,
+    )
+
+
+def finish(line, found):
+    message, load = exchange_out(found, tools=False)
+    line.offer(message, *load)
+
+
+def test_turns_are_taken_in_the_order_in_which_they_ended(connected):
+    """Whichever the keeper reads first; and they are counted so."""
+    first, second = connected.lines
+    finish(first, exchange(1, wall=1.0))
+    finish(second, exchange(2, wall=2.0))
+    finish(first, exchange(4, wall=4.0))
+    finish(second, exchange(3, wall=3.0))
+    connected.turn()
+    assert [(taken.bytes_down, taken.turn) for taken in connected.taken] == [
+        (1, 1), (2, 2), (3, 3), (4, 4)
+    ]  # fmt: skip
+
+
+def test_bodies_are_read_with_those_before_them(connected):
+    """Of a turn that goes on from the last one, and of what was edited, little is scanned."""
+    messages = [{"role": "user", "content": f"word {number} " * 100} for number in range(100)]
+    for number in (99, 100):
+        body = json.dumps({"model": "m", "messages": messages[:number], "system": "stamp=7"})
+        edited = body.replace("stamp=7", "stamp=0").encode()
+        finish(connected.lines[number % 2], exchange(1, wall=1.0, body=body.encode(), sent=edited))
+        connected.turn()
+    first, second = connected.taken
+    assert first.received.document.scanned == len(first.received.body)
+    assert second.received.document.scanned < len(second.received.body) / 10
+    for taken in (first, second):
+        assert taken.sent.document.scanned < len(taken.sent.body) / 10
+        assert taken.sent.json["system"] == "stamp=0"
+        assert taken.received.json["system"] == "stamp=7"
+
+
+def test_a_large_body_is_not_read_here(connected):
+    """But in the thread where it is judged."""
+    body = json.dumps({"model": "m", "messages": [], "system": "x" * (1 << 20)}).encode()
+    finish(connected.lines[0], exchange(1, wall=1.0, body=body, sent=body + b" "))
+    connected.turn()
+    (taken,) = connected.taken
+    assert not taken.received.is_read
+    assert not taken.sent.is_read
+    assert taken.sent.json == taken.received.json

@@ -1,0 +1,34 @@
+"""The bodies of exchanges that come from a worker, read with those before them.
+
+The worker has read them already, but what it made of them is its own. To read them from nothing
+took the keeper 1.0 ms for 100 kB with an edit; with the client's last body at hand 0.15.
+"""
+
+from __future__ import annotations
+
+from cacheproxy.core.document import overlap
+from cacheproxy.core.exchange import Exchange
+from cacheproxy.proxy.earlier import Earlier
+
+_MOST = 128 << 10
+"""Bytes to be scanned up to which it is done here; a body with more is read where it is judged."""
+
+
+class Rereading:
+    """Prepares exchanges for those who look at their JSON."""
+
+    def __init__(self) -> None:
+        self._earlier = Earlier()
+
+    def prepare(self, exchange: Exchange) -> None:
+        """Have the requests of ``exchange``, nobody else's yet, read as cheaply as can be."""
+        received, sent = exchange.received, exchange.sent
+        if not exchange.turn:
+            return
+        closest = self._earlier.closest(received)
+        received.after(closest.shared)
+        if received.effort > _MOST:
+            return
+        if received.document is not None and sent is not None and sent is not received:
+            sent.after(overlap(sent.body, received.document))
+        self._earlier.keep(received, closest)
