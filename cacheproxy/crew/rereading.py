@@ -6,8 +6,8 @@ took the keeper 1.0 ms for 100 kB with an edit; with the client's last body at h
 
 from __future__ import annotations
 
-from cacheproxy.core.document import overlap
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.overlap import overlap
 from cacheproxy.proxy.earlier import Earlier
 
 _MOST = 128 << 10
