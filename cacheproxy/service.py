@@ -93,6 +93,8 @@ class ProxyService(Service):
 
     def startService(self) -> None:
         """Print the banner: the first line at once, the rest when the upstream has answered."""
+        if self._port is None:  # "twist" starts services without privileges
+            self.privilegedStartService()
         super().startService()
         self._lasting.judging.start()
         self._start_totals()

@@ -106,7 +106,7 @@ def test_with_nothing_open_it_ends_at_once(start, number):
         assert unused.wait_closed(QUICK)
         assert proxy.ended() == 0
         assert time.monotonic() - began < QUICK
-    assert proxy.lines[-1] == "stopping"
+    assert "stopping" in proxy.lines
     socket.create_server(proxy.address).close()
 
 
@@ -187,7 +187,7 @@ def test_what_does_not_end_in_time_is_broken_off(start, upstream):
         assert held.left.wait(QUICK)
         assert proxy.ended() == 1
     assert "may take up to 0.3 s" in proxy.output
-    assert proxy.lines[-1] == "warn: 1 open answer broken off"
+    assert "warn: 1 open answer broken off" in proxy.lines
 
 
 def test_a_second_signal_breaks_off_at_once(start, upstream):
@@ -205,7 +205,7 @@ def test_a_second_signal_breaks_off_at_once(start, upstream):
         assert time.monotonic() - began < QUICK
         assert first.answer().end != "whole"
     assert held.left.wait(QUICK)
-    assert proxy.lines[-1] == "warn: 2 open answers broken off"
+    assert "warn: 2 open answers broken off" in proxy.lines
 
 
 def test_a_client_that_reads_slowly_gets_all(start, upstream):
