@@ -57,8 +57,8 @@ _STAMP = re.compile(
     r"(?: (?:[A-Z]{2,5}|GMT[+-]\d{1,2}(?::\d{2})?))?\] "
 )
 _STAMP_BEGINS = re.compile(rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2} ")
-_ESCAPED = "\\u00"
-"""How JSON spells ASCII where it need not."""
+_BRACKET_ESCAPED = ("\\u005b", "\\u005B")
+"""How JSON may spell the bracket, though nobody is known to."""
 _RUNTIME = re.compile(r"(?m)^Runtime: (?:[a-z_]+=[^|\n]* \| )+sessionId=(?P<id>[\w.:-]+)")
 
 _Found = tuple[tuple[str | int, ...], str]
@@ -122,7 +122,8 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
     two, so the user has typed one; and a second pass must not find what the first has left.
     """
     literals = request.literals
-    if not literals.match(_STAMP_BEGINS, len("[Wed 2026-02-18 ")) and _ESCAPED not in literals:
+    begins = literals.match(_STAMP_BEGINS, len("[Wed 2026-02-18 "))
+    if not begins and not any(map(literals.__contains__, _BRACKET_ESCAPED)):
         return  # before any JSON is looked at
     for path, text in _user_texts(request.json):
         span = _stamp(text)
