@@ -57,7 +57,7 @@ _STAMP = re.compile(
     r"(?: (?:[A-Z]{2,5}|GMT[+-]\d{1,2}(?::\d{2})?))?\] "
 )
 _STAMP_BEGINS = re.compile(rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2} ")
-_BRACKET_ESCAPED = ("\\u005b", "\\u005B")
+_ESCAPED = "\\u005"
 """How JSON may spell the bracket, though nobody is known to."""
 _RUNTIME = re.compile(r"(?m)^Runtime: (?:[a-z_]+=[^|\n]* \| )+sessionId=(?P<id>[\w.:-]+)")
 
@@ -123,7 +123,7 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
     """
     literals = request.literals
     begins = literals.match(_STAMP_BEGINS, len("[Wed 2026-02-18 "))
-    if not begins and not any(map(literals.__contains__, _BRACKET_ESCAPED)):
+    if not begins and _ESCAPED not in literals:
         return  # before any JSON is looked at
     for path, text in _user_texts(request.json):
         span = _stamp(text)
