@@ -12,6 +12,8 @@ _LENGTHS = struct.Struct("!II")
 Piece = bytes | memoryview
 Load = bytes | memoryview
 """A load that has come: a view of what was read."""
+_SIZE = 1 << 19
+"""Bytes that are read at most at a time: two requests of 100 kB, as they came and as they went."""
 
 
 def frame(message: bytes, load: tuple[Piece, ...] = ()) -> list[Piece]:
@@ -21,35 +23,48 @@ def frame(message: bytes, load: tuple[Piece, ...] = ()) -> list[Piece]:
 
 
 class FrameReader:
-    """Bytes in, (message, load) out. What a frame is made of is joined once, when it is whole."""
+    """Bytes in, (message, load) out. They are read into ``room()``, which ``filled`` looks at.
 
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-        self._size = 0
+    A load is a view of that room, good until ``room`` is called again. There is one room for all
+    frames: to have each piece of 256 KB in memory of its own, and to join them, took 0.4 ms a
+    request, most of it for memory that is new to the process.
+    """
+
+    def __init__(self, size: int = _SIZE) -> None:
+        self._size = size
+        self._view = memoryview(bytearray(size))
+        self._begin = self._end = 0
         self._wanted = _LENGTHS.size
 
-    def feed(self, data: bytes) -> list[tuple[bytes, memoryview]]:
-        """Return the frames that ``data`` completes."""
+    def room(self) -> memoryview:
+        """Return where the next bytes are to be put, which is not empty."""
+        view, begin, end = self._view, self._begin, self._end
+        rest = end - begin
+        size = max(self._size, self._wanted)
+        if size != len(view):
+            self._view = memoryview(bytearray(size))
+            self._view[:rest] = view[begin:end]
+        elif begin:
+            view[:rest] = view[begin:end]
+        self._begin, self._end = 0, rest
+        return self._view[rest:]
+
+    def filled(self, count: int) -> list[tuple[bytes, memoryview]]:
+        """Return the frames that the ``count`` bytes complete that were put there."""
         found: list[tuple[bytes, memoryview]] = []
-        self._pieces.append(data)
-        self._size += len(data)
-        if self._size < self._wanted:
-            return found
-        whole = data if len(self._pieces) == 1 else b"".join(self._pieces)
-        begin, view = 0, memoryview(whole)
+        self._end += count
+        view = self._view
         while True:
-            left = len(whole) - begin
+            left = self._end - self._begin
             self._wanted = _LENGTHS.size
             if left < self._wanted:
-                break
-            message, load = _LENGTHS.unpack_from(whole, begin)
+                return found
+            message, load = _LENGTHS.unpack_from(view, self._begin)
             self._wanted += message + load
             if left < self._wanted:
-                break
-            start = begin + _LENGTHS.size
-            begin += self._wanted
-            found.append((whole[start : start + message], view[start + message : begin]))
-        rest = whole[begin:]
-        self._pieces = [rest] if rest else []
-        self._size = len(rest)
-        return found
+                return found
+            start = self._begin + _LENGTHS.size
+            self._begin += self._wanted
+            found.append(
+                (bytes(view[start : start + message]), view[start + message : self._begin])
+            )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from operator import itemgetter
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
@@ -14,6 +13,7 @@ from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.access import Access
+from cacheproxy.core.exchange import Exchange
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.member import Member
@@ -88,7 +88,7 @@ class Crew:
         self._turns = Turns()
         self._last = LastRequests()
         self._questions: list[tuple[Line, Any]] = []
-        self._over_now: list[tuple[float, Finished, Load]] = []
+        self._finished: list[tuple[Exchange, bool]] = []
         self._is_due = False
         self._rereading = Rereading()
         self._port: Any = None
@@ -242,7 +242,7 @@ class Crew:
         if isinstance(message, Finished):
             member.exchanges += 1
             self._soon()
-            self._over_now.append((message.wall + message.times[1], message, load))
+            self._finished.append((exchange_in(message, load), message.tools))
         elif isinstance(message, Said):
             _say(message)
         elif isinstance(message, Standing):
@@ -267,12 +267,11 @@ class Crew:
             if not self._is_stopping:
                 member.start(self._port.fileno())
 
-    def _finish(self, message: Finished, load: Load) -> None:
-        exchange = exchange_in(message, load)
+    def _finish(self, exchange: Exchange, *, tools: bool) -> None:
         session = exchange.session
         if exchange.turn and session is not None:
             dialect = exchange.received.dialect or ""
-            lane = (session.client, session.id, dialect, "tools" if message.tools else "")
+            lane = (session.client, session.id, dialect, "tools" if tools else "")
             turn = self._turns.next(tuple(map(text_out, lane)))
             exchange = replace(exchange, turn=turn)
         self._rereading.prepare(exchange)
@@ -319,9 +318,9 @@ class Crew:
             if member.line is not None:
                 member.line.read()
         self._is_due = False
-        over, self._over_now = sorted(self._over_now, key=itemgetter(0)), []
-        for _, message, load in over:
-            self._finish(message, load)
+        finished, self._finished = sorted(self._finished, key=_ended), []
+        for exchange, tools in finished:
+            self._finish(exchange, tools=tools)
         questions, self._questions = self._questions, []
         for line, question in questions:
             if isinstance(question, Recall):
@@ -380,6 +379,11 @@ class Crew:
         if waiting in self._waiting:
             self._waiting.remove(waiting)
             waiting[1].callback(None)
+
+
+def _ended(finished: tuple[Exchange, bool]) -> float:
+    exchange, _ = finished
+    return exchange.wall + exchange.seconds
 
 
 def _say(message: Said) -> None:

@@ -19,8 +19,6 @@ from cacheproxy.crew.frames import FrameReader, Load, Piece, frame
 from cacheproxy.crew.wire import Answer
 
 _T = TypeVar("_T")
-_READ = 1 << 18
-"""Bytes of one look at the socket: what a request of 100 kB makes comes in one piece."""
 _BUFFER = 1 << 20
 """Bytes that the kernel may hold, if it lets us have that much."""
 _LOOKS = 64
@@ -34,7 +32,7 @@ class Listener(Protocol):
     """Who is told what the other end says."""
 
     def heard(self, line: Line, message: Any, load: Load) -> None:
-        """Take a message that is no answer."""
+        """Take a message that is no answer. The load is there for as long as this takes."""
 
     def lost(self, line: Line) -> None:
         """The other end is gone."""
@@ -117,7 +115,10 @@ class Line:
         return True
 
     def ask(self, question: Any, *load: Piece, seconds: float) -> Deferred[Any]:
-        """Fire with (value, load) of the answer; errbacks with TimeoutError, or ConnectionDone."""
+        """Fire with (value, load) of the answer; errbacks with TimeoutError, or ConnectionDone.
+
+        The load is there for as long as the callback takes.
+        """
         if not self.is_open:
             gone: Deferred[Any] = Deferred()
             gone.errback(ConnectionDone())
@@ -252,19 +253,19 @@ class Line:
     def _look(self) -> bool:
         """Read once, and hand on; return whether there may be more."""
         try:
-            data, extra, _, _ = self._socket.recvmsg(_READ, _RIGHTS, _CLOEXEC)
+            room = self._frames.room()
+            count, extra, _, _ = self._socket.recvmsg_into([room], _RIGHTS, _CLOEXEC)
         except BlockingIOError:
             return False
         except OSError:
-            data, extra = b"", []
+            count, extra = 0, []
         for level, kind, value in extra:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                count = len(value) // 4
-                self._descriptors.extend(struct.unpack(f"{count}i", value[: 4 * count]))
-        if not data:
+                self._descriptors.extend(each for (each,) in struct.iter_unpack("i", value))
+        if not count:
             self._lose()
             return False
-        for message, load in self._frames.feed(data):
+        for message, load in self._frames.filled(count):
             self._hand_on(self._decoder.decode(message), load)
             if not self.is_open:
                 return False
