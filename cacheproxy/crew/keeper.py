@@ -24,6 +24,7 @@ from cacheproxy.crew.wire import (
     Adopt,
     Answer,
     Begin,
+    Fewest,
     Finished,
     Forget,
     FromWorker,
@@ -90,6 +91,7 @@ class Crew:
         self._questions: list[tuple[Line, Any]] = []
         self._finished: list[tuple[Exchange, bool]] = []
         self._is_due = False
+        self._fewest = 0
         self._rereading = Rereading()
         self._port: Any = None
         self._is_stopping = False
@@ -286,12 +288,22 @@ class Crew:
                 "records; the requests themselves go on",
                 number=member.number,
             )
+        self._tell_fewest()
         failures = self._relaying.plugins.failures
         for said, counts in now.failures.items():
             total, old = failures.of(text_in(said)), before.failures.get(said, {})
             for kind in ("failed", "timed_out", "dropped"):
                 setattr(total, kind, getattr(total, kind) + counts[kind] - old.get(kind, 0))
             total.left_out = total.left_out or bool(counts["left_out"])
+
+    def _tell_fewest(self) -> None:
+        """Let the workers know who should take the next connections."""
+        ready = [member for member in self.members if member.is_ready]
+        fewest = min((member.standing.connections for member in ready), default=0)
+        if fewest != self._fewest:
+            self._fewest = fewest
+            for member in ready:
+                member.tell(Fewest(fewest))
 
     def _page(self, line: Line) -> None:
         descriptor = line.descriptor()

@@ -4,31 +4,48 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet import tcp, unix
 
 
-class _OneAtATime:
-    """Takes one connection, then lets the others look: each of them was woken for it as well.
+class _Polite:
+    """Takes one connection at a time, and lets those first who have fewer.
 
-    Twisted takes up to a hundred. Of 32 connections made at once one of two workers then had 27 to
-    32; so it has 14 to 18.
+    A connection wakes all workers, and the one that wakes up first would take the next ones as well
+    before another is there. ``politeness`` returns how many seconds to wait.
     """
 
+    politeness: Callable[[], float]
     numberAccepts: int  # noqa: N815 - Twisted's
 
     def doRead(self) -> None:
-        """Accept."""
+        """Accept, now or in a moment."""
+        pause = self.politeness()
+        if pause:
+            port: Any = self
+            port.stopReading()
+            port.reactor.callLater(pause, self._accept)
+        else:
+            self._accept_one()
+
+    def _accept(self) -> None:
+        port: Any = self
+        if port.connected and not port.disconnecting:
+            port.startReading()
+            self._accept_one()
+
+    def _accept_one(self) -> None:
         self.numberAccepts = 1
         super().doRead()  # type: ignore[misc]
 
 
-class _TCPPort(_OneAtATime, tcp.Port):
+class _TCPPort(_Polite, tcp.Port):
     """A port that is already bound. Twisted does not shut such a socket down: others listen."""
 
 
-class _UNIXPort(_OneAtATime, unix.Port):
+class _UNIXPort(_Polite, unix.Port):
     """The same in the file system. Twisted would set its mode and backlog, and remove it."""
 
     def startListening(self) -> None:  # noqa: N802 - Twisted's
@@ -46,10 +63,11 @@ class _UNIXPort(_OneAtATime, unix.Port):
         tcp.Port.connectionLost(self, reason)
 
 
-def adopt_port(reactor: Any, descriptor: int, factory: Any) -> Any:
+def adopt_port(reactor: Any, descriptor: int, factory: Any, politeness: Callable[[], float]) -> Any:
     """Accept connections for ``factory`` on ``descriptor``, which is closed: a copy is used.
 
-    The port has IListeningPort's methods. Not ``adoptStreamPort``: see the classes above.
+    ``politeness``: asked before each how many seconds others may have to take it. The port has
+    IListeningPort's methods. Not ``adoptStreamPort``: see the classes above.
     """
     with socket.socket(fileno=os.dup(descriptor)) as known:
         family = known.family
@@ -61,5 +79,6 @@ def adopt_port(reactor: Any, descriptor: int, factory: Any) -> Any:
             reactor, descriptor, family, factory
         )
     os.close(descriptor)
+    port.politeness = politeness
     port.startListening()
     return port

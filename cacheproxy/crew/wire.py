@@ -67,6 +67,12 @@ class Forget(_Message):
     """The upstream was down: another server may have taken its place. Both sides say it."""
 
 
+class Fewest(_Message):
+    """The worker with the fewest connections has so many."""
+
+    connections: int
+
+
 class Answer(_Message):
     """The answer to the question ``id``."""
 
@@ -196,7 +202,7 @@ class Ended(_Message):
     broken_off: int
 
 
-FromKeeper = Begin | Prepare | Adopt | Stop | Hurry | Forget | Answer
+FromKeeper = Begin | Prepare | Adopt | Stop | Hurry | Forget | Fewest | Answer
 FromWorker = (
     Ready
     | Unfit
