@@ -252,3 +252,16 @@ def test_a_large_body_is_not_read_here(connected):
     assert not taken.received.is_read
     assert not taken.sent.is_read
     assert taken.sent.json == taken.received.json
+
+
+def test_workers_know_who_has_the_fewest_connections(connected):
+    """Once it is another number; who is not there yet does not count."""
+    first, second = connected.crew.members
+    first.is_ready = True
+    connected.crew._stand(first, Standing(5, 0, {}, 0))
+    second.is_ready = True
+    for connections in (3, 3, 9):
+        connected.crew._stand(second, Standing(connections, 0, {}, 0))
+    connected.turn()
+    told = [[word.connections for word in ear.words] for ear in connected.ears]
+    assert told == [[5, 3, 5], [3, 5]]
