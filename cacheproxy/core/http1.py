@@ -93,16 +93,19 @@ class ResponseReader:
     def close(self) -> None:
         """Take the end of the connection; raises ResponseError if it came too early."""
         if self._state is _State.UNTIL_CLOSE:
-            self._state, self.done = _State.DONE, True
+            self._finish()
         if not self.done:
             where = "before the response head was whole" if self.head is None else "mid-body"
             raise ResponseError(f"the upstream closed the connection {where}")
+
+    def _finish(self) -> None:
+        self._state, self.done = _State.DONE, True
 
     def _take(self, data: bytes) -> bytes:
         taken = data[: self._left] if len(data) > self._left else data
         self._left -= len(taken)
         if not self._left:
-            self._state, self.done = _State.DONE, True
+            self._finish()
         return taken
 
     def _read_head(self) -> bool:
@@ -141,7 +144,7 @@ class ResponseReader:
             raise ResponseError("the upstream's Content-Length makes no sense")
         length = int(lengths.pop()) if lengths else None
         if self._method == b"HEAD" or status in (204, 304):
-            self._state, self.done = _State.DONE, True
+            self._finish()
             return length
         if codings:
             if codings != [b"chunked"]:
@@ -152,7 +155,9 @@ class ResponseReader:
             self._state = _State.UNTIL_CLOSE
             return None
         self._left = length
-        self._state, self.done = (_State.LENGTH, False) if length else (_State.DONE, True)
+        self._state = _State.LENGTH
+        if not length:
+            self._finish()
         return length
 
     def _read_chunks(self, buffer: bytes) -> bytes:
@@ -202,7 +207,7 @@ class ResponseReader:
         if self._left < 0:
             raise ResponseError("the upstream's trailers are too large")
         if not line:
-            self._state, self.done = _State.DONE, True
+            self._finish()
 
 
 def _whole_chunks(buffer: bytes) -> tuple[int, list[bytes]]:

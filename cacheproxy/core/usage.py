@@ -191,18 +191,17 @@ class UsageReader:
         begun = 0
         if self._at_start or not events.is_between:
             self._at_start = False
-            begun = data.find(b"\n\n") + 2
-            if begun == 1:
-                self._read_events(events.feed(data))
-                return
+            first = data.find(b"\n\n")
+            begun = len(data) if first < 0 else first + 2
             self._read_events(events.feed(data[:begun]))
-        end = data.rfind(b"\n\n", begun) + 2
-        if end > 1 and events.is_between:
-            if _may_tell(data if end == len(data) else data[begun:end]):
-                for event in data[begun:end].split(b"\n\n"):
+        last = data.rfind(b"\n\n", begun)
+        if last >= 0 and events.is_between:
+            whole = data[begun:last]
+            begun = last + 2
+            if _may_tell(whole):
+                for event in whole.split(b"\n\n"):
                     if _may_tell(event):
                         self._read_events(events.feed(event + b"\n\n"))
-            begun = end
         if begun < len(data):
             self._read_events(events.feed(data[begun:]))
 

@@ -47,7 +47,7 @@ async def _ask(line: Line, question: Any) -> tuple[Any, Load] | None:
     except CancelledError:  # the client has left
         raise
     except Exception:
-        _log.warn("the keeper did not answer: a request goes on without what it knows (said once)")
+        _log.warn("the keeper did not answer: a request goes on without what it knows")
         return None
     return answer
 

@@ -80,9 +80,8 @@ class UpstreamConnection(Protocol):
         if hasattr(self.transport, "setTcpNoDelay"):
             self.transport.setTcpNoDelay(True)
         head, body = self._request
-        eager.write(self.transport, head + body if len(body) < _JOINED else head)
-        if len(body) >= _JOINED:
-            eager.write(self.transport, body)
+        for piece in (head + body,) if len(body) < _JOINED else (head, body):
+            eager.write(self.transport, piece)
         self._silence.heard()
 
     def dataReceived(self, data: bytes) -> None:

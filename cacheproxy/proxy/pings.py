@@ -67,8 +67,7 @@ class Pings:
         if len(data) < _LONGEST_END:
             data = self._end + data
         self._end = data[-_LONGEST_END:]
-        if self._after and not self._held:
-            self._deadline.set(self._after)
+        self._wait()
 
     def hold(self) -> None:
         """Write nothing: the client does not read, and needs no sign of life."""

@@ -123,9 +123,7 @@ class Relay(Protocol):
         self._end()
         self._request.unregister_producer()
         self._request.finish()
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.callback(None)
+        self._tell()
 
     def pauseProducing(self) -> None:
         """The client does not keep up: stop reading from the upstream."""
@@ -164,9 +162,13 @@ class Relay(Protocol):
         self._request.unregister_producer()
         self._break_off()
         self._result = reason
+        self._tell()
+
+    def _tell(self) -> None:
+        """Fire ``done`` for who waits, and let go of it."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
-            waiting.errback(reason)
+            waiting.callback(None) if self._result is None else waiting.errback(self._result)
 
     def _end(self) -> None:
         self._over = True
