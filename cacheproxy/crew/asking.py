@@ -70,7 +70,7 @@ class AskedMemory(SessionMemory):
 
     async def refresh(self, session: Session, request: Request) -> None:
         """Have the newest of the lane that ``request`` belongs to, for ``recall``."""
-        lane = _lane(session, request)
+        lane = lane_out(session, request)
         version = self._last.of(lane).version
         answer = await _ask(self._line, Recall(lane, version))
         if answer is None or answer[0] is None:
@@ -83,12 +83,12 @@ class AskedMemory(SessionMemory):
 
     def recall(self, session: Session, request: Request) -> Memory:
         """Return what was known of the lane when it was refreshed."""
-        return Memory(0, self._last.of(_lane(session, request)).request)
+        return Memory(0, self._last.of(lane_out(session, request)).request)
 
     def sent(self, session: Session, request: Request) -> int:
         """Tell the keeper that ``request`` goes up; return 1: which turn it is, the keeper says."""
         if self.keep_requests:
-            lane = _lane(session, request)
+            lane = lane_out(session, request)
             self._sent += 1
             version = f"{self._number}.{self._sent}"
             self._last.put(lane, Known(version, request))
@@ -160,5 +160,6 @@ def calls_of(request: Request) -> list[str]:
     return found
 
 
-def _lane(session: Session, request: Request) -> Lane:
+def lane_out(session: Session, request: Request) -> Lane:
+    """Return the lane of a session that ``request`` belongs to, as it is sent."""
     return tuple(map(text_out, lane_of(session, request)))

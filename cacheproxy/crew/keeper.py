@@ -30,6 +30,7 @@ from cacheproxy.crew.wire import (
     FromWorker,
     HowSpelled,
     Hurry,
+    Lane,
     Page,
     Prepare,
     Recall,
@@ -89,7 +90,7 @@ class Crew:
         self._turns = Turns()
         self._last = LastRequests()
         self._questions: list[tuple[Line, Any]] = []
-        self._finished: list[tuple[Exchange, bool]] = []
+        self._finished: list[tuple[Exchange, Lane | None]] = []
         self._is_due = False
         self._fewest = 0
         self._rereading = Rereading()
@@ -244,7 +245,7 @@ class Crew:
         if isinstance(message, Finished):
             member.exchanges += 1
             self._soon()
-            self._finished.append((exchange_in(message, load), message.tools))
+            self._finished.append((exchange_in(message, load), message.lane))
         elif isinstance(message, Said):
             _say(message)
         elif isinstance(message, Standing):
@@ -269,13 +270,9 @@ class Crew:
             if not self._is_stopping:
                 member.start(self._port.fileno())
 
-    def _finish(self, exchange: Exchange, *, tools: bool) -> None:
-        session = exchange.session
-        if exchange.turn and session is not None:
-            dialect = exchange.received.dialect or ""
-            lane = (session.client, session.id, dialect, "tools" if tools else "")
-            turn = self._turns.next(tuple(map(text_out, lane)))
-            exchange = replace(exchange, turn=turn)
+    def _finish(self, exchange: Exchange, lane: Lane | None) -> None:
+        if lane is not None:
+            exchange = replace(exchange, turn=self._turns.next(lane))
         self._rereading.prepare(exchange)
         self._relaying.finished(exchange)
 
@@ -331,8 +328,8 @@ class Crew:
                 member.line.read()
         self._is_due = False
         finished, self._finished = sorted(self._finished, key=_ended), []
-        for exchange, tools in finished:
-            self._finish(exchange, tools=tools)
+        for exchange, lane in finished:
+            self._finish(exchange, lane)
         questions, self._questions = self._questions, []
         for line, question in questions:
             if isinstance(question, Recall):
@@ -393,7 +390,7 @@ class Crew:
             waiting[1].callback(None)
 
 
-def _ended(finished: tuple[Exchange, bool]) -> float:
+def _ended(finished: tuple[Exchange, Lane | None]) -> float:
     exchange, _ = finished
     return exchange.wall + exchange.seconds
 

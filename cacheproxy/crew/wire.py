@@ -99,8 +99,8 @@ class Finished(_Message):
     First the one that came, then the one that was sent if it is another, then the answer's.
     ``received`` is method, target and headers, ``body`` the length of its body. ``sent``: whether
     it went up; ``other``: as what, if not the same; ``other_body``: the length of its body, None if
-    that is the same. ``kept``: of the answer's body, None for none. ``tools``: whether the request
-    names any.
+    that is the same. ``kept``: of the answer's body, None for none. ``lane``: whose turn it
+    is, None if it is none.
     """
 
     received: tuple[Text, Text, Headers]
@@ -110,7 +110,7 @@ class Finished(_Message):
     other_body: int | None
     reports: list[Any]
     session: tuple[Text, Text] | None
-    tools: bool
+    lane: Lane | None
     turn: int
     upstream: Text
     status: int | None
@@ -253,7 +253,7 @@ def request_in(said: tuple[Text, Text, Headers], body: Load) -> Request:
     return Request(text_in(method), text_in(target), headers, bytes(body))
 
 
-def exchange_out(exchange: Exchange, *, tools: bool) -> tuple[Finished, tuple[Piece, ...]]:
+def exchange_out(exchange: Exchange, lane: Lane | None) -> tuple[Finished, tuple[Piece, ...]]:
     """Return ``exchange`` as a message and its load."""
     received, sent, session, usage = (
         exchange.received,
@@ -277,7 +277,7 @@ def exchange_out(exchange: Exchange, *, tools: bool) -> tuple[Finished, tuple[Pi
         other_body=None if other_body is None else len(other_body),
         reports=[_report_out(report) for report in exchange.reports],
         session=None if session is None else (text_out(session.client), text_out(session.id)),
-        tools=tools,
+        lane=lane,
         turn=exchange.turn,
         upstream=text_out(exchange.upstream),
         status=exchange.status,

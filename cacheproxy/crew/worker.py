@@ -29,7 +29,7 @@ from zope.interface import implementer
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.failures import Count, Failures
-from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings
+from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings, lane_out
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.pages import Pages
@@ -57,7 +57,6 @@ from cacheproxy.crew.wire import (
 from cacheproxy.observe.bare import bare
 from cacheproxy.parts import Arrangement, Relaying
 from cacheproxy.proxy.draining import Draining
-from cacheproxy.proxy.memory import lane_of
 from cacheproxy.proxy.site import ProxySite
 
 LISTENING = 3
@@ -115,10 +114,9 @@ class Worker:
 
     def finished(self, exchange: Exchange) -> None:
         """Tell the keeper of an exchange that is over, unless it cannot keep up."""
-        tools = bool(
-            exchange.turn and exchange.session and lane_of(exchange.session, exchange.received)[3]
-        )
-        message, load = exchange_out(exchange, tools=tools)
+        session = exchange.session
+        lane = lane_out(session, exchange.received) if exchange.turn and session else None
+        message, load = exchange_out(exchange, lane)
         if not self.line.offer(message, *load):
             self._dropped += 1
 

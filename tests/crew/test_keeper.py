@@ -15,7 +15,7 @@ from cacheproxy.core.failures import Failures
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
-from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings
+from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings, lane_out
 from cacheproxy.crew.keeper import Crew
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.wire import Forget, FromKeeper, FromWorker, Standing, exchange_out
@@ -209,7 +209,7 @@ def exchange(number, *, wall, body=None, sent=None):
 
 
 def finish(line, found):
-    message, load = exchange_out(found, tools=False)
+    message, load = exchange_out(found, lane_out(found.session, found.received))
     line.offer(message, *load)
 
 
