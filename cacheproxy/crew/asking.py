@@ -17,19 +17,9 @@ from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
+from cacheproxy.crew.messages import HowSpelled, Lane, Recall, Sent, Slot, Spelled
 from cacheproxy.crew.shared import Known, LastRequests
-from cacheproxy.crew.wire import (
-    HowSpelled,
-    Lane,
-    Recall,
-    Sent,
-    Slot,
-    Spelled,
-    request_in,
-    request_out,
-    text_in,
-    text_out,
-)
+from cacheproxy.crew.wire import request_in, request_out, text_in, text_out
 from cacheproxy.proxy.memory import Memory, SessionMemory, lane_of
 from cacheproxy.translate.messages import Spellings
 

@@ -17,10 +17,7 @@ from cacheproxy.core.exchange import Exchange
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.member import Member
-from cacheproxy.crew.pages import adopt_connection
-from cacheproxy.crew.rereading import Rereading
-from cacheproxy.crew.shared import Known, LastRequests, Turns
-from cacheproxy.crew.wire import (
+from cacheproxy.crew.messages import (
     Adopt,
     Answer,
     Begin,
@@ -40,13 +37,11 @@ from cacheproxy.crew.wire import (
     Spelled,
     Standing,
     Stop,
-    config_out,
-    exchange_in,
-    request_in,
-    request_out,
-    text_in,
-    text_out,
 )
+from cacheproxy.crew.pages import adopt_connection
+from cacheproxy.crew.rereading import Rereading
+from cacheproxy.crew.shared import Known, LastRequests, Turns
+from cacheproxy.crew.wire import config_out, exchange_in, request_in, request_out, text_in, text_out
 from cacheproxy.parts import Arrangement, Relaying
 from cacheproxy.proxy.draining import tell_broken_off, tell_stopping
 from cacheproxy.proxy.limits import Limits

@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from cacheproxy.crew.frames import FrameReader, Load, Piece, frame
-from cacheproxy.crew.wire import Answer
+from cacheproxy.crew.messages import Answer
 
 _T = TypeVar("_T")
 _BUFFER = 1 << 20

@@ -9,17 +9,9 @@ from twisted.logger import Logger
 
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
+from cacheproxy.crew.messages import Begin, Ended, FromWorker, Ready, Standing, Stopping, Unfit
 from cacheproxy.crew.process import WorkerProcess
-from cacheproxy.crew.wire import (
-    Begin,
-    Ended,
-    FromWorker,
-    Ready,
-    Standing,
-    Stopping,
-    Unfit,
-    text_in,
-)
+from cacheproxy.crew.wire import text_in
 
 _log = Logger()
 _PAUSE = 0.2

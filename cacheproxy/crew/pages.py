@@ -21,7 +21,7 @@ from zope.interface import implementer
 
 from cacheproxy.core.headers import end_to_end, for_client, values
 from cacheproxy.crew.line import Line
-from cacheproxy.crew.wire import Page
+from cacheproxy.crew.messages import Page
 from cacheproxy.proxy.connection import UpstreamConnection, UpstreamResponse
 from cacheproxy.proxy.relay import Relay
 from cacheproxy.proxy.request import ProxyRequest

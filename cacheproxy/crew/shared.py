@@ -6,7 +6,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from cacheproxy.core.request import Request
-from cacheproxy.crew.wire import Lane
+from cacheproxy.crew.messages import Lane
 
 _MOST_LANES = 10_000
 _MOST_BYTES = 64 << 20

@@ -32,9 +32,7 @@ from cacheproxy.core.failures import Count, Failures
 from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings, lane_out
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
-from cacheproxy.crew.pages import Pages
-from cacheproxy.crew.port import adopt_port
-from cacheproxy.crew.wire import (
+from cacheproxy.crew.messages import (
     Adopt,
     Answer,
     Begin,
@@ -50,10 +48,10 @@ from cacheproxy.crew.wire import (
     Stop,
     Stopping,
     Unfit,
-    config_in,
-    exchange_out,
-    text_out,
 )
+from cacheproxy.crew.pages import Pages
+from cacheproxy.crew.port import adopt_port
+from cacheproxy.crew.wire import config_in, exchange_out, text_out
 from cacheproxy.observe.bare import bare
 from cacheproxy.parts import Arrangement, Relaying
 from cacheproxy.proxy.draining import Draining

@@ -18,7 +18,8 @@ from cacheproxy.core.usage import Usage
 from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings, lane_out
 from cacheproxy.crew.keeper import Crew
 from cacheproxy.crew.line import Line
-from cacheproxy.crew.wire import Forget, FromKeeper, FromWorker, Standing, exchange_out
+from cacheproxy.crew.messages import Forget, FromKeeper, FromWorker, Standing
+from cacheproxy.crew.wire import exchange_out
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.translate.messages import Spellings
 

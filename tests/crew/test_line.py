@@ -12,7 +12,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.task import Clock
 
 from cacheproxy.crew.line import Line, Waiting
-from cacheproxy.crew.wire import Answer
+from cacheproxy.crew.messages import Answer
 
 
 class Word(msgspec.Struct, array_like=True, tag=True):

@@ -16,7 +16,7 @@ from cacheproxy.core.normalize import Report
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
-from cacheproxy.crew import wire
+from cacheproxy.crew import messages, wire
 
 TEXT = st.text(st.characters(), max_size=20)  # lone surrogates as well
 LATIN = st.text(st.characters(max_codepoint=255), max_size=20)
@@ -64,8 +64,8 @@ def there_and_back(exchange, *, lane=None):
     """The exchange as the keeper has it, and how many bytes its bodies took."""
     message, load = wire.exchange_out(exchange, lane)
     sent = msgspec.msgpack.encode(message)
-    found = msgspec.msgpack.Decoder(wire.FromWorker).decode(sent)
-    assert isinstance(found, wire.Finished)
+    found = msgspec.msgpack.Decoder(messages.FromWorker).decode(sent)
+    assert isinstance(found, messages.Finished)
     assert found.lane == lane
     return wire.exchange_in(found, b"".join(load)), sum(map(len, load))
 
@@ -113,6 +113,6 @@ CONFIGS = [
 @pytest.mark.parametrize("config", CONFIGS)
 def test_settings_come_out_as_they_went_in(config):
     """Rules, secrets, and file names that are no UTF-8."""
-    begin = wire.Begin(1, wire.config_out(config), b"via")
-    found = msgspec.msgpack.Decoder(wire.FromKeeper).decode(msgspec.msgpack.encode(begin))
+    begin = messages.Begin(1, wire.config_out(config), b"via")
+    found = msgspec.msgpack.Decoder(messages.FromKeeper).decode(msgspec.msgpack.encode(begin))
     assert wire.config_in(found.config) == config
