@@ -28,6 +28,7 @@ from tests.proxy.harness import (
     eventually,
     free_port,
     head,
+    sound_upstream,
     twistd,
     whole,
 )
@@ -63,12 +64,8 @@ class Held:
 
 @pytest.fixture
 def upstream():
-    found = Upstream()
-    yield found
-    for peer in found.peers:
-        peer.close()
-    found.close()
-    assert not found.errors
+    with sound_upstream() as found:
+        yield found
 
 
 @pytest.fixture
@@ -83,6 +80,20 @@ def start(tmp_path, upstream):
             return proxy
 
         yield start
+
+
+def reloads_and_ends(pid, port, held, pidfile, log):
+    """A daemon reads its settings again, and at its end lets the ``held`` answer finish."""
+    os.kill(pid, signal.SIGHUP)
+    eventually(lambda: "reloaded: nothing changed" in log.read_text())
+    with Client(("127.0.0.1", port)) as client:
+        pieces = client.pieces(client.ask("/x", b"{}").begin())
+        next(pieces)
+        os.kill(pid, signal.SIGTERM)
+        eventually(lambda: "stopping: 1 open answer" in log.read_text())
+        held.go.set()
+        assert b"".join(pieces) == b"data: 2\n\n"
+    eventually(lambda: not pidfile.exists())
 
 
 def refuses(address):
@@ -298,16 +309,7 @@ def test_as_a_daemon(tmp_path, upstream):
         assert f"cannot listen on tcp:{port}" in again.stderr
         assert "Traceback" not in again.stderr + (tmp_path / "log2").read_text()
         assert not (tmp_path / "pid2").exists()
-        os.kill(pid, signal.SIGHUP)
-        eventually(lambda: "reloaded: nothing changed" in log.read_text())
-        with Client(("127.0.0.1", port)) as client:
-            pieces = client.pieces(client.ask("/x", b"{}").begin())
-            next(pieces)
-            os.kill(pid, signal.SIGTERM)
-            eventually(lambda: "stopping: 1 open answer" in log.read_text())
-            held.go.set()
-            assert b"".join(pieces) == b"data: 2\n\n"
-        eventually(lambda: not (tmp_path / "pid").exists())
+        reloads_and_ends(pid, port, held, tmp_path / "pid", log)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

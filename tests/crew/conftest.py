@@ -11,19 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.proxy.harness import Client, Proxy, Upstream, answer_ok, eventually
+from tests.proxy.harness import Client, Proxy, answer_ok, eventually, sound_upstream
 
 USAGE = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 99}}
 
 
 @pytest.fixture
 def upstream():
-    found = Upstream()
-    yield found
-    for peer in found.peers:
-        peer.close()
-    found.close()
-    assert not found.errors
+    with sound_upstream() as found:
+        yield found
 
 
 @pytest.fixture

@@ -23,7 +23,14 @@ from tests.proxy.harness import (
     free_port,
     twistd,
 )
-from tests.test_life import QUICK, Held, on_a_terminal, read_until, refuses
+from tests.test_life import (
+    QUICK,
+    Held,
+    on_a_terminal,
+    read_until,
+    refuses,
+    reloads_and_ends,
+)
 
 from .conftest import alive, relayed
 
@@ -338,16 +345,7 @@ def test_as_a_daemon(tmp_path, upstream):
     pid = int((tmp_path / "pid").read_text())
     try:
         eventually(lambda: "Ready." in log.read_text())
-        os.kill(pid, signal.SIGHUP)
-        eventually(lambda: "reloaded: nothing changed" in log.read_text())
-        with Client(("127.0.0.1", port)) as client:
-            pieces = client.pieces(client.ask("/x", b"{}").begin())
-            next(pieces)
-            os.kill(pid, signal.SIGTERM)
-            eventually(lambda: "stopping: 1 open answer" in log.read_text())
-            held.go.set()
-            assert b"".join(pieces) == b"data: 2\n\n"
-        eventually(lambda: not (tmp_path / "pid").exists())
+        reloads_and_ends(pid, port, held, tmp_path / "pid", log)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -458,3 +458,14 @@ def eventually(condition: Callable[[], object], seconds: float = TIMEOUT) -> flo
         assert time.monotonic() - started < seconds, "it did not happen"
         time.sleep(0.005)
     return time.monotonic() - started
+
+
+@contextlib.contextmanager
+def sound_upstream():
+    """An upstream whose scripts met nothing that they did not expect."""
+    found = Upstream()
+    yield found
+    for peer in found.peers:
+        peer.close()
+    found.close()
+    assert not found.errors

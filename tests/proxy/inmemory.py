@@ -125,3 +125,19 @@ def converse(pieces: Iterable[bytes], limits: Limits, *, late: bool = False) -> 
     assert not site.channels, "the site still knows a closed channel"
     assert not clock.getDelayedCalls(), "a timer outlives its connection"
     return result
+
+
+class Producer:
+    """Notes when it is to stop and go on."""
+
+    def __init__(self):
+        self.told = []
+
+    def pauseProducing(self):
+        self.told.append("pause")
+
+    def resumeProducing(self):
+        self.told.append("resume")
+
+    def stopProducing(self):
+        self.told.append("stop")

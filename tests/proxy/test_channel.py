@@ -19,7 +19,7 @@ from cacheproxy.proxy import channel as module
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.site import ProxySite
 
-from .inmemory import Transport, take_turns
+from .inmemory import Producer, Transport, take_turns
 
 GET = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
 OLD = b"GET /x HTTP/1.0\r\n\r\n"
@@ -79,20 +79,6 @@ class Down:
         self.channel.connectionLost(Failure(reason or ConnectionLost()))
         assert not self.site.channels
         assert not self.clock.getDelayedCalls()
-
-
-class Producer:
-    def __init__(self):
-        self.told = []
-
-    def pauseProducing(self):
-        self.told.append("pause")
-
-    def resumeProducing(self):
-        self.told.append("resume")
-
-    def stopProducing(self):
-        self.told.append("stop")
 
 
 def asked(data=GET, **keywords):

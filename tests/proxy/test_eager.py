@@ -13,6 +13,8 @@ from twisted.python.failure import Failure
 
 from cacheproxy.proxy import eager
 
+from .inmemory import Producer
+
 
 class Watching:
     """A reactor that only notes who wants to write, and what is to be called later."""
@@ -34,22 +36,6 @@ class Watching:
 
     def callLater(self, _, function, *arguments):  # noqa: N802 - Twisted's
         self.later.append((function, arguments))
-
-
-class Pausing:
-    """A producer that notes when it is to stop and go on."""
-
-    def __init__(self):
-        self.told = []
-
-    def pauseProducing(self):
-        self.told.append("pause")
-
-    def resumeProducing(self):
-        self.told.append("resume")
-
-    def stopProducing(self):
-        self.told.append("stop")
 
 
 class Pair:
@@ -100,7 +86,7 @@ def test_what_the_socket_takes_is_there_at_once(pair):
 
 def test_the_rest_waits_in_the_transport_and_stays_in_order(pair):
     """A peer that does not read: its producer is paused, and goes on when it reads."""
-    producer = Pausing()
+    producer = Producer()
     pair.transport.registerProducer(producer, True)
     pieces = [bytes([number]) * 300_000 for number in range(20)]
     for piece in pieces:
