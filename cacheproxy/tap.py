@@ -144,6 +144,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         spellings=Spellings(),
         collector=collector,
         finished=afterwards,
+        meanwhile=afterwards.meanwhile,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
         keep_bodies=capture is not None,
         slots=lambda upstream: UpstreamSlots(upstream, reactor),
@@ -213,6 +214,7 @@ def arrange_relaying(
         ),
         memory=memory,
         finished=relaying.finished,
+        meanwhile=relaying.meanwhile,
         wall=time.time,
         via=relaying.via,
         translating=Translating(
