@@ -183,6 +183,10 @@ def _http_server(place: Place) -> list[str]:
     return [str(place.python), str(SCRIPTS / "http_server.py"), *_ports(place)]
 
 
+def _twisted(place: Place) -> list[str]:
+    return [str(place.python), str(SCRIPTS / "twisted_floor.py"), *_ports(place)]
+
+
 def _nginx(place: Place) -> list[str]:
     text = (SCRIPTS / "nginx.conf").read_text()
     text = text.replace("@PORT@", str(place.port)).replace("@UPSTREAM@", str(place.upstream))
@@ -229,6 +233,7 @@ PEERS: dict[str, Peer] = {
     for peer in (
         Peer("nginx", False, _nginx, _needs_nginx),
         Peer("bun", True, _bun_serve, _needs_bun),
+        Peer("twisted", True, _twisted, _nothing),
         Peer("http.server", True, _http_server, _nothing),
         Peer("aiohttp", True, _aiohttp, _needs_venv),
         Peer("fastapi", True, _fastapi, _needs_venv),
