@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import NamedTuple
 
 from cacheproxy.core.hunks import share_of_words
 from cacheproxy.core.prompt import Part, Prompt
@@ -19,8 +20,7 @@ _SAME_SYSTEM = 0.6
 """Share of its words from which a system text is the same one, some fields of it changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a request belongs: ``lane`` and ``turn`` (from 1) in the order of their first.
 
     ``is_side``: whether it is beside the conversation, as far as was known when it came.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import compress, starmap
+from operator import attrgetter, is_not
 from sys import getsizeof
 
 from cacheproxy.core.document import Document
@@ -15,7 +16,7 @@ from cacheproxy.core.request import Request
 from cacheproxy.core.segments import EACH_SEGMENT, Piece
 from cacheproxy.core.session import Session
 from cacheproxy.core.turns import Lanes, Place
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.usage import NOTHING, Usage
 from cacheproxy.core.verdict import Before, Verdict, judge
 
 _MOST_BYTES = 64 << 20
@@ -23,6 +24,7 @@ _MOST_SESSIONS = 10_000
 _MOST_LANES = 64
 _EACH_SESSION = 2500
 """Bytes that Python adds to the prompts themselves, as measured."""
+_COST = attrgetter("cost")
 
 
 @dataclass(slots=True)
@@ -103,7 +105,7 @@ class KnownPrompts:
 
 def _next(sent: Prompt, unedited: Prompt, usage: Usage, before: Before | None) -> Before:
     """A turn that failed was not evaluated: the cache still holds the one before."""
-    if usage == Usage() and before is not None:
+    if usage == NOTHING and before is not None:
         return before
     return Before(sent, unedited, usage.prompt)
 
@@ -112,14 +114,14 @@ def _cost(before: Before) -> int:
     """Bytes that ``before`` takes: what both prompts have in common is there but once."""
     cost = before.sent.cost
     if before.unedited is not before.sent:
-        pairs = zip_longest(before.unedited.pieces, before.sent.pieces)
-        cost += sum(_besides(ours, theirs) for ours, theirs in pairs if ours is not theirs)
+        ours, theirs = before.unedited.pieces, before.sent.pieces
+        cost += sum(map(_COST, ours[len(theirs) :]))
+        others = compress(zip(ours, theirs, strict=False), map(is_not, ours, theirs))
+        cost += sum(starmap(_besides, others))
     return cost
 
 
-def _besides(piece: Piece | None, other: Piece | None) -> int:
-    if piece is None or other is None:
-        return piece.cost if piece is not None else 0
+def _besides(piece: Piece, other: Piece) -> int:
     texts = {id(segment.text) for segment in other.segments}
     own = [segment.text for segment in piece.segments if id(segment.text) not in texts]
     return sum(map(getsizeof, own)) + EACH_SEGMENT * len(own)

@@ -36,8 +36,7 @@ class Recent:
         target = redact_target(received.path, known)
         bare = Request(received.method, target)
         self._kept.append(
-            replace(
-                exchange,
+            exchange.changed(
                 received=bare,
                 sent=None if exchange.sent is None else bare,
                 response_headers=(),
