@@ -65,9 +65,9 @@ class Exchange:
     verdict: Verdict | None = None
 
     def changed(self, **fields: Any) -> Exchange:
-        """Return it with other values in some ``fields``: dataclasses.replace in a tenth of its time.
+        """Return it with other values in some ``fields``.
 
-        That takes 11 µs for so many fields, and each exchange is changed twice.
+        dataclasses.replace takes ten times as long: 11 µs, and each exchange is changed twice.
         """
         values = self.__dict__ | fields
         if len(values) > len(self.__dict__):

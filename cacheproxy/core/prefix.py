@@ -45,8 +45,12 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     """
     ours, theirs = before.pieces, after.pieces
     same = next(compress(count(), map(is_not, ours, theirs)), min(len(ours), len(theirs)))
-    shared = before.chars if same == len(ours) else sum(map(_CHARS, ours[:same]))
-    left, right = _segments(ours, same), _segments(theirs, same)
+    right = _segments(theirs, same)
+    if same == len(ours):
+        now = next(right, None)
+        return Parting(before.chars, None, now, 0, 0, now.part if now else Part.MESSAGES)
+    left = _segments(ours, same)
+    shared = sum(map(_CHARS, ours[:same]))
     was, now = next(left, None), next(right, None)
     at_was = at_now = 0
     while was is not None and now is not None:

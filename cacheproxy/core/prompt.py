@@ -33,6 +33,7 @@ from cacheproxy.core.segments import (
     names_of,
     piece_of,
     plain,
+    retold,
 )
 
 __all__ = ["Order", "Part", "Prompt", "Segment", "first_item", "prompt_of"]
@@ -61,7 +62,8 @@ class Made(NamedTuple):
 
 
 _NO_TOOLS = Piece(None, Part.TOOLS)
-_NOTHING = Made("", None, _NO_TOOLS, {}, [], Run())
+_EMPTY = Run()
+_NOTHING = Made("", None, _NO_TOOLS, {}, [], _EMPTY)
 _SEGMENTS = attrgetter("segments")
 
 
@@ -135,14 +137,13 @@ def prompt_of(
 
 def _in_order(made: Made, order: Order) -> Run:
     """All pieces: those of the items, and those that stand outside them in their places."""
-    system, rest = [], []
-    for text in made.texts.values():
-        (system if text.part is Part.SYSTEM else rest).append(text)
-    run, heads = made.run, made.heads
+    texts, run, heads = list(made.texts.values()), made.run, made.heads
+    system = [text for text in texts if text.part is Part.SYSTEM]
+    rest = texts[len(system) :]  # what is system text has been looked for first
     head = (*system, *run.pieces[:heads])
     head = (made.tool_piece, *head) if order is Order.TOOLS_FIRST else (*head, made.tool_piece)
     pieces = (*head, *rest, *run.pieces[heads:])
-    _, chars, cost, digests = Run().then((made.tool_piece, *system, *rest))
+    _, chars, cost, digests = _EMPTY.then((made.tool_piece, *texts))
     return Run(pieces, chars + run.chars, cost + run.cost, digests + run.digests)
 
 
@@ -162,9 +163,10 @@ def _made(spoken: str, document: Document, known: Made) -> Made:
         known = _NOTHING
     if spoken == dialect.COMPLETION:
         # One text of everybody's words: nothing in it is known to be the client's own.
-        return Made(spoken, None, _NO_TOOLS, _texts(body, known, ("prompt",)), [], Run())
+        return Made(spoken, None, _NO_TOOLS, _texts(body, known, ("prompt",)), [], _EMPTY)
     name = _items_name(spoken)
-    tools, items = document.inner("tools"), document.inner(name)
+    inner = dict(zip(document.root.keys or (), document.root.inner, strict=False))
+    tools, items = inner.get("tools"), inner.get(name)
     if tools is None or tools is not known.tools:
         tool_piece = _tools(document, tools, known)
     else:
@@ -176,7 +178,7 @@ def _made(spoken: str, document: Document, known: Made) -> Made:
         names += (name,)
     texts = _texts(body, known, names)
     if items is None or items.keys is not None or not items.values:
-        return Made(spoken, tools, tool_piece, texts, [], Run())
+        return Made(spoken, tools, tool_piece, texts, [], _EMPTY)
     if items.values is known.items:
         return Made(spoken, tools, tool_piece, texts, known.items, known.run, known.heads)
     run, heads = _items(spoken, document, items, known)
@@ -185,19 +187,24 @@ def _made(spoken: str, document: Document, known: Made) -> Made:
 
 def _texts(body: dict[str, Any], known: Made, names: Iterable[str]) -> dict[str, Piece]:
     """Texts that stand outside the messages, by the names of their members."""
-    found: dict[str, Piece] = {}
-    for name in names:
-        value, earlier = body.get(name), known.texts.get(name)
-        if value is None:
-            continue
-        texts = plain(value)
-        if earlier is None or texts is None or earlier.value != texts:
-            is_system = name in ("system", "instructions")
-            part, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
-            segments = content_of(f"/{name}", value, part, role)
-            earlier = piece_of(texts, part, segments, earlier)
-        found[name] = earlier
-    return found
+    return {
+        name: _text(name, value, known.texts.get(name))
+        for name in names
+        if (value := body.get(name)) is not None
+    }
+
+
+def _text(name: str, value: Any, earlier: Piece | None) -> Piece:
+    texts = plain(value)
+    if earlier is not None and texts is not None:
+        if earlier.value == texts:
+            return earlier
+        as_many = isinstance(earlier.value, tuple) and len(earlier.value) == len(texts)
+        if as_many and isinstance(texts, tuple):
+            return retold(earlier, texts)
+    is_system = name in ("system", "instructions")
+    part, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
+    return piece_of(texts, part, content_of(f"/{name}", value, part, role), earlier)
 
 
 def _tools(document: Document, tools: Container | None, known: Made) -> Piece:
@@ -228,9 +235,7 @@ def _without_breakpoint(document: Document, tool: Entry) -> str:
     return (head + comma.join(kept) + tail).decode()
 
 
-def _items(
-    spoken: str, document: Document, container: Container, known: Made
-) -> tuple[Run, int]:
+def _items(spoken: str, document: Document, container: Container, known: Made) -> tuple[Run, int]:
     """Messages, or the Responses API's other items; those that are the very same are known.
 
     Returned with how many of them are system text: templates take leading system messages for
@@ -257,7 +262,7 @@ def _items(
     while heads < len(pieces) and pieces[heads].part is Part.SYSTEM:
         heads += 1
     if changed or len(items) < len(olds):
-        return Run().then(pieces), heads
+        return _EMPTY.then(pieces), heads
     return known.run.then(pieces[len(olds) :]), heads
 
 
@@ -270,4 +275,4 @@ def _gemini(body: dict[str, Any]) -> Made:
     declared = list(gemini_tools(body))
     names = names_of(json.loads(tool.text) for tool in declared)
     tools = piece_of(None, Part.TOOLS, declared, names=names)
-    return Made("", None, tools, by_part, [], Run())
+    return Made("", None, tools, by_part, [], _EMPTY)

@@ -88,14 +88,36 @@ def piece_of(
         found = tuple(
             new if old is None or new != old else old for new, old in zip(found, olds, strict=False)
         )
+    return _told(value, part, found, names, EACH_VALUE * values_in(spelled))
+
+
+def retold(piece: Piece, texts: tuple[str, ...]) -> Piece:
+    """Return ``piece``, whose texts were the blocks of a list (``plain``), with ``texts`` instead.
+
+    As many as there were: where a nonce is written anew in each turn, it is one of them that
+    differs. A fourth of what reading the list again takes.
+    """
+    found = tuple(
+        old if old.text == text else old._replace(text=text)
+        for old, text in zip(piece.segments, texts, strict=True)
+    )
+    return _told(texts, piece.part, found)
+
+
+def _told(
+    value: Any,
+    part: Part,
+    found: tuple[Segment, ...],
+    names: frozenset[str] = frozenset(),
+    extra: int = 0,
+) -> Piece:
     texts = [segment.text for segment in found]
     digests = (
         tuple(hash(segment.text) for segment in found if not segment.path.endswith("/role"))
         if part is Part.MESSAGES
         else ()
     )
-    cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts)
-    cost += EACH_VALUE * values_in(spelled)
+    cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts) + extra
     return Piece(value, part, found, sum(map(len, texts)), cost, digests, names)
 
 
@@ -212,13 +234,11 @@ def plain(content: Any) -> str | tuple[str, ...] | None:
     """Return what tells whether ``content`` reads as it did: its texts, None if it has others."""
     if isinstance(content, str) or not isinstance(content, list):
         return content if isinstance(content, str) else None
-    texts = []
-    for block in content:
-        text = block.get("text") if isinstance(block, dict) else None
-        if not isinstance(text, str) or block.get("type") not in _TEXTS:
-            return None
-        texts.append(text)
-    return tuple(texts)
+    try:
+        texts = tuple([block["text"] for block in content if block["type"] in _TEXTS])
+    except (KeyError, TypeError):
+        return None
+    return texts if len(texts) == len(content) and {*map(type, texts)} <= {str} else None
 
 
 def _block(path: str, block: Any, part: Part, role: str) -> Iterator[Segment]:

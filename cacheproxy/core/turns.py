@@ -73,7 +73,8 @@ class Lanes:
         lane = self._lanes[index]
         lane.tools, lane.system, lane.messages = tools, system, messages
         lane.turns += 1
-        return Place(index, lane.turns, index != self.main, replaced)
+        is_side = len(self._lanes) > 1 and index != self.main
+        return Place(index, lane.turns, is_side, replaced)
 
     def contains(self, prompt: Prompt) -> float:
         """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
@@ -99,7 +100,7 @@ class Lanes:
 
 def tools_of(prompt: Prompt) -> frozenset[str]:
     """Return the names of the tools."""
-    return next((piece.names for piece in prompt.pieces if piece.part is Part.TOOLS), frozenset())
+    return prompt.made.tool_piece.names
 
 
 def system_of(prompt: Prompt) -> str:

@@ -58,7 +58,7 @@ class Judging:
         if not exchange.turn or self._waiting + size > _MOST_WAITING:
             self._deliver(exchange.changed(number=number))
             return
-        if not self._waiting and _effort(exchange) <= _THREAD_ABOVE:
+        if not self._waiting and _is_quick(exchange):
             self._deliver(self._judged(exchange, number))
             return
         self._waiting += size
@@ -83,11 +83,13 @@ class Judging:
         if judged is None:
             return exchange.changed(number=number)
         verdict, place = judged
-        return exchange.changed(
-            number=number, verdict=verdict, turn=place.turn, side=place.is_side
-        )
+        return exchange.changed(number=number, verdict=verdict, turn=place.turn, side=place.is_side)
 
 
-def _effort(exchange: Exchange) -> int:
-    requests = (exchange.received, exchange.sent)
-    return max(request.effort for request in requests if request is not None)
+def _is_quick(exchange: Exchange) -> bool:
+    """Whether neither body takes long to look at: none takes more than it has bytes."""
+    received = exchange.received
+    sent = exchange.sent or received
+    if len(received.body) <= _THREAD_ABOVE >= len(sent.body):
+        return True
+    return received.effort <= _THREAD_ABOVE >= sent.effort

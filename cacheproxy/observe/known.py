@@ -14,7 +14,6 @@ from cacheproxy.core.overlap import overlap
 from cacheproxy.core.prompt import Order, Prompt, first_item, prompt_of
 from cacheproxy.core.request import Request
 from cacheproxy.core.segments import EACH_SEGMENT, Piece
-from cacheproxy.core.session import Session
 from cacheproxy.core.turns import Lanes, Place
 from cacheproxy.core.usage import NOTHING, Usage
 from cacheproxy.core.verdict import Before, Verdict, judge
@@ -24,7 +23,7 @@ _MOST_SESSIONS = 10_000
 _MOST_LANES = 64
 _EACH_SESSION = 2500
 """Bytes that Python adds to the prompts themselves, as measured."""
-_COST = attrgetter("cost")
+_COST, _TEXT = attrgetter("cost"), attrgetter("text")
 
 
 @dataclass(slots=True)
@@ -67,14 +66,15 @@ class KnownPrompts:
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self.bytes_kept = 0
         self._most_bytes = most_bytes
-        self._sessions: OrderedDict[Session, _Known] = OrderedDict()
+        self._sessions: OrderedDict[tuple[str, str], _Known] = OrderedDict()
 
     def judge(self, exchange: Exchange, order: Order) -> tuple[Verdict, Place] | None:
         """Return the verdict on a turn and its place; None if there is no prompt we can read."""
         if exchange.session is None or exchange.sent is None:
             return None
-        known = self._sessions.pop(exchange.session, None) or _Known()
-        self._sessions[exchange.session] = known
+        key = (exchange.session.client, exchange.session.id)
+        known = self._sessions.pop(key, None) or _Known()
+        self._sessions[key] = known
         known.read(exchange.sent)
         sent = unedited = prompt_of(exchange.sent, order, known.like(exchange.sent))
         if exchange.sent is not exchange.received:
@@ -105,7 +105,7 @@ class KnownPrompts:
 
 def _next(sent: Prompt, unedited: Prompt, usage: Usage, before: Before | None) -> Before:
     """A turn that failed was not evaluated: the cache still holds the one before."""
-    if usage == NOTHING and before is not None:
+    if usage.prompt is None and usage == NOTHING and before is not None:
         return before
     return Before(sent, unedited, usage.prompt)
 
@@ -122,6 +122,6 @@ def _cost(before: Before) -> int:
 
 
 def _besides(piece: Piece, other: Piece) -> int:
-    texts = {id(segment.text) for segment in other.segments}
-    own = [segment.text for segment in piece.segments if id(segment.text) not in texts]
+    texts = {*map(id, map(_TEXT, other.segments))}
+    own = [text for text in map(_TEXT, piece.segments) if id(text) not in texts]
     return sum(map(getsizeof, own)) + EACH_SEGMENT * len(own)
