@@ -50,11 +50,15 @@ _REASONS = {
 }
 
 
-class Count(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Count:
     """A number of tokens that says where it comes from: ``measured`` or ``estimated``."""
 
     tokens: int
     source: str
+
+
+_NOTHING = Count(0, "estimated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,7 @@ def judge(
         return _without_before(usage)
     left = parting(before.sent, sent)
     same_model = before.sent.model == sent.model
-    could = without = Count(0, "estimated")
+    could = without = _NOTHING
     if same_model:
         could = without = _could_reuse(before, left, sent, usage)
         if unedited is not sent or before.unedited is not before.sent:
@@ -186,7 +190,7 @@ def _saved(usage: Usage, could: Count, without: Count) -> Count:
     if usage.reused is None:
         return Count(max(0, could.tokens - without.tokens), "estimated")
     if could.tokens <= without.tokens:
-        return Count(0, "estimated")
+        return _NOTHING
     # The server never reuses less without the edits than what stayed equal unedited.
     return Count(max(0, usage.reused - min(without.tokens, usage.reused)), "estimated")
 
