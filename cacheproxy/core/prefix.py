@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, compress, count, islice
-from operator import attrgetter, is_not
+from operator import attrgetter, is_, is_not
 from typing import NamedTuple
 
 from cacheproxy.core.overlap import common_prefix
@@ -44,12 +44,11 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     pieces that are the very same in both are passed over: all there is before, as a rule.
     """
     ours, theirs = before.pieces, after.pieces
-    same = next(compress(count(), map(is_not, ours, theirs)), min(len(ours), len(theirs)))
-    right = _segments(theirs, same)
-    if same == len(ours):
-        now = next(right, None)
+    if len(ours) <= len(theirs) and all(map(is_, ours, theirs)):
+        now = next(_segments(theirs, len(ours)), None)
         return Parting(before.chars, None, now, 0, 0, now.part if now else Part.MESSAGES)
-    left = _segments(ours, same)
+    same = next(compress(count(), map(is_not, ours, theirs)), min(len(ours), len(theirs)))
+    left, right = _segments(ours, same), _segments(theirs, same)
     shared = sum(map(_CHARS, ours[:same]))
     was, now = next(left, None), next(right, None)
     at_was = at_now = 0

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 from enum import StrEnum
 from itertools import chain, compress, count
-from operator import attrgetter, is_not
+from operator import attrgetter, is_, is_not
 from typing import Any, NamedTuple
 
 from cacheproxy.core import dialect
@@ -242,8 +242,10 @@ def _items(spoken: str, document: Document, container: Container, known: Made) -
     that, later ones stay in place.
     """
     name, items, olds = _items_name(spoken), container.values, known.run.pieces
+    start = document.entry((name,)).value_start
     pieces = list(olds[: len(items)])
-    changed = list(compress(count(), map(is_not, items, known.items)))
+    is_same = all(map(is_, items, known.items))  # the rule, and told three times as fast
+    changed = [] if is_same else list(compress(count(), map(is_not, items, known.items)))
     for number in chain(changed, range(len(pieces), len(items))):
         item = items[number]
         role = item.get("role") if isinstance(item, dict) else None
@@ -254,8 +256,7 @@ def _items(spoken: str, document: Document, container: Container, known: Made) -
         earlier = pieces[number] if number < len(pieces) else None
         if earlier is not None and earlier.part is not part:  # those behind may change theirs, too
             return _items(spoken, document, container, _NOTHING)
-        entry = document.entry((name, number))
-        spelled = document.body[entry.value_start : entry.end]
+        spelled = document.body[start + container.starts[number] : start + container.ends[number]]
         segments = item_of(f"/{name}/{number}", item, part, role)
         pieces[number : number + 1] = [piece_of(item, part, segments, earlier, spelled=spelled)]
     heads = 0

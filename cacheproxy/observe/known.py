@@ -114,11 +114,19 @@ def _cost(before: Before) -> int:
     """Bytes that ``before`` takes: what both prompts have in common is there but once."""
     cost = before.sent.cost
     if before.unedited is not before.sent:
-        ours, theirs = before.unedited.pieces, before.sent.pieces
+        ours, theirs = _own(before.unedited, before.sent), _own(before.sent, before.unedited)
         cost += sum(map(_COST, ours[len(theirs) :]))
         others = compress(zip(ours, theirs, strict=False), map(is_not, ours, theirs))
         cost += sum(starmap(_besides, others))
     return cost
+
+
+def _own(prompt: Prompt, other: Prompt) -> tuple[Piece, ...]:
+    """The pieces of ``prompt``, without those of the messages if the other one has the same."""
+    made = prompt.made
+    if made.run is other.made.run:
+        return (made.tool_piece, *made.texts.values())
+    return prompt.pieces
 
 
 def _besides(piece: Piece, other: Piece) -> int:
