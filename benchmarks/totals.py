@@ -82,7 +82,7 @@ def per_exchange(folder: Path, count: int = 20_000) -> None:
 
 def records(days: int, random_: random.Random) -> Iterator[Record]:
     plain = record_of(exchange(), 0.0)
-    fields = {name: getattr(plain, name) for name in Record.__dataclass_fields__}
+    fields = {name: getattr(plain, name) for name in Record._fields}
     start = NOW - days * DAY
     for second in range(days * DAY):
         broke = random_.random() < 0.03

@@ -204,6 +204,7 @@ def test_a_plugin_registered_later_is_not_called_for_an_earlier_one(install):
     install("alpha", NORMALIZE.format(arguments="request", new="y"))
     plugins = loaded()
     hooks = plugins.normalizers()
+    assert normalize(request_of(), hooks).request.json == {"a": "y"}
     plugins.register(Later(), "later")
     assert normalize(request_of(), hooks).request.json == {"a": "y"}
 

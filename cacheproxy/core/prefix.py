@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from operator import attrgetter, is_
+from collections.abc import Iterator
+from itertools import chain, compress, count, islice
+from operator import attrgetter, is_, is_not
+from typing import NamedTuple
 
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.prompt import Part, Prompt, Segment
+from cacheproxy.core.segments import Piece
 
-_TEXT = attrgetter("text")
+_SEGMENTS, _CHARS = attrgetter("segments"), attrgetter("chars")
 
 
-@dataclass(frozen=True, slots=True)
-class Parting:
+class Parting(NamedTuple):
     """The first place where a prompt differs from the one before it in its session.
 
     ``shared``: characters equal from the start, in template order. ``was`` and ``now``: the
@@ -38,47 +40,51 @@ class Parting:
 def parting(before: Prompt, after: Prompt) -> Parting:
     """Return where ``after`` leaves ``before``; linear in the shared text.
 
-    The prompts are compared as texts, so it does not matter how they are cut into segments.
+    The prompts are compared as texts, so it does not matter how they are cut into segments. The
+    pieces that are the very same in both are passed over: all there is before, as a rule.
     """
-    ours, theirs = before.segments, after.segments
-    i = j = _same(ours, theirs)
-    shared = before.chars if i == len(ours) else sum(map(len, map(_TEXT, ours[:i])))
-    at_i = at_j = 0
-    while i < len(ours) and j < len(theirs):
-        one, other = ours[i].text, theirs[j].text
-        length = min(len(one) - at_i, len(other) - at_j)
-        left, right = one[at_i : at_i + length], other[at_j : at_j + length]
-        if left != right:
-            equal = common_prefix(left, right)
-            part = _part(ours[i:], theirs[j:])
-            return Parting(shared + equal, ours[i], theirs[j], at_i + equal, at_j + equal, part)
+    ours, theirs = before.pieces, after.pieces
+    if len(ours) <= len(theirs) and all(map(is_, ours, theirs)):
+        now = next(_segments(theirs, len(ours)), None)
+        return Parting(before.chars, None, now, 0, 0, now.part if now else Part.MESSAGES)
+    same = next(compress(count(), map(is_not, ours, theirs)), min(len(ours), len(theirs)))
+    left, right = _segments(ours, same), _segments(theirs, same)
+    shared = sum(map(_CHARS, ours[:same]))
+    was, now = next(left, None), next(right, None)
+    at_was = at_now = 0
+    while was is not None and now is not None:
+        length = min(len(was.text) - at_was, len(now.text) - at_now)
+        one, other = was.text[at_was : at_was + length], now.text[at_now : at_now + length]
+        if one != other:
+            equal = common_prefix(one, other)
+            part = _part(was, now, left)
+            return Parting(shared + equal, was, now, at_was + equal, at_now + equal, part)
         shared += length
-        at_i += length
-        at_j += length
-        if at_i == len(one):
-            i, at_i = i + 1, 0
-        if at_j == len(other):
-            j, at_j = j + 1, 0
-    while i < len(ours) and not ours[i].text[at_i:]:  # an empty text takes nothing away
-        i, at_i = i + 1, 0
-    was = ours[i] if i < len(ours) else None
-    now = theirs[j] if j < len(theirs) else None
-    return Parting(shared, was, now, at_i, at_j, _part(ours[i:], theirs[j:]))
+        at_was += length
+        at_now += length
+        if at_was == len(was.text):
+            was, at_was = next(left, None), 0
+        if at_now == len(now.text):
+            now, at_now = next(right, None), 0
+    while was is not None and not was.text[at_was:]:  # an empty text takes nothing away
+        was, at_was = next(left, None), 0
+    return Parting(shared, was, now, at_was, at_now, _part(was, now, left))
 
 
-def _same(ours: tuple[Segment, ...], theirs: tuple[Segment, ...]) -> int:
-    """Return how many segments from the start are the very same: those of a turn, as a rule."""
-    same = list(map(is_, ours, theirs))
-    return same.index(False) if False in same else len(same)
+def _segments(pieces: tuple[Piece, ...], first: int) -> Iterator[Segment]:
+    """The segments of the pieces from ``first`` on, one by one: mostly few are asked for."""
+    return chain.from_iterable(map(_SEGMENTS, islice(pieces, first, None)))
 
 
-def _part(ours: tuple[Segment, ...], theirs: tuple[Segment, ...]) -> Part:
-    """Return the part that the first of two rests is in, or of the one that has more of it."""
-    if not ours or not theirs:
-        return (ours or theirs)[0].part if ours or theirs else Part.MESSAGES
-    was, now = ours[0].part, theirs[0].part
-    # The later prompt has gone on to a part that is still to come in the earlier one.
-    return was if any(segment.part is now for segment in ours) else now
+def _part(was: Segment | None, now: Segment | None, more: Iterator[Segment]) -> Part:
+    """Return the part that a prompt leaves, or that it goes on with; ``more``: behind ``was``."""
+    if was is None or now is None:
+        segment = was or now
+        return segment.part if segment is not None else Part.MESSAGES
+    # The later prompt may have gone on to a part that is still to come in the earlier one.
+    if was.part is now.part or any(segment.part is now.part for segment in more):
+        return was.part
+    return now.part
 
 
 def extends(before: Prompt, after: Prompt) -> bool:

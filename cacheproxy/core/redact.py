@@ -70,7 +70,7 @@ def carried(headers: Headers, target: str) -> frozenset[bytes]:
         if _holds_secret(name):
             found.update(_BREAKS.split(value))
             found.update(_password(value))
-        if not _is_plain(name):
+        if not _is_plain_name(name):
             found.add(name)
     found.update(text.encode("utf-8", "surrogatepass") for text in _in_target(target))
     found |= {unquote_to_bytes(each) for each in found if b"%" in each}
@@ -104,9 +104,14 @@ def redact_target(target: str, known: Collection[bytes] = ()) -> str:
     return f"{path}?{'&'.join(_pair(pair) for pair in query.split('&'))}"
 
 
+def is_plain(target: str) -> bool:
+    """Whether ``redact_target`` leaves it as it is, whatever credentials may be known."""
+    return _PLAIN_PATH.fullmatch(target) is not None
+
+
 def _header(name: bytes, value: bytes, known: Collection[bytes]) -> tuple[bytes, bytes]:
     if not _is_allowed(name):
-        return (name if _is_plain(name) else REDACTED.encode()), REDACTED.encode()
+        return (name if _is_plain_name(name) else REDACTED.encode()), REDACTED.encode()
     if name.lower() == b"host":
         value = value.rpartition(b"@")[2]
     return name, hide(value, known)
@@ -139,7 +144,7 @@ def _holds_secret(name: bytes) -> bool:
 
 
 @lru_cache(256)
-def _is_plain(name: bytes) -> bool:
+def _is_plain_name(name: bytes) -> bool:
     return _PLAIN_NAME.fullmatch(name.decode("latin-1")) is not None
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import chain
+from operator import attrgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
@@ -49,7 +51,8 @@ class Segment(NamedTuple):
 class Piece(NamedTuple):
     """What became of one value of a body, so that the next turn can use it again.
 
-    ``value``: the message, or what holds the tools. ``chars``: of all its texts; ``cost``: bytes
+    ``value``: the message, what holds the tools, or what tells that a text is still the same
+    (``plain``). ``chars``: of all its texts; ``cost``: bytes
     that it takes, roughly, where one emoji makes each character of its text take four.
     ``digests``: a number for each text of a message, but for the sign that it begins. ``names``:
     those of the tools.
@@ -85,15 +88,64 @@ def piece_of(
         found = tuple(
             new if old is None or new != old else old for new, old in zip(found, olds, strict=False)
         )
+    return _told(value, part, found, names, EACH_VALUE * values_in(spelled))
+
+
+def retold(piece: Piece, texts: tuple[str, ...]) -> Piece:
+    """Return ``piece``, whose texts were the blocks of a list (``plain``), with ``texts`` instead.
+
+    As many as there were: where a nonce is written anew in each turn, it is one of them that
+    differs. A fourth of what reading the list again takes.
+    """
+    found = tuple(
+        old if old.text == text else old._replace(text=text)
+        for old, text in zip(piece.segments, texts, strict=True)
+    )
+    return _told(texts, piece.part, found)
+
+
+def _told(
+    value: Any,
+    part: Part,
+    found: tuple[Segment, ...],
+    names: frozenset[str] = frozenset(),
+    extra: int = 0,
+) -> Piece:
     texts = [segment.text for segment in found]
     digests = (
         tuple(hash(segment.text) for segment in found if not segment.path.endswith("/role"))
         if part is Part.MESSAGES
         else ()
     )
-    cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts)
-    cost += EACH_VALUE * values_in(spelled)
+    cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts) + extra
     return Piece(value, part, found, sum(map(len, texts)), cost, digests, names)
+
+
+class Run(NamedTuple):
+    """Pieces in a row, and what they come to: the next turn adds its own to that.
+
+    So a turn costs what is new in it, and not a look at each message there is: with 400 of them
+    that is most of what a comparison takes.
+    """
+
+    pieces: tuple[Piece, ...] = ()
+    chars: int = 0
+    cost: int = 0
+    digests: tuple[int, ...] = ()
+
+    def then(self, more: Sequence[Piece]) -> Run:
+        """Return the run that has ``more`` behind it."""
+        if not more:
+            return self
+        return Run(
+            (*self.pieces, *more),
+            self.chars + sum(map(_CHARS, more)),
+            self.cost + sum(map(_COST, more)),
+            (*self.digests, *chain.from_iterable(map(_DIGESTS, more))),
+        )
+
+
+_CHARS, _COST, _DIGESTS = map(attrgetter, ("chars", "cost", "digests"))
 
 
 def names_of(tools: Iterable[Any]) -> frozenset[str]:
@@ -175,9 +227,23 @@ def content_of(path: str, content: Any, part: Part, role: str) -> Iterator[Segme
         yield from _block(f"{path}/{index}", block, part, role)
 
 
+_TEXTS = ("text", "input_text", "output_text")
+
+
+def plain(content: Any) -> str | tuple[str, ...] | None:
+    """Return what tells whether ``content`` reads as it did: its texts, None if it has others."""
+    if isinstance(content, str) or not isinstance(content, list):
+        return content if isinstance(content, str) else None
+    try:
+        texts = tuple([block["text"] for block in content if block["type"] in _TEXTS])
+    except (KeyError, TypeError):
+        return None
+    return texts if len(texts) == len(content) and {*map(type, texts)} <= {str} else None
+
+
 def _block(path: str, block: Any, part: Part, role: str) -> Iterator[Segment]:
     kind = block.get("type") if isinstance(block, dict) else None
-    if kind in ("text", "input_text", "output_text") and isinstance(block.get("text"), str):
+    if kind in _TEXTS and isinstance(block.get("text"), str):
         yield Segment(part, f"{path}/text", block["text"], role, _source(role))
     elif kind == "tool_result":
         yield Segment(part, path, "\n<tool_result>\n", role, "tool")

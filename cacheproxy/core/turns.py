@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import NamedTuple
 
 from cacheproxy.core.hunks import share_of_words
 from cacheproxy.core.prompt import Part, Prompt
@@ -19,8 +20,7 @@ _SAME_SYSTEM = 0.6
 """Share of its words from which a system text is the same one, some fields of it changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a request belongs: ``lane`` and ``turn`` (from 1) in the order of their first.
 
     ``is_side``: whether it is beside the conversation, as far as was known when it came.
@@ -73,7 +73,8 @@ class Lanes:
         lane = self._lanes[index]
         lane.tools, lane.system, lane.messages = tools, system, messages
         lane.turns += 1
-        return Place(index, lane.turns, index != self.main, replaced)
+        is_side = len(self._lanes) > 1 and index != self.main
+        return Place(index, lane.turns, is_side, replaced)
 
     def contains(self, prompt: Prompt) -> float:
         """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
@@ -99,7 +100,7 @@ class Lanes:
 
 def tools_of(prompt: Prompt) -> frozenset[str]:
     """Return the names of the tools."""
-    return next((piece.names for piece in prompt.pieces if piece.part is Part.TOOLS), frozenset())
+    return prompt.made.tool_piece.names
 
 
 def system_of(prompt: Prompt) -> str:

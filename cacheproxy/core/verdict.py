@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from cacheproxy.core.difference import Kind, Token, token_at
 from cacheproxy.core.prefix import Parting, parting
@@ -57,6 +58,9 @@ class Count:
     source: str
 
 
+_NOTHING = Count(0, "estimated")
+
+
 @dataclass(frozen=True, slots=True)
 class Break:
     """Where and how a turn left the one before.
@@ -94,8 +98,7 @@ class Verdict:
     saved: Count | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(NamedTuple):
     """The turn before: its prompt as sent and unedited, and its tokens if they were counted."""
 
     sent: Prompt
@@ -116,8 +119,11 @@ def judge(
         return _without_before(usage)
     left = parting(before.sent, sent)
     same_model = before.sent.model == sent.model
-    could = _could_reuse(before, left, sent, usage) if same_model else Count(0, "estimated")
-    without = _counterfactual(before, unedited, usage) if same_model else could
+    could = without = _NOTHING
+    if same_model:
+        could = without = _could_reuse(before, left, sent, usage)
+        if unedited is not sent or before.unedited is not before.sent:
+            without = _counterfactual(before, unedited, usage)
     saved = _saved(usage, could, without)
     reason = None if same_model else Reason.MODEL_CHANGED
     if reason is None and left.was is not None:
@@ -169,10 +175,8 @@ def _could_reuse(before: Before, left: Parting, sent: Prompt, usage: Usage) -> C
 
 
 def _counterfactual(before: Before, unedited: Prompt, usage: Usage) -> Count:
-    left = parting(before.unedited, unedited)
-    return _could_reuse(
-        Before(before.unedited, before.unedited, before.tokens), left, unedited, usage
-    )
+    came = Before(before.unedited, before.unedited, before.tokens)
+    return _could_reuse(came, parting(came.sent, unedited), unedited, usage)
 
 
 def _scaled(before: Before, sent: Prompt) -> int | None:
@@ -186,7 +190,7 @@ def _saved(usage: Usage, could: Count, without: Count) -> Count:
     if usage.reused is None:
         return Count(max(0, could.tokens - without.tokens), "estimated")
     if could.tokens <= without.tokens:
-        return Count(0, "estimated")
+        return _NOTHING
     # The server never reuses less without the edits than what stayed equal unedited.
     return Count(max(0, usage.reused - min(without.tokens, usage.reused)), "estimated")
 

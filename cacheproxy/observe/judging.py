@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from twisted.logger import Logger
@@ -57,9 +56,9 @@ class Judging:
         self._number += 1
         number, size = self._number, len(exchange.received.body)
         if not exchange.turn or self._waiting + size > _MOST_WAITING:
-            self._deliver(replace(exchange, number=number))
+            self._deliver(exchange.changed(number=number))
             return
-        if not self._waiting and _effort(exchange) <= _THREAD_ABOVE:
+        if not self._waiting and _is_quick(exchange):
             self._deliver(self._judged(exchange, number))
             return
         self._waiting += size
@@ -82,13 +81,15 @@ class Judging:
         except Exception as error:  # the record must not be lost for a comparison's sake
             _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
         if judged is None:
-            return replace(exchange, number=number)
+            return exchange.changed(number=number)
         verdict, place = judged
-        return replace(
-            exchange, number=number, verdict=verdict, turn=place.turn, side=place.is_side
-        )
+        return exchange.changed(number=number, verdict=verdict, turn=place.turn, side=place.is_side)
 
 
-def _effort(exchange: Exchange) -> int:
-    requests = (exchange.received, exchange.sent)
-    return max(request.effort for request in requests if request is not None)
+def _is_quick(exchange: Exchange) -> bool:
+    """Whether neither body takes long to look at: none takes more than it has bytes."""
+    received = exchange.received
+    sent = exchange.sent or received
+    if len(received.body) <= _THREAD_ABOVE >= len(sent.body):
+        return True
+    return received.effort <= _THREAD_ABOVE >= sent.effort

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import compress, starmap
+from operator import attrgetter, is_not
 from sys import getsizeof
 
 from cacheproxy.core.document import Document
@@ -13,9 +14,8 @@ from cacheproxy.core.overlap import overlap
 from cacheproxy.core.prompt import Order, Prompt, first_item, prompt_of
 from cacheproxy.core.request import Request
 from cacheproxy.core.segments import EACH_SEGMENT, Piece
-from cacheproxy.core.session import Session
 from cacheproxy.core.turns import Lanes, Place
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.usage import NOTHING, Usage
 from cacheproxy.core.verdict import Before, Verdict, judge
 
 _MOST_BYTES = 64 << 20
@@ -23,6 +23,7 @@ _MOST_SESSIONS = 10_000
 _MOST_LANES = 64
 _EACH_SESSION = 2500
 """Bytes that Python adds to the prompts themselves, as measured."""
+_COST, _TEXT = attrgetter("cost"), attrgetter("text")
 
 
 @dataclass(slots=True)
@@ -65,14 +66,15 @@ class KnownPrompts:
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self.bytes_kept = 0
         self._most_bytes = most_bytes
-        self._sessions: OrderedDict[Session, _Known] = OrderedDict()
+        self._sessions: OrderedDict[tuple[str, str], _Known] = OrderedDict()
 
     def judge(self, exchange: Exchange, order: Order) -> tuple[Verdict, Place] | None:
         """Return the verdict on a turn and its place; None if there is no prompt we can read."""
         if exchange.session is None or exchange.sent is None:
             return None
-        known = self._sessions.pop(exchange.session, None) or _Known()
-        self._sessions[exchange.session] = known
+        key = (exchange.session.client, exchange.session.id)
+        known = self._sessions.pop(key, None) or _Known()
+        self._sessions[key] = known
         known.read(exchange.sent)
         sent = unedited = prompt_of(exchange.sent, order, known.like(exchange.sent))
         if exchange.sent is not exchange.received:
@@ -103,7 +105,7 @@ class KnownPrompts:
 
 def _next(sent: Prompt, unedited: Prompt, usage: Usage, before: Before | None) -> Before:
     """A turn that failed was not evaluated: the cache still holds the one before."""
-    if usage == Usage() and before is not None:
+    if usage.prompt is None and usage == NOTHING and before is not None:
         return before
     return Before(sent, unedited, usage.prompt)
 
@@ -112,14 +114,22 @@ def _cost(before: Before) -> int:
     """Bytes that ``before`` takes: what both prompts have in common is there but once."""
     cost = before.sent.cost
     if before.unedited is not before.sent:
-        pairs = zip_longest(before.unedited.pieces, before.sent.pieces)
-        cost += sum(_besides(ours, theirs) for ours, theirs in pairs if ours is not theirs)
+        ours, theirs = _own(before.unedited, before.sent), _own(before.sent, before.unedited)
+        cost += sum(map(_COST, ours[len(theirs) :]))
+        others = compress(zip(ours, theirs, strict=False), map(is_not, ours, theirs))
+        cost += sum(starmap(_besides, others))
     return cost
 
 
-def _besides(piece: Piece | None, other: Piece | None) -> int:
-    if piece is None or other is None:
-        return piece.cost if piece is not None else 0
-    texts = {id(segment.text) for segment in other.segments}
-    own = [segment.text for segment in piece.segments if id(segment.text) not in texts]
+def _own(prompt: Prompt, other: Prompt) -> tuple[Piece, ...]:
+    """The pieces of ``prompt``, without those of the messages if the other one has the same."""
+    made = prompt.made
+    if made.run is other.made.run:
+        return (made.tool_piece, *made.texts.values())
+    return prompt.pieces
+
+
+def _besides(piece: Piece, other: Piece) -> int:
+    texts = {*map(id, map(_TEXT, other.segments))}
+    own = [text for text in map(_TEXT, piece.segments) if id(text) not in texts]
     return sum(map(getsizeof, own)) + EACH_SEGMENT * len(own)

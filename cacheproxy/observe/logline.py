@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import lru_cache
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
@@ -55,8 +56,7 @@ class LogLine:
 
 def lines(exchange: Exchange, *, verbose: bool = False) -> Iterator[str]:
     """Yield the line for ``exchange`` and, if ``verbose``, one for each edit."""
-    clock = time.strftime("%H:%M:%S", time.localtime(exchange.wall))
-    yield f"{clock} {_turn(exchange) if exchange.turn else _plain(exchange)}"
+    yield f"{_clock(int(exchange.wall))} {_turn(exchange) if exchange.turn else _plain(exchange)}"
     reason = why(exchange)
     if reason:
         yield f"         {reason}"
@@ -69,6 +69,11 @@ def lines(exchange: Exchange, *, verbose: bool = False) -> Iterator[str]:
     for report in exchange.reports:
         for edit in report.edits:
             yield f"         {report.rule}: {edit.path}: {edit.why}"
+
+
+@lru_cache(8)
+def _clock(second: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(second))
 
 
 def verdict(exchange: Exchange) -> str:

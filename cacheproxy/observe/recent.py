@@ -11,7 +11,7 @@ from cacheproxy.core.credentials import hide_text
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.normalize import Report
-from cacheproxy.core.redact import carried, redact_target
+from cacheproxy.core.redact import carried, is_plain, redact_target
 from cacheproxy.core.request import Request
 from cacheproxy.core.verdict import Verdict
 
@@ -31,19 +31,20 @@ class Recent:
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
         """Remember the exchange without its bodies and headers."""
-        received = exchange.received
-        known = carried(received.headers, received.target)
+        received, verdict = exchange.received, exchange.verdict
+        known: Collection[bytes] = ()
+        if (verdict is not None and verdict.where is not None) or not is_plain(received.path):
+            known = carried(received.headers, received.target)
         target = redact_target(received.path, known)
         bare = Request(received.method, target)
         self._kept.append(
-            replace(
-                exchange,
+            exchange.changed(
                 received=bare,
                 sent=None if exchange.sent is None else bare,
                 response_headers=(),
                 response_body=None,
                 reports=tuple(map(_without_text, exchange.reports)),
-                verdict=_without_credentials(exchange.verdict, known),
+                verdict=_without_credentials(verdict, known),
             )
         )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from dataclasses import dataclass
+from operator import add
+from typing import NamedTuple
 
 from cacheproxy.totals.migrations import first_class
 from cacheproxy.totals.names import Names, safe
@@ -49,8 +50,7 @@ _TOUCH_SESSION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(NamedTuple):
     """A record's figures as the file has them: numbers for names, whole milliseconds."""
 
     record: Record
@@ -185,9 +185,7 @@ class Exchanges:
         )
         for step in STEPS:
             key = (step, row.upstream, row.at // step * step)
-            sums = self._sums[key]
-            for index, amount in enumerate(amounts):
-                sums[index] += amount
+            self._sums[key] = list(map(add, self._sums[key], amounts))
             if row.first_ms is not None:
                 self._longest[key] = max(self._longest[key], row.first_ms)
                 if record.turn:

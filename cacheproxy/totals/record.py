@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.request import Request
@@ -16,8 +16,7 @@ _PARSED_HERE = 32 << 10
 """Bytes of a body that is read here for its model's name, if nobody has read it yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One exchange. ``began``: on the clock that only goes forward. Times in seconds, as there.
 
     ``lost``, ``lost_seconds``: of a break. ``spared``: see ``spared_by_rules``. ``up``, ``down``:

@@ -90,7 +90,8 @@ class Live:
         self._pages: set[_Page] = set()
         self._finished = 0
         self._again = 0.0
-        self._changed: dict[str, bool] = {}
+        self._changes = 0
+        self._shown: dict[str, int] = {}
         self._sent: dict[str, float] = {}
         self._loop = LoopingCall(self._once)
         self._loop.clock = clock
@@ -99,11 +100,11 @@ class Live:
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:  # noqa: ARG002
         """Have it told soon."""
         self._finished += 1
-        self._change()
+        self._changes += 1
 
     def looked(self) -> None:
         """Have it told that the upstream has come or gone."""
-        self._change()
+        self._changes += 1
         self._sent.clear()
 
     def __call__(self, request: ProxyRequest) -> bytes | int:
@@ -134,9 +135,6 @@ class Live:
         for page in tuple(self._pages):
             page.end()
         self._pages.clear()
-
-    def _change(self) -> None:
-        self._changed = dict.fromkeys(_CALM, True)
 
     def _once(self) -> Deferred[None] | None:
         """Tell those who watch; with nobody watching, stop looking."""
@@ -187,7 +185,8 @@ class Live:
     async def _tell_window(self, window: str, late: set[_Page]) -> None:
         now = self.clock.seconds()
         age = now - self._sent.get(window, -_STALE)
-        due = age >= (_CALM[window] if self._changed.get(window) else _STALE)
+        changed = self._shown.get(window, 0) != self._changes
+        due = age >= (_CALM[window] if changed else _STALE)
         told = {
             page
             for page in self._pages
@@ -196,7 +195,7 @@ class Live:
         if not told:
             return
         if due:
-            self._changed[window] = False
+            self._shown[window] = self._changes
             self._sent[window] = now
         event = _event("data", await self._dashboard.snapshot(window))
         for page in told & self._pages:

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.prefix import extends, parting
 from cacheproxy.core.prompt import Order, Part, Prompt, Segment, prompt_of
+from cacheproxy.core.segments import Run, piece_of
 from cacheproxy.testing import request
 
 pieces = st.lists(st.text("ab", max_size=4), max_size=6)
 
 
 def prompt(*texts, model="m"):
-    return Prompt(
-        model, tuple(Segment(Part.MESSAGES, f"/{i}", text) for i, text in enumerate(texts))
-    )
+    segments = [Segment(Part.MESSAGES, f"/{i}", text) for i, text in enumerate(texts)]
+    return Prompt(model, Run().then([piece_of(None, Part.MESSAGES, [each]) for each in segments]))
 
 
 def shared(one, other):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -203,3 +205,44 @@ def test_the_prompt_as_it_came_costs_only_what_it_has_of_its_own():
     came.after(overlap(came.body, one.sent.document))
     edited.judge(replace(one, received=came), Order.TOOLS_FIRST)
     assert same.bytes_kept < edited.bytes_kept < same.bytes_kept + 2 * len(SYSTEM)
+
+
+def steps_of(work) -> int:
+    """How many bytecodes ``work`` takes: what C does for them is as good as free."""
+    count = 0
+
+    def see(frame, event, _):
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return see
+
+    before = sys.gettrace()
+    sys.settrace(see)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def nonced(texts, nonce, before):
+    """A conversation whose system text begins with a nonce; read with ``before`` at hand."""
+    blocks = [{"type": "text", "text": nonce}, {"type": "text", "text": SYSTEM}]
+    made = request(body(*texts, system=blocks))
+    return made if before is None else made.after(overlap(made.body, before.document))
+
+
+def test_a_turn_takes_as_many_steps_however_long_the_conversation_is():
+    """Nor for the edits: the prompt as it came is put together of the one that was sent."""
+    steps = {}
+    for length in (10, 400):
+        known, came = KnownPrompts(), None
+        texts = [f"text {number}" for number in range(length)]
+        for turn in range(4):
+            came = nonced(texts, f"nonce {turn}", came)
+            sent = nonced(texts, "nonce", came)
+            made = read(replace(exchange({}, usage=FIRST), received=came, sent=sent))
+            steps[length] = steps_of(partial(known.judge, made, Order.TOOLS_FIRST))
+            texts += ["more", "and more"]
+    assert steps[400] < steps[10] + 50

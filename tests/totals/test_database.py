@@ -94,6 +94,7 @@ def test_many_records_are_one_transaction(database, reactor):
     ask(database, reactor, count)
     eventually(lambda: statements.count("COMMIT") >= 2)
     assert statements.count("BEGIN") <= 3
+    assert not any("SAVEPOINT" in statement for statement in statements)
 
 
 def test_what_goes_wrong_with_one_record_costs_no_other(database, reactor, log):
@@ -111,6 +112,19 @@ def test_what_goes_wrong_with_one_record_costs_no_other(database, reactor, log):
     assert database.dropped == 2
     assert any("ZeroDivisionError" in line for line in log)
     assert not any("canary" in line for line in log)
+
+
+def test_what_was_done_again_is_counted_once(database, reactor):
+    """The sums wait in memory; and who asked in between is told what is so."""
+    put(database, record())
+    early = []
+    database.run(count).addBoth(early.append)
+    database.put(lambda store: {}["nothing"])
+    put(database, record())
+    assert ask(database, reactor, count) == 2
+    sums = "SELECT sum(requests) FROM rollups WHERE step = 60000"
+    assert ask(database, reactor, lambda store: store.connection.execute(sums).fetchone()) == (2,)
+    assert early == [1]
 
 
 def test_a_question_that_fails_says_so_to_who_asked(database, reactor):
