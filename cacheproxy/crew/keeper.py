@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
@@ -267,7 +266,7 @@ class Crew:
 
     def _finish(self, exchange: Exchange, lane: Lane | None) -> None:
         if lane is not None:
-            exchange = replace(exchange, turn=self._turns.next(lane))
+            exchange = exchange.changed(turn=self._turns.next(lane))
         self._rereading.prepare(exchange)
         self._relaying.finished(exchange)
 
