@@ -363,6 +363,18 @@ def test_a_size_that_is_not_plain_digits_is_not_split(size):
     assert http1._split_chunks(b"5\r\nhello\r\n5\r\nhello\r\n5\r\nhe", pieces) == 20
 
 
+@pytest.mark.parametrize(
+    "piece", [b"5\r\nhello!!", b"5\r\nhello\r!", b"5\r\nhello\n\n", b"5\r\nhell\r\n"]
+)
+def test_a_chunk_alone_in_a_read_ends_where_it_says(piece):
+    """Not where the read does: what is no line end in its place is refused."""
+    reader = ResponseReader(b"POST")
+    reader.feed(CHUNKED)
+    reader.feed(piece)
+    with pytest.raises(ResponseError):
+        reader.feed(b"5\r\nhello\r\n")
+
+
 def test_many_chunks_and_one_make_one_piece():
     """However a read is cut, what is whole or half in it comes at once, in one copy."""
     chunks = b"5\r\nhello\r\n" * 1000
