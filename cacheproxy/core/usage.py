@@ -17,7 +17,7 @@ from cacheproxy.core.sse import Event, EventReader
 
 _LONGEST_KEPT = 4 << 20
 """Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
-_TOGETHER = 8 << 10
+_TOGETHER = 4 << 10
 """Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
 _TOO_MUCH = 1 << 53
 """Numbers from here on are nonsense, and too large for the sums to come."""
