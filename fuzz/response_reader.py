@@ -8,6 +8,7 @@ with atheris.instrument_imports(include=["cacheproxy.core.http1"]):
     from cacheproxy.core import http1
 
 LIMITS = (http1.LONGEST_HEAD, http1._LONGEST_CHUNK_LINE)
+MANY = http1._MANY
 
 
 def read(pieces: list[bytes], method: bytes) -> tuple[object, bytes, bool, str | None]:
@@ -24,12 +25,14 @@ def read(pieces: list[bytes], method: bytes) -> tuple[object, bytes, bool, str |
 
 
 def one(data: bytes) -> None:
-    """The first byte says where to cut, which method it was, and how narrow the limits are."""
+    """The first byte says where to cut, how narrow limits are, how chunks are found, and so on."""
     at, data = data[0] if data else 0, data[1:]
     http1.LONGEST_HEAD, http1._LONGEST_CHUNK_LINE = (60, 12) if at % 2 else LIMITS
+    http1._MANY = MANY
     method = b"HEAD" if at % 16 == 3 else b"POST"
     head, body, done, error = read([data], method)
-    for pieces in ([data[:at], data[at:]], [data[i : i + 1] for i in range(len(data))]):
+    http1._MANY = 0 if at % 4 < 2 else MANY
+    for pieces in ([data], [data[:at], data[at:]], [data[i : i + 1] for i in range(len(data))]):
         cut_head, cut_body, cut_done, cut_error = read(pieces, method)
         assert (cut_head, cut_done, cut_error) == (head, done, error)
         assert cut_body == body or (error is not None and cut_body.startswith(body))

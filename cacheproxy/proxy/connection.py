@@ -47,6 +47,8 @@ class UpstreamConnection(Protocol):
     """
 
     transport: ITCPTransport
+    is_whole = False
+    """Whether the end of the response has come; to whom the last of its body is delivered."""
 
     def __init__(
         self, head: bytes, body: bytes, method: bytes, clock: IReactorTime, silence: float
@@ -100,9 +102,10 @@ class UpstreamConnection(Protocol):
             if answer is not None:
                 answer.callback(self.response)
         if self.response is not None:
+            self.is_whole = self._reader.done
             if body:
                 self.response.body_received(body)
-            if self._reader.done:
+            if self.is_whole:
                 self.response.body_ended(_WHOLE)
                 self._close()
 

@@ -11,19 +11,20 @@ class Deadline:
     """Calls ``expired`` when the moment set last has come.
 
     Moving the moment is cheap, so that it can be done with every piece of data: the reactor's
-    timer stays where it is, and when it fires too early it is set anew.
+    timer stays where it is, and when it fires too early it is set anew. ``moment``: seconds of the
+    clock, None if there is none; where there is one it may be put off by giving it another.
     """
 
     def __init__(self, clock: IReactorTime, expired: Callable[[], object]) -> None:
         self._clock = clock
         self._expired = expired
-        self._moment: float | None = None
+        self.moment: float | None = None
         self._timer: IDelayedCall | None = None
         self._fires = 0.0
 
     def set(self, seconds: float) -> None:
         """Let the moment be ``seconds`` from now, whatever it was before."""
-        self._moment = moment = self._clock.seconds() + seconds
+        self.moment = moment = self._clock.seconds() + seconds
         if self._timer is None:
             self._timer = self._clock.callLater(seconds, self._fire)
             self._fires = moment
@@ -33,11 +34,11 @@ class Deadline:
 
     def clear(self) -> None:
         """Let there be no moment, until ``set`` is called again."""
-        self._moment = None
+        self.moment = None
 
     def stop(self) -> None:
         """Leave no timer behind, and hold on to nobody: who has one is called by it."""
-        self._moment = None
+        self.moment = None
         self._expired = _nothing
         if self._timer is not None:
             self._timer.cancel()
@@ -45,14 +46,14 @@ class Deadline:
 
     def _fire(self) -> None:
         self._timer = None
-        if self._moment is None:
+        if self.moment is None:
             return
-        left = self._moment - self._clock.seconds()
+        left = self.moment - self._clock.seconds()
         if left > 0:
             self._timer = self._clock.callLater(left, self._fire)
-            self._fires = self._moment
+            self._fires = self.moment
         else:
-            self._moment = None
+            self.moment = None
             self._expired()
 
 

@@ -69,7 +69,7 @@ class DirectConnection(tcp.Connection):
     """One such connection. With nothing left to write it closes at once."""
 
     logstr = "upstream"
-    bufferSize = 1 << 18
+    bufferSize = 120 << 10
     _shouldShutdown = False  # close(2) says the same
 
     def __init__(self, skt: socket.socket, protocol: IProtocol, reactor: Any) -> None:

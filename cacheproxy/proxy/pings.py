@@ -51,6 +51,7 @@ class Pings:
     def __init__(
         self, clock: IReactorTime, after: float, ping: bytes, write: Callable[[bytes], object]
     ) -> None:
+        self._seconds = clock.seconds
         self._after = after
         self._ping = ping
         self._write = write
@@ -67,7 +68,10 @@ class Pings:
         if len(data) < _LONGEST_END:
             data = self._end + data
         self._end = data[-_LONGEST_END:]
-        self._wait()
+        if self._deadline.moment is not None:
+            self._deadline.moment = self._seconds() + self._after
+        else:
+            self._wait()
 
     def hold(self) -> None:
         """Write nothing: the client does not read, and needs no sign of life."""

@@ -142,11 +142,14 @@ class Relay(Protocol):
         self._stop()
 
     def _down(self, data: bytes) -> None:
-        """Write ``data`` to the client: the one place that does, but for pings."""
+        """Write ``data`` to the client: the one place that does, but for pings.
+
+        The last of the body goes out with the end that is known to follow.
+        """
         if not data:  # an event that means nothing in the client's dialect
             return
         self.bytes_down += len(data)
-        self._request.write(data)
+        self._request.write(data, waits=self._connection.is_whole)
         if self._pings is not None:
             self._pings.sent(data)
         if self._kept is not None and self.bytes_down <= _MOST_KEPT:
@@ -184,6 +187,7 @@ class Relay(Protocol):
         if not self._request.framed:
             channel.abort()
             return
+        self._request.flush()
         flushing = self._clock.callLater(_FLUSH_SECONDS, channel.abort)
 
         def closed(_: Failure) -> None:  # a TLS transport must not be aborted then (Twisted 26.10)

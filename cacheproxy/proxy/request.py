@@ -114,8 +114,8 @@ class ProxyRequest:
         lines.append(b"\r\n")
         self._unsent = b"\r\n".join(lines)
 
-    def write(self, data: bytes) -> None:
-        """Write a piece of the body."""
+    def write(self, data: bytes, *, waits: bool = False) -> None:
+        """Write a piece of the body; one that ``waits`` goes out with what is written next."""
         assert not self.finished, "nothing comes behind the end"
         if not self.started:
             self._send_own_head()
@@ -127,12 +127,12 @@ class ProxyRequest:
             data = b"%b%x\r\n%b\r\n" % (self._unsent, len(data), data)
         elif self._unsent:
             data = self._unsent + data
-        self._unsent = b""
-        if data:
+        self._unsent = data if waits else b""
+        if data and not waits:
             eager.write(self.channel.transport, data)
 
     def flush(self) -> None:
-        """Send the head if it still waits."""
+        """Send what still waits."""
         if self._unsent:
             self.write(b"")
 

@@ -24,6 +24,7 @@ class Silence:
     def __init__(
         self, clock: IReactorTime, limit: float, expired: Callable[[UpstreamSilent], object]
     ) -> None:
+        self._seconds = clock.seconds
         self._limit = limit
         self._expired = expired
         self._held = False
@@ -31,8 +32,11 @@ class Silence:
 
     def heard(self) -> None:
         """Begin anew: something came, or the silence begins now."""
-        if self._limit and not self._held:
-            self._deadline.set(self._limit)
+        deadline = self._deadline
+        if deadline.moment is not None:
+            deadline.moment = self._seconds() + self._limit
+        elif self._limit and not self._held:
+            deadline.set(self._limit)
 
     def hold(self) -> None:
         """Let no time pass: we have stopped to listen."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cacheproxy.core import http1
 from cacheproxy.core.http1 import LONGEST_HEAD, ResponseError, ResponseReader
 
+BROKEN = "the upstream's chunk framing is broken"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -288,19 +289,25 @@ response = st.one_of(
 )
 
 
+many = st.sampled_from([0, http1._MANY])
+"""Above which size chunks are split instead of matched."""
+
+
 @settings(max_examples=500)
-@given(response.flatmap(lambda data: st.tuples(st.just(data), cuts(data))), st.booleans())
-def test_the_result_does_not_depend_on_how_the_bytes_are_cut(case, close):
-    """Whole, byte by byte or at random: the same head, body, end and error."""
+@given(response.flatmap(lambda data: st.tuples(st.just(data), cuts(data))), many, st.booleans())
+def test_the_result_does_not_depend_on_how_the_bytes_are_cut(case, split_above, close):
+    """Whole, byte by byte or at random, split or matched: the same head, body, end and error."""
     data, pieces = case
     found, body, done, error = read([data], close=close)
-    for cut in (pieces, one_by_one(data)):
-        cut_found, cut_body, cut_done, cut_error = read(cut, close=close)
-        assert (cut_found, cut_done, cut_error) == (found, done, error)
-        if error is None:
-            assert cut_body == body
-        else:  # what came before the bad bytes may have been passed on
-            assert cut_body.startswith(body)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http1, "_MANY", split_above)
+        for cut in ([data], pieces, one_by_one(data)):
+            cut_found, cut_body, cut_done, cut_error = read(cut, close=close)
+            assert (cut_found, cut_done, cut_error) == (found, done, error)
+            if error is None:
+                assert cut_body == body
+            else:  # what came before the bad bytes may have been passed on
+                assert cut_body.startswith(body)
 
 
 @settings(max_examples=300)
@@ -308,19 +315,71 @@ def test_the_result_does_not_depend_on_how_the_bytes_are_cut(case, close):
     response.flatmap(lambda data: st.tuples(st.just(data), cuts(data))),
     st.integers(0, 80),
     st.integers(1, 12),
+    many,
     st.sampled_from([b"POST", b"HEAD"]),
 )
-def test_neither_do_the_limits_depend_on_it(case, longest_head, longest_line, method):
+def test_neither_do_the_limits_depend_on_it(case, longest_head, longest_line, split_above, method):
     """At limits so narrow that most responses touch them."""
     data, pieces = case
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(http1, "LONGEST_HEAD", longest_head)
         patch.setattr(http1, "_LONGEST_CHUNK_LINE", longest_line)
         found, body, done, error = read([data], method)
-        for cut in (pieces, one_by_one(data)):
+        patch.setattr(http1, "_MANY", split_above)
+        for cut in ([data], pieces, one_by_one(data)):
             cut_found, cut_body, cut_done, cut_error = read(cut, method)
             assert (cut_found, cut_done, cut_error) == (found, done, error)
             assert cut_body == body or (error is not None and cut_body.startswith(body))
+
+
+several = st.lists(chunk, min_size=1, max_size=12).map(b"".join)
+spoiled = st.builds(
+    lambda data, at, new: data[: at % len(data)] + new + data[at % len(data) + 1 :],
+    several,
+    st.integers(0, 1000),
+    st.sampled_from([b"", b"\r", b"\n", b"\r\n", b"0", b"_", b"+", b"-", b" ", b"1", b"x"]),
+)
+
+
+@settings(max_examples=1000)
+@given(st.one_of(several, spoiled), st.integers(0, 1000))
+def test_chunks_that_are_split_are_those_that_are_matched(data, end):
+    """What splitting does not know it leaves; what it takes is what matching takes."""
+    data = data[: len(data) - end % len(data)]
+    split, matched = [], []
+    position = http1._split_chunks(data, split)
+    assert http1._match_chunks(data, 0, matched) >= position
+    assert matched[: len(split)] == split
+    assert http1._match_chunks(data[:position], 0, []) == position
+
+
+@pytest.mark.parametrize(
+    "size", [b"+5", b"-5", b" 5", b"5 ", b"0_5", b"5;a", b"", b"0" * 16 + b"5"]
+)
+def test_a_size_that_is_not_plain_digits_is_not_split(size):
+    """Extensions and spaces are read elsewhere, the others refused there."""
+    pieces = []
+    assert http1._split_chunks(b"1\r\n!\r\n" + size + b"\r\nhello\r\n", pieces) == 6
+    assert pieces == [b"!"]
+    assert http1._split_chunks(b"5\r\nhello\r\n5\r\nhello\r\n5\r\nhe", pieces) == 20
+
+
+@pytest.mark.parametrize(
+    "piece", [b"5\r\nhello!!", b"5\r\nhello\r!", b"5\r\nhello\n\n", b"5\r\nhel\r\n"]
+)
+def test_a_chunk_alone_in_a_read_ends_where_it_says(piece):
+    """Not where the read does: what is no line end in its place is refused."""
+    assert read([CHUNKED, b"1\r\n!\r\n", piece, b"5\r\nhello\r\n"])[3] == BROKEN
+
+
+def test_many_chunks_and_one_make_one_piece():
+    """However a read is cut, what is whole or half in it comes at once, in one copy."""
+    chunks = b"5\r\nhello\r\n" * 1000
+    reader = ResponseReader(b"POST")
+    reader.feed(CHUNKED)
+    assert reader.feed(chunks[:-4]) == b"hello" * 999 + b"hel"
+    assert reader.feed(chunks[-4:] + chunks) == b"lo" + b"hello" * 1000
+    assert reader.feed(chunks[:10]) == b"hello"
 
 
 @settings(max_examples=300)

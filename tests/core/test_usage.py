@@ -253,6 +253,16 @@ def test_openai_streams_end_with_their_usage():
     assert read(SSE, stream) == Usage(2006, 1920, 300)
 
 
+@pytest.mark.parametrize("null", [b'"usage":null', b'"usage": null'])
+def test_a_null_is_no_reason_to_read_an_event(null, monkeypatch):
+    """Servers that say it in every chunk cost no JSON; a null beside figures hides none."""
+    both = b'data: {"choices":[],%s,"response":{"usage":{"prompt_tokens":7}}}\n\n' % null
+    stream = b"data: {}\n\n" + b'data: {"choices":[],%s}\n\n' % null * 1000
+    assert read(SSE, stream, both, stream) == Usage(7)
+    monkeypatch.setattr(usage_module.json, "loads", pytest.fail)
+    assert read(SSE, stream) == Usage()
+
+
 def test_running_counts_end_with_the_last():
     """Servers that count in every chunk are read to the end."""
     stream = events(
@@ -392,19 +402,26 @@ bodies = st.one_of(
 )
 
 
+together = st.sampled_from([0, 50, usage_module._TOGETHER])
+"""Below how many bytes chunks are looked at together."""
+
+
 @given(
     bodies,
     st.sampled_from([SSE, JSON, NDJSON, "", "json event-stream ndjson"]),
     st.lists(st.integers(0, 1000), max_size=4),
+    together,
 )
-@settings(max_examples=200)
-def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, cuts):
+@settings(max_examples=400)
+def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, cuts, together):
     """Nothing raises, and how the bytes were cut does not matter."""
     whole = read(content_type, body)
     bounds = [0, *sorted(cuts), len(body)]
     chunks = [body[start:end] for start, end in pairwise(bounds)]
-    assert read(content_type, *chunks) == whole
-    assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(usage_module, "_TOGETHER", together)
+        assert read(content_type, *chunks) == whole
+        assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
 
 
 @given(
@@ -412,14 +429,16 @@ def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, cuts):
     st.sampled_from([SSE, JSON, NDJSON]),
     st.lists(st.integers(0, 1000), max_size=4),
     st.integers(0, 200),
+    together,
 )
-@settings(max_examples=200)
-def test_neither_do_chunks_matter_at_the_limit(body, content_type, cuts, longest):
+@settings(max_examples=400)
+def test_neither_do_chunks_matter_at_the_limit(body, content_type, cuts, longest, together):
     """What is too long to be read is the same whatever the chunks."""
     bounds = [0, *sorted(cuts), len(body)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(usage_module, "_LONGEST_KEPT", longest)
         whole = read(content_type, body)
+        patch.setattr(usage_module, "_TOGETHER", together)
         chunks = [body[start:end] for start, end in pairwise(bounds)]
         assert read(content_type, *chunks) == whole
         assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole

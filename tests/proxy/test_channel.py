@@ -124,6 +124,24 @@ def test_head_and_first_piece_are_one_write():
     assert not down.transport.disconnecting
 
 
+def test_a_piece_that_waits_goes_out_with_the_next_or_the_end():
+    """Or is flushed."""
+    down, request = asked()
+    request.send_head(*OK)
+    request.write(b"a", waits=True)
+    assert down.transport.take() == []
+    request.write(b"b")
+    request.write(b"c", waits=True)
+    request.flush()
+    request.write(b"d", waits=True)
+    request.finish()
+    assert down.transport.take() == [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n",
+        b"1\r\nc\r\n",
+        b"1\r\nd\r\n0\r\n\r\n",
+    ]
+
+
 def test_a_head_that_must_not_wait_is_flushed():
     """Once."""
     down, request = asked()

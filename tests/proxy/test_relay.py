@@ -16,8 +16,24 @@ from cacheproxy.proxy.connection import UpstreamConnection
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.relay import Relay
 from cacheproxy.proxy.site import ProxySite
+from cacheproxy.translate.translation import TranslationError
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Transport(StringTransport):
+    """Also keeps apart what is written apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.pieces = []
+
+    def write(self, data):
+        self.pieces.append(data)
+        super().write(data)
 
 
 class Answering(Resource):
@@ -28,32 +44,64 @@ class Answering(Resource):
     def __init__(self, clock):
         super().__init__()
         self.clock = clock
+        self.through = None
 
     def render(self, request):
         request.write(b"")
-        connection = UpstreamConnection(b"", b"", b"POST", self.clock, 0)
-        connection.makeConnection(StringTransport())
-        self.relay = Relay(request, connection, None, self.clock, self.clock.seconds)
-        self.relay.makeConnection(connection)
+        self.connection = UpstreamConnection(b"", b"", b"POST", self.clock, 0)
+        self.connection.makeConnection(StringTransport())
+        seconds = self.clock.seconds
+        self.relay = Relay(
+            request, self.connection, None, self.clock, seconds, through=self.through
+        )
+        self.connection.dataReceived(HEAD)
+        assert self.connection.response is not None
+        self.connection.response.deliverBody(self.relay)
         return NOT_DONE_YET
 
 
-class Broken:
-    """An answer that has broken off after some bytes."""
+class Down:
+    """An answer under way: what its upstream says goes to ``upstream.dataReceived``."""
 
-    def __init__(self):
+    def __init__(self, through=None):
         self.clock = Clock()
         resource = Answering(self.clock)
+        resource.through = through
         access = Access(frozenset(), "")
         site = ProxySite(resource, self.clock, Limits(), access)
         self.channel = site.buildProtocol(None)
-        self.transport = StringTransport()
+        self.transport = Transport()
         self.channel.makeConnection(self.transport)
         self.channel.dataReceived(REQUEST)
+        self.upstream = resource.connection
+        self.transport.pieces.clear()
         self.failures = []
         resource.relay.done.addErrback(self.failures.append)
-        resource.relay.dataReceived(b"x" * 10)
-        resource.relay.connectionLost(Failure(ResponseError("it broke")))
+        self.relay = resource.relay
+
+
+class Broken(Down):
+    """An answer that has broken off after some bytes."""
+
+    def __init__(self):
+        super().__init__()
+        self.relay.dataReceived(b"x" * 10)
+        self.relay.connectionLost(Failure(ResponseError("it broke")))
+
+
+class Ending:
+    """A translation that fails, or says more, at its end."""
+
+    def __init__(self, more):
+        self.more = more
+
+    def feed(self, data):
+        return data
+
+    def close(self):
+        if self.more is None:
+            raise TranslationError("it makes no sense")
+        return self.more
 
 
 @pytest.fixture
@@ -80,3 +128,26 @@ def test_a_client_that_has_gone_is_left_alone(broken):
     """Nothing is done to its transport any more, and no timer runs."""
     broken.channel.connectionLost(Failure(ConnectionDone()))
     assert broken.clock.getDelayedCalls() == []
+
+
+def test_the_end_goes_out_with_what_came_with_it():
+    """Otherwise each read is a write."""
+    down = Down()
+    down.upstream.dataReceived(b"1\r\na\r\n")
+    down.upstream.dataReceived(b"1\r\nb\r\n1\r\nc\r\n0\r\n\r\n")
+    assert down.transport.pieces == [b"1\r\na\r\n", b"2\r\nbc\r\n0\r\n\r\n"]
+
+
+def test_so_does_what_a_translation_says_at_the_end():
+    down = Down(Ending(b"bye"))
+    down.upstream.dataReceived(b"1\r\na\r\n0\r\n\r\n")
+    assert down.transport.pieces == [b"1\r\na\r\n3\r\nbye\r\n0\r\n\r\n"]
+
+
+def test_what_came_before_a_translation_failed_is_sent():
+    """Without the end that it had waited for."""
+    down = Down(Ending(None))
+    down.upstream.dataReceived(b"1\r\na\r\n0\r\n\r\n")
+    assert down.transport.pieces == [b"1\r\na\r\n"]
+    assert down.transport.disconnecting
+    assert [str(failure.value) for failure in down.failures] == ["it makes no sense"]
