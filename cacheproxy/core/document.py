@@ -19,7 +19,7 @@ from cacheproxy.core.jsonreader import FAULTS, Reader
 from cacheproxy.core.literals import Literals
 from cacheproxy.core.overlap import Overlap
 from cacheproxy.core.paths import Path, PathError, index_in, to_pointer
-from cacheproxy.core.rereading import read_on
+from cacheproxy.core.rereading import Reread, Splice, read_on, read_spliced
 
 EACH_VALUE = 130
 """Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
@@ -31,28 +31,26 @@ class Document:
     ``body`` is the whole text in UTF-8, ``value`` what it says (a dict; of duplicate keys the
     last one counts, as in RFC 8259's "most implementations"), ``literals`` looks for texts in it.
     ``root`` is the object, ``start`` where it stands. ``shared``: what the body shares with an
-    earlier document; whatever that was, the document is the same, but ``scanned`` says how many
-    bytes had to be scanned. ``values``: how many there are, at most.
+    earlier document, ``splices``: all that it has not in common with that one, if that is known;
+    whatever that was, the document is the same, but ``scanned`` says how many bytes had to be
+    scanned. ``values``: how many there are, at most.
 
     Raises NotUnderstoodError.
     """
 
     def __init__(
-        self, body: bytes, shared: Overlap | None = None, literals: Literals | None = None
+        self,
+        body: bytes,
+        shared: Overlap | None = None,
+        literals: Literals | None = None,
+        splices: tuple[Splice, ...] = (),
     ) -> None:
         self.body = body
         self.literals = literals or Literals(body)
         self._deeper: dict[Path, list[Entry]] = {}
-        try:
-            found = read_on(body, shared) if shared is not None else None
-        except FAULTS:  # the reason is found where all is read
-            found = None
+        found = _reread(body, shared, splices) if shared is not None else None
         self.start, self.root, self.scanned = found or (*jsonreader.read(body), len(body))
-        self.values: int = (
-            values_in(body)
-            if shared is None
-            else shared.earlier.values + values_in(_new(body, shared)) - values_in(_old(shared))
-        )
+        self.values: int = values_in(body) if shared is None else _values(body, shared, splices)
         self.value: dict[str, Any] = self.root.value
 
     @property
@@ -153,12 +151,26 @@ def values_in(text: bytes) -> int:
     return len(text) - len(text.translate(None, b",[{"))
 
 
-def _new(body: bytes, shared: Overlap) -> bytes:
-    return body[shared.prefix : len(body) - shared.suffix]
+def _reread(body: bytes, shared: Overlap, splices: tuple[Splice, ...]) -> Reread | None:
+    """Read ``body`` with an earlier one at hand; None if that is of no help."""
+    try:
+        earlier = shared.earlier
+        found = read_spliced(body, earlier.start, earlier.root, splices) if splices else None
+        return found or read_on(body, shared)
+    except FAULTS:  # the reason is found where all is read
+        return None
 
 
-def _old(shared: Overlap) -> bytes:
-    return _new(shared.earlier.body, shared)
+def _values(body: bytes, shared: Overlap, splices: tuple[Splice, ...]) -> int:
+    """Count the values in ``body``, going on from those of an earlier one."""
+    earlier, prefix, suffix = shared
+    was = earlier.body
+    if not splices:
+        new, old = body[prefix : len(body) - suffix], was[prefix : len(was) - suffix]
+        return earlier.values + values_in(new) - values_in(old)
+    return earlier.values + sum(
+        values_in(splice.new) - values_in(was[splice.start : splice.end]) for splice in splices
+    )
 
 
 def _pick(entries: list[Entry], key: str | int) -> Entry | None:

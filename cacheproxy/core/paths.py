@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]
 
@@ -55,22 +54,16 @@ def _unescape(segment: str) -> str:
     return segment.replace("~1", "/").replace("~0", "~")
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One step of a pattern: what to enter, and what the object there must say."""
+class Segment(NamedTuple):
+    """One step of a pattern: what to enter, and what the object there must say.
+
+    ``index``: the name as an index (RFC 6901, section 4), None if it is none.
+    """
 
     name: str
+    index: int | None = None
     key: str | None = None
     values: frozenset[str] = frozenset()
-
-    def step(self, value: Any) -> str | int | None:
-        """The key or index of ``value`` that a segment other than ``*`` enters, or None."""
-        step: str | int | None = None
-        if isinstance(value, dict):
-            step = self.name if self.name in value else None
-        elif isinstance(value, list):
-            step = index_in(self.name, value)
-        return step if step is not None and self.accepts(value[step]) else None
 
     def accepts(self, value: Any) -> bool:
         """Whether ``value`` meets the condition in brackets, if there is one."""
@@ -93,17 +86,28 @@ def parse_pattern(pattern: str) -> tuple[Segment, ...]:
                 f"cannot read {text!r} in {pattern!r}: write name, * or *[key=value|value]"
             )
         name, key, values = found.group("name", "key", "values")
-        segments.append(Segment(_unescape(name), key, frozenset((values or "").split("|"))))
+        index = int(name) if _INDEX.fullmatch(name) else None
+        allowed = frozenset((values or "").split("|"))
+        segments.append(Segment(_unescape(name), index, key, allowed))
     return tuple(segments)
 
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
     """Yield ``(path, value there)`` for every place in the JSON ``value`` that matches."""
-    segments = parse_pattern(pattern)
-    first = segments[0].name
-    if first != "*" and isinstance(value, dict) and first not in value:
-        return iter(())  # a rule for all dialects has several patterns, and most end here
-    return _walk(value, segments, 0, ())
+    return match_all(value, (parse_pattern(pattern),))
+
+
+def match_all(
+    value: Any, patterns: Iterable[tuple[Segment, ...]]
+) -> Iterator[tuple[Path, Any]]:
+    """Yield the same for several patterns, one after the other.
+
+    A rule for all dialects has several of them, and most end at once.
+    """
+    for segments in patterns:
+        first = segments[0].name
+        if first == "*" or not isinstance(value, dict) or first in value:
+            yield from _walk(value, segments, 0, ())
 
 
 def _walk(
@@ -111,15 +115,22 @@ def _walk(
 ) -> Iterator[tuple[Path, Any]]:
     for at in range(number, len(segments)):
         segment = segments[at]
-        if segment.name == "*":
-            for step, item in _items(value):
+        name, step, key, _ = segment
+        if name == "*":
+            for each, item in _items(value):
                 if segment.accepts(item):
-                    yield from _walk(item, segments, at + 1, (*path, step))
+                    yield from _walk(item, segments, at + 1, (*path, each))
             return
-        only = segment.step(value)
-        if only is None:
+        if isinstance(value, dict):
+            if name not in value:
+                return
+            value, path = value[name], (*path, name)
+        elif step is not None and isinstance(value, list) and step < len(value):
+            value, path = value[step], (*path, step)
+        else:
             return
-        value, path = value[only], (*path, only)
+        if key is not None and not segment.accepts(value):
+            return
     yield path, value
 
 

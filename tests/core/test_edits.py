@@ -481,12 +481,13 @@ def test_an_edited_body_reads_the_same_with_the_document_before_it_at_hand(text,
         return
     if edited is None:
         return
-    body, shared = edited
+    body, shared, splices = edited
     assert body[: shared.prefix] == document.body[: shared.prefix]
     assert shared.suffix == 0 or body[-shared.suffix :] == document.body[-shared.suffix :]
     assert shared.prefix + shared.suffix <= min(len(body), len(document.body))
-    read = spelling.everything(Document(body, shared))
-    assert read == spelling.everything(Document(body))
+    expected = spelling.everything(Document(body))
+    assert spelling.everything(Document(body, shared)) == expected
+    assert spelling.everything(Document(body, shared, splices=splices)) == expected
 
 
 def strings_of(value: object, path: tuple = ()):
