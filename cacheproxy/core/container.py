@@ -49,7 +49,8 @@ class Container:
 
     def begun(self, count: int) -> Container:
         """Return one that has the first ``count`` entries of this one, to be gone on with."""
-        made = Container(is_object=False)
+        made = Container.__new__(Container)
+        made.keys = None
         made.starts = made.value_starts = self.starts[:count]
         if self.keys is not None:
             made.keys, made.value_starts = self.keys[:count], self.value_starts[:count]
@@ -80,7 +81,7 @@ class Container:
 
     def changed(self, changes: list[Change]) -> Container:
         """Return one that has ``changes`` made, each of another entry, ascending."""
-        made = Container(is_object=False)
+        made = Container.__new__(Container)
         made.keys, length = self.keys, self.length
         made.values, made.inner = self.values.copy(), self.inner.copy()
         for number, value, longer, inner in changes:

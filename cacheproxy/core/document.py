@@ -47,7 +47,7 @@ class Document:
     ) -> None:
         self.body = body
         self.literals = literals or Literals(body)
-        self._deeper: dict[Path, list[Entry]] = {}
+        self._deeper: dict[Path, tuple[Container, int]] = {}
         found = _reread(body, shared, splices) if shared is not None else None
         self.start, self.root, self.scanned = found or (*jsonreader.read(body), len(body))
         self.values: int = values_in(body) if shared is None else _values(body, shared, splices)
@@ -83,40 +83,16 @@ class Document:
         """Return the entry at ``path`` (not empty); raises PathError if there is none."""
         if not path:
             raise PathError("the whole body cannot be edited, only its members")
-        if len(path) > 2:
-            found = _pick(self.siblings(path), path[-1])
-        else:
-            container, opening = self._container(path)
-            number = container.find(path[-1])
-            found = None if number is None else container.entry(number, opening)
-        if found is None:
+        container, opening = self._container(path)
+        number = container.find(path[-1])
+        if number is None:
             raise PathError(f"nothing at {to_pointer(path)}")
-        return found
+        return container.entry(number, opening)
 
     def siblings(self, path: Path) -> list[Entry]:
         """Return all entries of the container that ``path`` points into, in their order."""
-        if len(path) < 3:
-            container, opening = self._container(path)
-            return [container.entry(number, opening) for number in range(len(container.values))]
-        for length in range(2, len(path)):
-            parent = path[:length]
-            if parent in self._deeper:
-                continue
-            entry = (
-                self.entry(parent) if length == 2 else _pick(self._deeper[parent[:-1]], parent[-1])
-            )
-            if entry is None or not isinstance(entry.value, dict | list):
-                raise PathError(f"nothing at {to_pointer(path)}")
-            try:
-                found = Reader(self.body[entry.value_start : entry.end], sys.maxsize).read(
-                    0, is_root=False
-                )
-            except RecursionError:  # it was near the limit, and we are called from deeper down
-                raise PathError("nested too deeply") from None
-            self._deeper[parent] = [
-                found.entry(number, entry.value_start) for number in range(len(found.values))
-            ]
-        return self._deeper[path[:-1]]
+        container, opening = self._container(path)
+        return [container.entry(number, opening) for number in range(len(container.values))]
 
     def resolve(self, segments: Iterable[str]) -> Path:
         """Turn pointer segments into a path with real indexes; raises PathError."""
@@ -136,14 +112,31 @@ class Document:
         return path
 
     def _container(self, path: Path) -> tuple[Container, int]:
-        """Return the container that ``path``, of one or two steps, points into, and its place."""
+        """Return the container that ``path`` points into, and its place; raises PathError."""
         if len(path) == 1:
             return self.root, self.start
-        number = self.root.find(path[0])
-        container = None if number is None else self.root.inner[number]
-        if number is None or container is None:
+        if len(path) == 2:
+            number = self.root.find(path[0])
+            container = None if number is None else self.root.inner[number]
+            if number is None or container is None:
+                raise PathError(f"nothing at {to_pointer(path)}")
+            return container, self.start + self.root.value_starts[number]
+        for length in range(2, len(path)):  # from outside, so that none is read within another
+            if path[:length] not in self._deeper:
+                self._deeper[path[:length]] = self._deep(path[:length], path)
+        return self._deeper[path[:-1]]
+
+    def _deep(self, place: Path, path: Path) -> tuple[Container, int]:
+        """Read the container at ``place``, on the way to ``path``; those around it have been."""
+        holder, opening = self._container(place)
+        number = holder.find(place[-1])
+        if number is None or not isinstance(holder.values[number], dict | list):
             raise PathError(f"nothing at {to_pointer(path)}")
-        return container, self.start + self.root.value_starts[number]
+        start, end = opening + holder.value_starts[number], opening + holder.ends[number]
+        try:
+            return Reader(self.body[start:end], sys.maxsize).read(0, is_root=False), start
+        except RecursionError:  # it was near the limit, and we are called from deeper down
+            raise PathError("nested too deeply") from None
 
 
 def values_in(text: bytes) -> int:
@@ -171,9 +164,3 @@ def _values(body: bytes, shared: Overlap, splices: tuple[Splice, ...]) -> int:
     return earlier.values + sum(
         values_in(splice.new) - values_in(was[splice.start : splice.end]) for splice in splices
     )
-
-
-def _pick(entries: list[Entry], key: str | int) -> Entry | None:
-    if isinstance(key, int) and 0 <= key < len(entries):
-        return entries[key] if entries[key].key == key else None
-    return next((entry for entry in reversed(entries) if entry.key == key), None)

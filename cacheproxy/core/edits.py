@@ -72,14 +72,14 @@ def apply(document: Document, edits: Iterable[Edit]) -> bytes:
 def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
     """Do the same; None if nothing changes."""
     whole: dict[Path, Any] = {}
-    in_strings: dict[Path, list[Edit]] = {}
+    in_strings: dict[Path, tuple[Entry, list[Edit]]] = {}
     for edit in edits:
         if not isinstance(edit, Edit):
             raise EditError(f"not an Edit but {type(edit).__name__}")
         path = document.resolve(parse_pointer(edit.path))
-        document.entry(path)
+        entry = document.entry(path)
         if edit.span is not None:
-            in_strings.setdefault(path, []).append(edit)
+            in_strings.setdefault(path, (entry, []))[1].append(edit)
         elif path in whole and not (whole[path] is REMOVE and edit.new is REMOVE):
             raise EditError("two edits overlap")
         else:
@@ -93,8 +93,8 @@ def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
             removed.setdefault(path[:-1], set()).add(path[-1])
         else:
             splices.extend(_replace(document, document.entry(path), new))
-    for path, string_edits in in_strings.items():
-        splices.extend(_inside(document, path, string_edits))
+    for path, (entry, string_edits) in in_strings.items():
+        splices.extend(_inside(document, path, entry, string_edits))
     for parent, keys in removed.items():
         splices.extend(_remove(document, parent, keys))
     return _splice(document, splices)
@@ -118,7 +118,7 @@ def encode(value: Any) -> str:
     return text
 
 
-def _refuse_overlaps(whole: dict[Path, Any], in_strings: dict[Path, list[Edit]]) -> None:
+def _refuse_overlaps(whole: Iterable[Path], in_strings: Iterable[Path]) -> None:
     """Raise EditError where an edit lies in what another replaces or removes as a whole.
 
     Asked of the paths, not of what would change: the answer must not depend on the values.
@@ -148,8 +148,7 @@ def _replace(document: Document, entry: Entry, new: Any) -> list[Splice]:
     return [] if unchanged else [Splice(entry.value_start, entry.end, text.encode())]
 
 
-def _inside(document: Document, path: Path, edits: list[Edit]) -> list[Splice]:
-    entry = document.entry(path)
+def _inside(document: Document, path: Path, entry: Entry, edits: list[Edit]) -> list[Splice]:
     if not isinstance(entry.value, str):
         raise EditError(f"{to_pointer(path)} is not a string")
     changes = []
@@ -160,7 +159,8 @@ def _inside(document: Document, path: Path, edits: list[Edit]) -> list[Splice]:
         if not 0 <= start <= end <= len(entry.value):
             raise EditError(f"a span at {to_pointer(path)} lies outside the string")
         changes.append((start, end, edit.new))
-    changes.sort(key=itemgetter(0, 1))  # two insertions at one place keep their order
+    if len(changes) > 1:
+        changes.sort(key=itemgetter(0, 1))  # two insertions at one place keep their order
     return _in_string(document, entry, changes)
 
 
@@ -175,9 +175,11 @@ def _in_string(
 ) -> list[Splice]:
     literal_start = entry.value_start + 1
     literal = document.body[literal_start : entry.end - 1].decode()
-    positions = [position for start, end, _ in changes for position in (start, end)]
-    if positions != sorted(positions):
-        raise EditError("two edits overlap")
+    positions: list[int] = []
+    for start, end, _ in changes:
+        if positions and start < positions[-1]:
+            raise EditError("two edits overlap")
+        positions += (start, end)
     mapped = _in_bytes(literal, offsets_in_string(literal, positions))
     return [
         Splice(literal_start + mapped[2 * i], literal_start + mapped[2 * i + 1], _inner(new))
@@ -224,7 +226,8 @@ def _splice(document: Document, splices: list[Splice]) -> Edited | None:
     if not splices:
         return None
     body = document.body
-    splices.sort(key=itemgetter(0, 1))
+    if len(splices) > 1:
+        splices.sort(key=itemgetter(0, 1))
     pieces: list[bytes] = []
     position = 0
     for start, end, new in splices:

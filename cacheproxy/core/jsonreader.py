@@ -154,10 +154,12 @@ class Reader:
         name, end = scanstring(text, position + 1, True)
         if not self._is_ascii:
             self._count(position, end)
-        position = _end_of_space(text, end)
-        if text[position] != ":":
-            raise ValueError("a colon is missing")
-        return name, _end_of_space(text, position + 1)
+        if text[end] != ":":
+            end = _end_of_space(text, end)
+            if text[end] != ":":
+                raise ValueError("a colon is missing")
+        position = end + 1
+        return name, _end_of_space(text, position) if text[position] in _SPACES else position
 
 
 def value_of(piece: bytes) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,14 @@ class Request:
         """Return the first value of header ``name`` as text (Latin-1), or None."""
         value = self._by_name.get(name.lower().encode("latin-1"))
         return None if value is None else value.decode("latin-1")
+
+    def first_header(self, names: Iterable[bytes]) -> str | None:
+        """Return what the first of ``names`` (lower case) says that says anything, or None."""
+        by_name = self._by_name
+        for name in names:
+            if by_name.get(name):
+                return by_name[name].decode("latin-1")
+        return None
 
     @Once
     def document(self) -> Document | None:

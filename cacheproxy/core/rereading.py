@@ -66,12 +66,10 @@ def read_on(body: bytes, shared: Overlap) -> Reread:
     root = reader.read(start - at, root, is_root=True)
     if not reader.has_joined:
         reader.end(start - at + root.length)
-    count = len(root.values)
-    for each in root.inner:
-        if each is not None:
-            count += len(each.values)
-    if count > jsonreader.MOST_ENTRIES:
-        raise ValueError("too many members and elements")
+    if len(body) > jsonreader.MOST_ENTRIES:  # else there cannot be as many
+        count = len(root.values) + sum(len(each.values) for each in root.inner if each)
+        if count > jsonreader.MOST_ENTRIES:
+            raise ValueError("too many members and elements")
     return Reread(start, root, end - at)
 
 
