@@ -96,6 +96,11 @@ class Container:
         made.close(length)
         return made
 
+    @property
+    def entries(self) -> int:
+        """How many it has, with those of the containers in it."""
+        return len(self.values) + sum(len(each.values) for each in self.inner if each is not None)
+
     def find(self, key: str | int) -> int | None:
         """Return the number of the entry that ``key`` names: the last of duplicates."""
         keys = self.keys

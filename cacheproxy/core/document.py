@@ -19,6 +19,7 @@ from cacheproxy.core.jsonreader import FAULTS, Reader
 from cacheproxy.core.literals import Literals
 from cacheproxy.core.overlap import Overlap
 from cacheproxy.core.paths import Path, PathError, index_in, to_pointer
+from cacheproxy.core.rawreader import read_raw
 from cacheproxy.core.rereading import Reread, Splice, read_on, read_spliced
 
 EACH_VALUE = 130
@@ -48,9 +49,9 @@ class Document:
         self.body = body
         self.literals = literals or Literals(body)
         self._deeper: dict[Path, tuple[Container, int]] = {}
-        found = _reread(body, shared, splices) if shared is not None else None
-        self.start, self.root, self.scanned = found or (*jsonreader.read(body), len(body))
         self.values: int = values_in(body) if shared is None else _values(body, shared, splices)
+        found = None if shared is None else _reread(body, shared, splices)
+        self.start, self.root, self.scanned = found or _read(body)
         self.value: dict[str, Any] = self.root.value
 
     @property
@@ -142,6 +143,11 @@ class Document:
 def values_in(text: bytes) -> int:
     """Return how many values there are in a JSON text, at most."""
     return len(text) - len(text.translate(None, b",[{"))
+
+
+def _read(body: bytes) -> Reread:
+    root = read_raw(body)
+    return Reread(*jsonreader.read(body), len(body)) if root is None else Reread(0, root, len(body))
 
 
 def _reread(body: bytes, shared: Overlap, splices: tuple[Splice, ...]) -> Reread | None:

@@ -66,10 +66,9 @@ def read_on(body: bytes, shared: Overlap) -> Reread:
     root = reader.read(start - at, root, is_root=True)
     if not reader.has_joined:
         reader.end(start - at + root.length)
-    if len(body) > jsonreader.MOST_ENTRIES:  # else there cannot be as many
-        count = len(root.values) + sum(len(each.values) for each in root.inner if each)
-        if count > jsonreader.MOST_ENTRIES:
-            raise ValueError("too many members and elements")
+    # A body of fewer bytes cannot have as many.
+    if len(body) > jsonreader.MOST_ENTRIES and root.entries > jsonreader.MOST_ENTRIES:
+        raise ValueError("too many members and elements")
     return Reread(start, root, end - at)
 
 
