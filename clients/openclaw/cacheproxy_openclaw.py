@@ -44,6 +44,9 @@ _METADATA = re.compile(
     r"(?P<title>[A-Z][A-Za-z ]* \(untrusted(?: metadata|, for context)\)):\r?\n"
     r"```json\r?\n(?P<json>[\s\S]*?)\r?\n```(?:\r?\n|\Z)(?:\r?\n)?"
 )
+_METADATA_TITLE = "trusted metadata)"
+"""What the heading of every block with message ids ends with, trusted or untrusted. A longer text is
+found, or missed, in two thirds of the time."""
 _CONVERSATION = "Conversation info (untrusted metadata)"
 # The key of a member: a quote inside a JSON string has a backslash before it.
 _MESSAGE_ID = re.compile(
@@ -160,13 +163,13 @@ MESSAGE_ID = CodeRule(
     name="openclaw-message-id",
     why="message id in system text made constant",
     find=_system_ids,
-    literals=("message_id",),
+    literals=(_METADATA_TITLE,),
 )
 USER_MESSAGE_ID = CodeRule(
     name="openclaw-user-message-id",
     why="message id in the metadata of a user message made constant",
     find=_user_ids,
-    literals=("message_id",),
+    literals=(_METADATA_TITLE,),
 )
 PIN_CURRENT_DATE = Rule(
     name="openclaw-pin-current-date",
