@@ -129,6 +129,9 @@ def _shifted(offsets: list[int], shift: int) -> list[int]:
 
 def _moved(offsets: list[int], changes: list[Change], behind: int) -> list[int]:
     """Shift ``offsets`` from each change on, or from the entry ``behind`` it."""
+    if len(changes) == 1:
+        at, shift = changes[0].number + behind, changes[0].longer
+        return offsets[:at] + [offset + shift for offset in offsets[at:]]
     moved: list[int] = []
     at = shift = 0
     for number, _, longer, _ in changes:

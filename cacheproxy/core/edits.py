@@ -228,14 +228,14 @@ def _splice(document: Document, splices: list[Splice]) -> Edited | None:
     body = document.body
     if len(splices) > 1:
         splices.sort(key=itemgetter(0, 1))
-    pieces: list[bytes] = []
-    position = 0
+    pieces: list[bytes | memoryview] = []
+    position, view = 0, memoryview(body)
     for start, end, new in splices:
         if start < position:
             raise EditError("two edits overlap")
-        pieces += (body[position:start], new)
+        pieces += (view[position:start], new)
         position = end
-    pieces.append(body[position:])
+    pieces.append(view[position:])
     spliced = b"".join(pieces)
     if spliced == body:
         return None

@@ -18,6 +18,7 @@ MOST_ENTRIES = 100_000
 the garbage collector holds up the other threads while it looks at them all."""
 _SPACES = " \t\n\r"
 _space = re.compile(r"[ \t\n\r]*").match
+_plain_name = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 FAULTS = (ValueError, StopIteration, RecursionError, IndexError)
 """What reading raises where the text is no JSON object, or is cut off."""
@@ -149,6 +150,11 @@ class Reader:
     def _name(self, position: int) -> tuple[str, int]:
         """Read the name of a member; return it, and where its value starts."""
         text = self.text
+        plain = _plain_name(text, position)
+        if plain is not None:
+            if not self._is_ascii:
+                self._count(position, plain.end())
+            return plain[1], plain.end()
         if text[position] != '"':
             raise ValueError("a member name is missing")
         name, end = scanstring(text, position + 1, True)

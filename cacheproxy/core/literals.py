@@ -21,9 +21,12 @@ class Literals:
     common with this one. What was found or missed there is not looked for again: 100 KB take
     40 µs for each text that they do not hold; the next turn of the same conversation takes 0.3,
     because all that is known is taken over in one go.
+
+    ``places``: of the texts that were found, each or one of several. ``absent``: those that were
+    not, and how they are spelled. ``matched``: the same for patterns.
     """
 
-    __slots__ = ("_before", "_matched", "_prefix", "_suffix", "_texts", "body")
+    __slots__ = ("_before", "_prefix", "_suffix", "absent", "body", "matched", "places")
 
     def __init__(
         self, body: bytes, before: Literals | None = None, prefix: int = 0, suffix: int = 0
@@ -32,17 +35,19 @@ class Literals:
         self._before = before
         self._prefix = prefix
         self._suffix = suffix
-        self._texts: dict[str, int] = {}
-        self._matched: dict[re.Pattern[bytes], _Place] = {}
-        if before is not None:  # of copies, since another thread may add to it
-            self._go_on(before, before._texts.copy())
-            for pattern, place in before._matched.copy().items():
-                self._matched[pattern] = self._match_on(pattern, place, before)
+        self.places: dict[str, int] = {}
+        self.absent: dict[str, bytes] = {}
+        self.matched: dict[re.Pattern[bytes], _Place] = {}
+        if before is not None:  # another thread may add to what it knows
+            self._go_on(before, before.absent.copy(), before.places.copy())
+            for pattern, place in before.matched.copy().items():
+                self.matched[pattern] = self._match_on(pattern, place, before)
 
     def __contains__(self, literal: str) -> bool:
         """Whether the body holds ``literal``."""
-        at = self._texts.get(literal)
-        return (self._place(literal) if at is None else at) >= 0
+        if literal not in self.absent and literal not in self.places:
+            self._look_for(literal)
+        return literal in self.places
 
     def match(self, pattern: re.Pattern[bytes], most: int) -> bool:
         """Whether the body holds a match of ``pattern``, of ``most`` bytes at most.
@@ -50,51 +55,63 @@ class Literals:
         It must not look beyond its match. One that begins with a certain character is nearly as
         fast as a text, one that may begin with several is not.
         """
-        return self._match(pattern, most).at >= 0
+        return self.place_of(pattern, most).at >= 0
 
     def settle(self) -> None:
         """Let go of the body before, since this one is kept."""
         self._before = None
 
-    def _place(self, text: str) -> int:
-        """Return where ``text`` stands, or one of several; -1 if nowhere."""
-        at = self._texts.get(text)
-        if at is None:
-            before = self._before  # which another thread may let go of
-            if before is not None:
-                self._go_on(before, {text: before._place(text)})
-                return self._texts[text]
-            at = self._texts[text] = self.body.find(text.encode())
-        return at
+    def _look_for(self, text: str) -> None:
+        before = self._before  # which another thread may let go of
+        if before is None:
+            self._note(text, self.body.find(text.encode()))
+        elif text in before:
+            self._go_on(before, {}, {text: before.places[text]})
+        else:
+            self._go_on(before, {text: text.encode()}, {})
 
-    def _go_on(self, before: Literals, known: dict[str, int]) -> None:
-        """Note where the texts stand of which it is known where they stand in the body before."""
-        body, texts, size = self.body, self._texts, len(self.body)
+    def _note(self, text: str, at: int) -> None:
+        if at < 0:
+            self.absent[text] = text.encode()
+        else:
+            self.places[text] = at
+
+    def _go_on(self, before: Literals, absent: dict[str, bytes], places: dict[str, int]) -> None:
+        """Find out about texts that the body before does not hold, or holds at some places.
+
+        What does not lie in the shared bytes alone touches what is new.
+        """
+        body, size = self.body, len(self.body)
         prefix, end = self._prefix, size - self._suffix
-        for text, at in known.items():
-            if at >= 0:
-                if at + len(text) <= prefix:
-                    texts[text] = at
-                    continue
-                shifted = at + size - len(before.body)
-                if shifted >= end:
-                    texts[text] = shifted
-                    continue
-            # What does not lie in the shared bytes alone touches what is new.
-            reach = len(text) - 1
-            start = prefix - reach if prefix > reach else 0
-            found = body.find(text.encode(), start, end + reach)
-            texts[text] = body.find(text.encode()) if found < 0 <= at else found
+        reach = max(map(len, absent), default=1) - 1
+        start = prefix - reach if prefix > reach else 0
+        touched = body[start : end + reach]
+        if not any(map(touched.__contains__, absent.values())):
+            self.absent.update(absent)
+        else:
+            for text, spelled in absent.items():
+                self._note(text, body.find(spelled, start, end + reach))
+        for text, at in places.items():
+            shifted = at + size - len(before.body)
+            if at + len(text) <= prefix:
+                self.places[text] = at
+            elif shifted >= end:
+                self.places[text] = shifted
+            else:
+                spelled, reach = text.encode(), len(text) - 1
+                found = body.find(spelled, max(0, prefix - reach), end + reach)
+                self._note(text, body.find(spelled) if found < 0 else found)
 
-    def _match(self, pattern: re.Pattern[bytes], most: int) -> _Place:
-        place = self._matched.get(pattern)
+    def place_of(self, pattern: re.Pattern[bytes], most: int) -> _Place:
+        """Return where a match stands; see ``match``."""
+        place = self.matched.get(pattern)
         if place is None:
             before = self._before
             if before is None:
                 place = _Place(_search(pattern, self.body), most)
             else:
-                place = self._match_on(pattern, before._match(pattern, most), before)
-            self._matched[pattern] = place
+                place = self._match_on(pattern, before.place_of(pattern, most), before)
+            self.matched[pattern] = place
         return place
 
     def _match_on(self, pattern: re.Pattern[bytes], known: _Place, before: Literals) -> _Place:
@@ -108,8 +125,6 @@ class Literals:
         return _Place(_search(pattern, self.body) if found < 0 <= at else found, most)
 
 
-def _search(
-    pattern: re.Pattern[bytes], body: bytes, start: int = 0, end: int = sys.maxsize
-) -> int:
+def _search(pattern: re.Pattern[bytes], body: bytes, start: int = 0, end: int = sys.maxsize) -> int:
     found = pattern.search(body, start, end)
     return -1 if found is None else found.start()

@@ -57,11 +57,11 @@ def _unescape(segment: str) -> str:
 class Segment(NamedTuple):
     """One step of a pattern: what to enter, and what the object there must say.
 
-    ``index``: the name as an index (RFC 6901, section 4), None if it is none.
+    ``number``: the name as an index (RFC 6901, section 4), None if it is none.
     """
 
     name: str
-    index: int | None = None
+    number: int | None = None
     key: str | None = None
     values: frozenset[str] = frozenset()
 
@@ -73,9 +73,20 @@ class Segment(NamedTuple):
         return isinstance(said, str) and said in self.values
 
 
+class Pattern(NamedTuple):
+    """A pattern that has been read: ``head`` up to the first ``*``, the condition there, the rest.
+
+    ``each`` and ``rest`` are None if there is no ``*``.
+    """
+
+    head: tuple[Segment, ...]
+    each: Segment | None = None
+    rest: Pattern | None = None
+
+
 @lru_cache(maxsize=1024)
-def parse_pattern(pattern: str) -> tuple[Segment, ...]:
-    """Return the segments of ``pattern``; raises PathError if it cannot be read."""
+def parse_pattern(pattern: str) -> Pattern:
+    """Read ``pattern``; raises PathError if it cannot be read."""
     if not pattern.startswith("/"):
         raise PathError(f"a path pattern starts with '/': {pattern!r}")
     segments = []
@@ -89,49 +100,72 @@ def parse_pattern(pattern: str) -> tuple[Segment, ...]:
         index = int(name) if _INDEX.fullmatch(name) else None
         allowed = frozenset((values or "").split("|"))
         segments.append(Segment(_unescape(name), index, key, allowed))
-    return tuple(segments)
+    return _pattern_of(segments)
+
+
+def _pattern_of(segments: list[Segment]) -> Pattern:
+    for at, segment in enumerate(segments):
+        if segment.name == "*":
+            return Pattern(tuple(segments[:at]), segment, _pattern_of(segments[at + 1 :]))
+    return Pattern(tuple(segments))
 
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
-    """Yield ``(path, value there)`` for every place in the JSON ``value`` that matches."""
+    """Return ``(path, value there)`` for every place in the JSON ``value`` that matches."""
     return match_all(value, (parse_pattern(pattern),))
 
 
-def match_all(
-    value: Any, patterns: Iterable[tuple[Segment, ...]]
-) -> Iterator[tuple[Path, Any]]:
+def match_all(value: Any, patterns: Iterable[Pattern]) -> Iterator[tuple[Path, Any]]:
     """Yield the same for several patterns, one after the other.
 
     A rule for all dialects has several of them, and most end at once.
     """
-    for segments in patterns:
-        first = segments[0].name
-        if first == "*" or not isinstance(value, dict) or first in value:
-            yield from _walk(value, segments, 0, ())
+    for pattern in patterns:
+        found = _follow(value, pattern.head)
+        if found is None:
+            continue
+        if pattern.rest is None:
+            yield found
+        else:
+            yield from _walk(*found, pattern)
 
 
-def _walk(
-    value: Any, segments: tuple[Segment, ...], number: int, path: Path
-) -> Iterator[tuple[Path, Any]]:
-    for at in range(number, len(segments)):
-        segment = segments[at]
-        name, step, key, _ = segment
-        if name == "*":
-            for each, item in _items(value):
-                if segment.accepts(item):
-                    yield from _walk(item, segments, at + 1, (*path, each))
-            return
+def _follow(value: Any, segments: Iterable[Segment]) -> tuple[Path, Any] | None:
+    """Return the place that segments without ``*`` lead to, or None."""
+    path: list[str | int] = []
+    for segment in segments:
+        name, number, key, _ = segment
         if isinstance(value, dict):
             if name not in value:
-                return
-            value, path = value[name], (*path, name)
-        elif step is not None and isinstance(value, list) and step < len(value):
-            value, path = value[step], (*path, step)
+                return None
+            value = value[name]
+            path.append(name)
+        elif isinstance(value, list) and number is not None and number < len(value):
+            value = value[number]
+            path.append(number)
         else:
-            return
+            return None
         if key is not None and not segment.accepts(value):
-            return
-    yield path, value
+            return None
+    return tuple(path), value
+
+
+def _walk(path: Path, value: Any, pattern: Pattern) -> Iterator[tuple[Path, Any]]:
+    """Yield what the rest of ``pattern`` leads to from ``value``, where its first ``*`` stands."""
+    _, each, rest = pattern
+    assert each is not None
+    assert rest is not None
+    for step, item in _items(value):
+        if not each.accepts(item):
+            continue
+        found = _follow(item, rest.head)
+        if found is None:
+            continue
+        place = (*path, step, *found[0])
+        if rest.rest is None:
+            yield place, found[1]
+        else:
+            yield from _walk(place, found[1], rest)
 
 
 def _items(value: Any) -> Iterable[tuple[str | int, Any]]:

@@ -72,7 +72,7 @@ def _object(
         at += len(name)
         made.value_starts.append(at - opening)
         if type(part) is _Raw:
-            if not body.startswith(part, at):  # type: ignore[arg-type]  # any buffer will do
+            if not body.startswith(part, at):
                 return None
             at += len(part)
         elif type(part) in (list, dict):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from cacheproxy.core.edits import Edit
-from cacheproxy.core.paths import Path, PathError, Segment, match_all, parse_pattern, to_pointer
+from cacheproxy.core.paths import Path, PathError, Pattern, match_all, parse_pattern, to_pointer
 from cacheproxy.core.places import NAMED
 from cacheproxy.core.request import Request
 
@@ -81,7 +81,7 @@ class Rule:
     pin: bool = False
     literals: tuple[str, ...] = ()
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
-    _places: tuple[tuple[Segment, ...], ...] = field(init=False, repr=False, compare=False)
+    _places: tuple[Pattern, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)

@@ -45,8 +45,8 @@ _METADATA = re.compile(
     r"```json\r?\n(?P<json>[\s\S]*?)\r?\n```(?:\r?\n|\Z)(?:\r?\n)?"
 )
 _METADATA_TITLE = "trusted metadata)"
-"""What the heading of every block with message ids ends with, trusted or untrusted. A longer text is
-found, or missed, in two thirds of the time."""
+"""How the heading of each block with message ids ends, trusted or untrusted. To look for it takes
+two thirds of the time that a shorter text would."""
 _CONVERSATION = "Conversation info (untrusted metadata)"
 # The key of a member: a quote inside a JSON string has a backslash before it.
 _MESSAGE_ID = re.compile(
