@@ -44,9 +44,6 @@ _METADATA = re.compile(
     r"(?P<title>[A-Z][A-Za-z ]* \(untrusted(?: metadata|, for context)\)):\r?\n"
     r"```json\r?\n(?P<json>[\s\S]*?)\r?\n```(?:\r?\n|\Z)(?:\r?\n)?"
 )
-_METADATA_TITLE = "trusted metadata)"
-"""How the heading of each block with message ids ends, trusted or untrusted. To look for it takes
-two thirds of the time that a shorter text would."""
 _CONVERSATION = "Conversation info (untrusted metadata)"
 # The key of a member: a quote inside a JSON string has a backslash before it.
 _MESSAGE_ID = re.compile(
@@ -163,13 +160,13 @@ MESSAGE_ID = CodeRule(
     name="openclaw-message-id",
     why="message id in system text made constant",
     find=_system_ids,
-    literals=(_METADATA_TITLE,),
+    literals=("message_id",),
 )
 USER_MESSAGE_ID = CodeRule(
     name="openclaw-user-message-id",
     why="message id in the metadata of a user message made constant",
     find=_user_ids,
-    literals=(_METADATA_TITLE,),
+    literals=("message_id",),
 )
 PIN_CURRENT_DATE = Rule(
     name="openclaw-pin-current-date",
