@@ -7,7 +7,9 @@ from typing import Any
 
 import atheris
 
-with atheris.instrument_imports(include=["cacheproxy.core.document", "cacheproxy.core.jsonreader"]):
+with atheris.instrument_imports(
+    include=[f"cacheproxy.core.{name}" for name in ("document", "jsonreader", "rawreader")]
+):
     from cacheproxy.core.document import Document
     from cacheproxy.core.jsonreader import NotUnderstoodError
 

@@ -19,7 +19,8 @@ from cacheproxy.core.jsonreader import FAULTS, Reader
 from cacheproxy.core.literals import Literals
 from cacheproxy.core.overlap import Overlap
 from cacheproxy.core.paths import Path, PathError, index_in, to_pointer
-from cacheproxy.core.rereading import read_on
+from cacheproxy.core.rawreader import read_raw
+from cacheproxy.core.rereading import Reread, Splice, read_on, read_spliced
 
 EACH_VALUE = 130
 """Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
@@ -31,29 +32,45 @@ class Document:
     ``body`` is the whole text in UTF-8, ``value`` what it says (a dict; of duplicate keys the
     last one counts, as in RFC 8259's "most implementations"), ``literals`` looks for texts in it.
     ``root`` is the object, ``start`` where it stands. ``shared``: what the body shares with an
-    earlier document; whatever that was, the document is the same, but ``scanned`` says how many
-    bytes had to be scanned. ``values``: how many there are, at most.
+    earlier document, ``splices``: all that it has not in common with that one, if that is known;
+    whatever that was, the document is the same, but ``scanned`` says how many bytes had to be
+    scanned.
 
     Raises NotUnderstoodError.
     """
 
     def __init__(
-        self, body: bytes, shared: Overlap | None = None, literals: Literals | None = None
+        self,
+        body: bytes,
+        shared: Overlap | None = None,
+        literals: Literals | None = None,
+        splices: tuple[Splice, ...] = (),
     ) -> None:
         self.body = body
         self.literals = literals or Literals(body)
-        self._deeper: dict[Path, list[Entry]] = {}
-        try:
-            found = read_on(body, shared) if shared is not None else None
-        except FAULTS:  # the reason is found where all is read
-            found = None
-        self.start, self.root, self.scanned = found or (*jsonreader.read(body), len(body))
-        self.values: int = (
-            values_in(body)
-            if shared is None
-            else shared.earlier.values + values_in(_new(body, shared)) - values_in(_old(shared))
-        )
+        self._deeper: dict[Path, tuple[Container, int]] = {}
+        self._values: int | None = None
+        self._source: tuple[Document, int] | None = None
+        if splices and shared is not None:
+            self._source = shared.earlier, _more_values(body, shared, splices)
+        elif shared is not None:
+            self._values = shared.earlier.values + _more_values(body, shared, splices)
+        found = None if shared is None else _reread(body, shared, splices)
+        self.start, self.root, self.scanned = found or _read(body)
         self.value: dict[str, Any] = self.root.value
+
+    @property
+    def values(self) -> int:
+        """How many values there are, at most.
+
+        Of a body that nothing is known of they are counted when they are asked for, after it has
+        been sent: 80 KB take 60 µs. So are those of one that was edited, from what it was before.
+        """
+        if self._values is None:
+            before = self._source
+            counted = values_in(self.body) if before is None else before[0].values + before[1]
+            self._values, self._source = counted, None
+        return self._values
 
     @property
     def cost(self) -> int:
@@ -85,40 +102,16 @@ class Document:
         """Return the entry at ``path`` (not empty); raises PathError if there is none."""
         if not path:
             raise PathError("the whole body cannot be edited, only its members")
-        if len(path) > 2:
-            found = _pick(self.siblings(path), path[-1])
-        else:
-            container, opening = self._container(path)
-            number = container.find(path[-1])
-            found = None if number is None else container.entry(number, opening)
-        if found is None:
+        container, opening = self._container(path)
+        number = container.find(path[-1])
+        if number is None:
             raise PathError(f"nothing at {to_pointer(path)}")
-        return found
+        return container.entry(number, opening)
 
     def siblings(self, path: Path) -> list[Entry]:
         """Return all entries of the container that ``path`` points into, in their order."""
-        if len(path) < 3:
-            container, opening = self._container(path)
-            return [container.entry(number, opening) for number in range(len(container.values))]
-        for length in range(2, len(path)):
-            parent = path[:length]
-            if parent in self._deeper:
-                continue
-            entry = (
-                self.entry(parent) if length == 2 else _pick(self._deeper[parent[:-1]], parent[-1])
-            )
-            if entry is None or not isinstance(entry.value, dict | list):
-                raise PathError(f"nothing at {to_pointer(path)}")
-            try:
-                found = Reader(self.body[entry.value_start : entry.end], sys.maxsize).read(
-                    0, is_root=False
-                )
-            except RecursionError:  # it was near the limit, and we are called from deeper down
-                raise PathError("nested too deeply") from None
-            self._deeper[parent] = [
-                found.entry(number, entry.value_start) for number in range(len(found.values))
-            ]
-        return self._deeper[path[:-1]]
+        container, opening = self._container(path)
+        return [container.entry(number, opening) for number in range(len(container.values))]
 
     def resolve(self, segments: Iterable[str]) -> Path:
         """Turn pointer segments into a path with real indexes; raises PathError."""
@@ -138,14 +131,31 @@ class Document:
         return path
 
     def _container(self, path: Path) -> tuple[Container, int]:
-        """Return the container that ``path``, of one or two steps, points into, and its place."""
+        """Return the container that ``path`` points into, and its place; raises PathError."""
         if len(path) == 1:
             return self.root, self.start
-        number = self.root.find(path[0])
-        container = None if number is None else self.root.inner[number]
-        if number is None or container is None:
+        if len(path) == 2:
+            number = self.root.find(path[0])
+            container = None if number is None else self.root.inner[number]
+            if number is None or container is None:
+                raise PathError(f"nothing at {to_pointer(path)}")
+            return container, self.start + self.root.value_starts[number]
+        for length in range(2, len(path)):  # from outside, so that none is read within another
+            if path[:length] not in self._deeper:
+                self._deeper[path[:length]] = self._deep(path[:length], path)
+        return self._deeper[path[:-1]]
+
+    def _deep(self, place: Path, path: Path) -> tuple[Container, int]:
+        """Read the container at ``place``, on the way to ``path``; those around it have been."""
+        holder, opening = self._container(place)
+        number = holder.find(place[-1])
+        if number is None or not isinstance(holder.values[number], dict | list):
             raise PathError(f"nothing at {to_pointer(path)}")
-        return container, self.start + self.root.value_starts[number]
+        start, end = opening + holder.value_starts[number], opening + holder.ends[number]
+        try:
+            return Reader(self.body[start:end], sys.maxsize).read(0, is_root=False), start
+        except RecursionError:  # it was near the limit, and we are called from deeper down
+            raise PathError("nested too deeply") from None
 
 
 def values_in(text: bytes) -> int:
@@ -153,15 +163,28 @@ def values_in(text: bytes) -> int:
     return len(text) - len(text.translate(None, b",[{"))
 
 
-def _new(body: bytes, shared: Overlap) -> bytes:
-    return body[shared.prefix : len(body) - shared.suffix]
+def _read(body: bytes) -> Reread:
+    root = read_raw(body)
+    return Reread(*jsonreader.read(body), len(body)) if root is None else Reread(0, root, len(body))
 
 
-def _old(shared: Overlap) -> bytes:
-    return _new(shared.earlier.body, shared)
+def _reread(body: bytes, shared: Overlap, splices: tuple[Splice, ...]) -> Reread | None:
+    """Read ``body`` with an earlier one at hand; None if that is of no help."""
+    try:
+        earlier = shared.earlier
+        found = read_spliced(body, earlier.start, earlier.root, splices) if splices else None
+        return found or read_on(body, shared)
+    except FAULTS:  # the reason is found where all is read
+        return None
 
 
-def _pick(entries: list[Entry], key: str | int) -> Entry | None:
-    if isinstance(key, int) and 0 <= key < len(entries):
-        return entries[key] if entries[key].key == key else None
-    return next((entry for entry in reversed(entries) if entry.key == key), None)
+def _more_values(body: bytes, shared: Overlap, splices: tuple[Splice, ...]) -> int:
+    """Return how many values ``body`` has more than an earlier one."""
+    earlier, prefix, suffix = shared
+    was = earlier.body
+    if not splices:
+        new, old = body[prefix : len(body) - suffix], was[prefix : len(was) - suffix]
+        return values_in(new) - values_in(old)
+    return sum(
+        values_in(splice.new) - values_in(was[splice.start : splice.end]) for splice in splices
+    )

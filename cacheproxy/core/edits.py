@@ -19,6 +19,7 @@ from cacheproxy.core.document import Document
 from cacheproxy.core.escapes import offsets_in_string
 from cacheproxy.core.overlap import Overlap, common_prefix, common_suffix
 from cacheproxy.core.paths import Path, parse_pointer, to_pointer
+from cacheproxy.core.rereading import Splice
 
 
 class _Remove(Enum):
@@ -51,14 +52,12 @@ class Edit:
     span: tuple[int, int] | None = None
 
 
-_Splice = tuple[int, int, bytes]
-
-
 class Edited(NamedTuple):
     """A body after its edits, and what it shares with the document before them."""
 
     body: bytes
     shared: Overlap
+    splices: tuple[Splice, ...]
 
 
 def apply(document: Document, edits: Iterable[Edit]) -> bytes:
@@ -73,29 +72,29 @@ def apply(document: Document, edits: Iterable[Edit]) -> bytes:
 def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
     """Do the same; None if nothing changes."""
     whole: dict[Path, Any] = {}
-    in_strings: dict[Path, list[Edit]] = {}
+    in_strings: dict[Path, tuple[Entry, list[Edit]]] = {}
     for edit in edits:
         if not isinstance(edit, Edit):
             raise EditError(f"not an Edit but {type(edit).__name__}")
         path = document.resolve(parse_pointer(edit.path))
-        document.entry(path)
+        entry = document.entry(path)
         if edit.span is not None:
-            in_strings.setdefault(path, []).append(edit)
+            in_strings.setdefault(path, (entry, []))[1].append(edit)
         elif path in whole and not (whole[path] is REMOVE and edit.new is REMOVE):
             raise EditError("two edits overlap")
         else:
             whole[path] = edit.new
     if whole:
         _refuse_overlaps(whole, in_strings)
-    splices: list[_Splice] = []
+    splices: list[Splice] = []
     removed: dict[Path, set[int | str]] = {}
     for path, new in whole.items():
         if new is REMOVE:
             removed.setdefault(path[:-1], set()).add(path[-1])
         else:
             splices.extend(_replace(document, document.entry(path), new))
-    for path, string_edits in in_strings.items():
-        splices.extend(_inside(document, path, string_edits))
+    for path, (entry, string_edits) in in_strings.items():
+        splices.extend(_inside(document, path, entry, string_edits))
     for parent, keys in removed.items():
         splices.extend(_remove(document, parent, keys))
     return _splice(document, splices)
@@ -119,7 +118,7 @@ def encode(value: Any) -> str:
     return text
 
 
-def _refuse_overlaps(whole: dict[Path, Any], in_strings: dict[Path, list[Edit]]) -> None:
+def _refuse_overlaps(whole: Iterable[Path], in_strings: Iterable[Path]) -> None:
     """Raise EditError where an edit lies in what another replaces or removes as a whole.
 
     Asked of the paths, not of what would change: the answer must not depend on the values.
@@ -132,7 +131,7 @@ def _refuse_overlaps(whole: dict[Path, Any], in_strings: dict[Path, list[Edit]])
             raise EditError("two edits overlap")
 
 
-def _replace(document: Document, entry: Entry, new: Any) -> list[_Splice]:
+def _replace(document: Document, entry: Entry, new: Any) -> list[Splice]:
     old = entry.value
     if isinstance(old, str) and isinstance(new, str):
         if old == new:
@@ -146,11 +145,10 @@ def _replace(document: Document, entry: Entry, new: Any) -> list[_Splice]:
         unchanged = encode(old) == text
     except EditError:  # NaN, which is read but never written
         unchanged = False
-    return [] if unchanged else [(entry.value_start, entry.end, text.encode())]
+    return [] if unchanged else [Splice(entry.value_start, entry.end, text.encode())]
 
 
-def _inside(document: Document, path: Path, edits: list[Edit]) -> list[_Splice]:
-    entry = document.entry(path)
+def _inside(document: Document, path: Path, entry: Entry, edits: list[Edit]) -> list[Splice]:
     if not isinstance(entry.value, str):
         raise EditError(f"{to_pointer(path)} is not a string")
     changes = []
@@ -161,7 +159,8 @@ def _inside(document: Document, path: Path, edits: list[Edit]) -> list[_Splice]:
         if not 0 <= start <= end <= len(entry.value):
             raise EditError(f"a span at {to_pointer(path)} lies outside the string")
         changes.append((start, end, edit.new))
-    changes.sort(key=itemgetter(0, 1))  # two insertions at one place keep their order
+    if len(changes) > 1:
+        changes.sort(key=itemgetter(0, 1))  # two insertions at one place keep their order
     return _in_string(document, entry, changes)
 
 
@@ -173,15 +172,17 @@ def _span(span: Any) -> tuple[int, int]:
 
 def _in_string(
     document: Document, entry: Entry, changes: list[tuple[int, int, str]]
-) -> list[_Splice]:
+) -> list[Splice]:
     literal_start = entry.value_start + 1
     literal = document.body[literal_start : entry.end - 1].decode()
-    positions = [position for start, end, _ in changes for position in (start, end)]
-    if positions != sorted(positions):
-        raise EditError("two edits overlap")
+    positions: list[int] = []
+    for start, end, _ in changes:
+        if positions and start < positions[-1]:
+            raise EditError("two edits overlap")
+        positions += (start, end)
     mapped = _in_bytes(literal, offsets_in_string(literal, positions))
     return [
-        (literal_start + mapped[2 * i], literal_start + mapped[2 * i + 1], _inner(new))
+        Splice(literal_start + mapped[2 * i], literal_start + mapped[2 * i + 1], _inner(new))
         for i, (start, end, new) in enumerate(changes)
         if entry.value[start:end] != new
     ]
@@ -205,36 +206,38 @@ def _inner(text: str) -> bytes:
     return encode(text)[1:-1].encode()
 
 
-def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[_Splice]:
+def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[Splice]:
     """Cut entries with their commas: forwards up to the next entry, the last ones backwards."""
     entries = document.siblings((*parent, next(iter(keys))))
     gone = [entry.key in keys for entry in entries]
     if all(gone):
-        return [(entries[0].start, entries[-1].end, b"")]
+        return [Splice(entries[0].start, entries[-1].end, b"")]
     last_kept = max(i for i, cut in enumerate(gone) if not cut)
     return [
-        (entries[i].start, entries[i + 1].start, b"")
+        Splice(entries[i].start, entries[i + 1].start, b"")
         if i < last_kept
-        else (entries[i - 1].end, entries[i].end, b"")
+        else Splice(entries[i - 1].end, entries[i].end, b"")
         for i, cut in enumerate(gone)
         if cut
     ]
 
 
-def _splice(document: Document, splices: list[_Splice]) -> Edited | None:
+def _splice(document: Document, splices: list[Splice]) -> Edited | None:
     if not splices:
         return None
     body = document.body
-    splices.sort(key=itemgetter(0, 1))
-    pieces: list[bytes] = []
-    position = 0
+    if len(splices) > 1:
+        splices.sort(key=itemgetter(0, 1))
+    pieces: list[bytes | memoryview] = []
+    position, view = 0, memoryview(body)
     for start, end, new in splices:
         if start < position:
             raise EditError("two edits overlap")
-        pieces += (body[position:start], new)
+        pieces += (view[position:start], new)
         position = end
-    pieces.append(body[position:])
+    pieces.append(view[position:])
     spliced = b"".join(pieces)
     if spliced == body:
         return None
-    return Edited(spliced, Overlap(document, splices[0][0], len(body) - position))
+    shared = Overlap(document, splices[0].start, len(body) - position)
+    return Edited(spliced, shared, tuple(splices))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cacheproxy.core.container import Container
 
@@ -18,6 +18,7 @@ MOST_ENTRIES = 100_000
 the garbage collector holds up the other threads while it looks at them all."""
 _SPACES = " \t\n\r"
 _space = re.compile(r"[ \t\n\r]*").match
+_plain_name = re.compile(r'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 FAULTS = (ValueError, StopIteration, RecursionError, IndexError)
 """What reading raises where the text is no JSON object, or is cut off."""
@@ -30,13 +31,15 @@ class NotUnderstoodError(ValueError):
 class Join(NamedTuple):
     """Where all that follows is known: at ``at``, an entry of an earlier root begins.
 
-    It is the root's entry ``member``, or entry ``number`` in the container that this one holds.
+    It is the root's entry ``member``, or if ``inner`` is the container that this one holds, the
+    entry ``number`` in there.
     """
 
     at: int
     root: Container
+    inner: Container | None
     member: int
-    number: int | None = None
+    number: int
 
 
 class Reader:
@@ -49,7 +52,7 @@ class Reader:
     def __init__(self, piece: bytes, most: int, join: Join | None = None) -> None:
         self.text = piece.decode()
         self.has_joined = False
-        self._is_ascii = self.text.isascii()
+        self._is_ascii = len(self.text) == len(piece)
         self._more = 0
         """How many bytes more than characters the text has up to where it was read."""
         self._left = most
@@ -62,7 +65,7 @@ class Reader:
         """
         text, offset = self.text, self._more - opening
         if made is None:
-            made = Container(None, 0, is_object=text[-offset] == "{")
+            made = Container(is_object=text[-offset] == "{")
         position = (made.ends[-1] if made.ends else 1) - offset
         keys, values, close = made.keys, made.values, "]" if made.keys is None else "}"
         joins_at = self._joins_at(made, is_root=is_root)
@@ -106,7 +109,7 @@ class Reader:
                     made.inner.append(None)
             if len(values) > self._left:
                 raise ValueError("too many members and elements")
-        return self._rest_of_root(made)
+        return self._take_rest_of_root(made)
 
     def _count(self, start: int, end: int) -> None:
         """Note how many bytes more than characters there are between two positions."""
@@ -120,42 +123,58 @@ class Reader:
             raise ValueError("text after the JSON object")
 
     def _joins_at(self, made: Container, *, is_root: bool) -> int:
+        """Return where in ``made`` the earlier document may be joined; -1 if nowhere."""
         join = self._join
-        if join is None or is_root is not (join.number is None):
+        if join is None or is_root is not (join.inner is None):
             return -1
-        source = join.root if is_root else join.root.inner[join.member]
-        same = source is not None and (source.keys is None) is (made.keys is None)
-        return join.at if same else -1
+        if join.inner is not None and (join.inner.keys is None) is not (made.keys is None):
+            return -1
+        return join.at
 
     def _take_rest(self, made: Container, start: int) -> Container:
+        """Take over what follows, first of all an entry that is to start at ``start``."""
         assert self._join is not None
-        _, root, member, number = self._join
-        source = root if number is None else root.inner[member]
-        assert source is not None
-        number = member if number is None else number
+        _, root, inner, member, number = self._join
+        source, number = (root, member) if inner is None else (inner, number)
         made.take_rest(source, number, start - source.starts[number])
         self.has_joined = True
         return made
 
-    def _rest_of_root(self, made: Container) -> Container:
+    def _take_rest_of_root(self, made: Container) -> Container:
         """Take over what follows the member in which the earlier document was joined."""
         assert self._join is not None
-        _, root, member, _ = self._join
+        root, member = self._join.root, self._join.member
         made.take_rest(root, member + 1, made.ends[-1] - root.ends[member])
         return made
 
     def _name(self, position: int) -> tuple[str, int]:
         """Read the name of a member; return it, and where its value starts."""
         text = self.text
+        plain = _plain_name(text, position)
+        if plain is not None:
+            if not self._is_ascii:
+                self._count(position, plain.end())
+            return plain[1], plain.end()
         if text[position] != '"':
             raise ValueError("a member name is missing")
         name, end = scanstring(text, position + 1, True)
         if not self._is_ascii:
             self._count(position, end)
-        position = _end_of_space(text, end)
-        if text[position] != ":":
-            raise ValueError("a colon is missing")
-        return name, _end_of_space(text, position + 1)
+        if text[end] != ":":
+            end = _end_of_space(text, end)
+            if text[end] != ":":
+                raise ValueError("a colon is missing")
+        position = end + 1
+        return name, _end_of_space(text, position) if text[position] in _SPACES else position
+
+
+def value_of(piece: bytes) -> Any:
+    """Return the value whose text is ``piece``; raises one of FAULTS."""
+    text = piece.decode()
+    value, end = _scan(text, 0)
+    if end != len(text):
+        raise ValueError("text after a value")
+    return value
 
 
 def read(body: bytes) -> tuple[int, Container]:

@@ -16,6 +16,8 @@ model's context; an endless generator has to end somewhere."""
 MOST_TEXT = 1 << 20
 """Characters that the edits of one normalizer may hold besides as many as the body has: enough to
 move every text of the request, never to multiply it."""
+_SETTLED = (Rule, CodeRule)
+"""Those whose literals can be asked for without care."""
 _MOST_WHY = 200
 _MOST_ERROR = 300
 
@@ -51,6 +53,8 @@ def normalize(
     """
     reports: list[Report] = []
     for normalizer in normalizers:
+        if type(normalizer) in _SETTLED and not may_fire(normalizer, request):
+            continue
         request, report = step(request, normalizer, previous)
         if report is not None:
             reports.append(report)

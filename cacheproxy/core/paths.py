@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]
 
@@ -55,22 +54,16 @@ def _unescape(segment: str) -> str:
     return segment.replace("~1", "/").replace("~0", "~")
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One step of a pattern: what to enter, and what the object there must say."""
+class Segment(NamedTuple):
+    """One step of a pattern: what to enter, and what the object there must say.
+
+    ``number``: the name as an index (RFC 6901, section 4), None if it is none.
+    """
 
     name: str
+    number: int | None = None
     key: str | None = None
     values: frozenset[str] = frozenset()
-
-    def step(self, value: Any) -> str | int | None:
-        """The key or index of ``value`` that a segment other than ``*`` enters, or None."""
-        step: str | int | None = None
-        if isinstance(value, dict):
-            step = self.name if self.name in value else None
-        elif isinstance(value, list):
-            step = index_in(self.name, value)
-        return step if step is not None and self.accepts(value[step]) else None
 
     def accepts(self, value: Any) -> bool:
         """Whether ``value`` meets the condition in brackets, if there is one."""
@@ -80,9 +73,20 @@ class Segment:
         return isinstance(said, str) and said in self.values
 
 
+class Pattern(NamedTuple):
+    """A pattern that has been read: ``head`` up to the first ``*``, the condition there, the rest.
+
+    ``each`` and ``rest`` are None if there is no ``*``.
+    """
+
+    head: tuple[Segment, ...]
+    each: Segment | None = None
+    rest: Pattern | None = None
+
+
 @lru_cache(maxsize=1024)
-def parse_pattern(pattern: str) -> tuple[Segment, ...]:
-    """Return the segments of ``pattern``; raises PathError if it cannot be read."""
+def parse_pattern(pattern: str) -> Pattern:
+    """Read ``pattern``; raises PathError if it cannot be read."""
     if not pattern.startswith("/"):
         raise PathError(f"a path pattern starts with '/': {pattern!r}")
     segments = []
@@ -93,34 +97,75 @@ def parse_pattern(pattern: str) -> tuple[Segment, ...]:
                 f"cannot read {text!r} in {pattern!r}: write name, * or *[key=value|value]"
             )
         name, key, values = found.group("name", "key", "values")
-        segments.append(Segment(_unescape(name), key, frozenset((values or "").split("|"))))
-    return tuple(segments)
+        index = int(name) if _INDEX.fullmatch(name) else None
+        allowed = frozenset((values or "").split("|"))
+        segments.append(Segment(_unescape(name), index, key, allowed))
+    return _pattern_of(segments)
+
+
+def _pattern_of(segments: list[Segment]) -> Pattern:
+    for at, segment in enumerate(segments):
+        if segment.name == "*":
+            return Pattern(tuple(segments[:at]), segment, _pattern_of(segments[at + 1 :]))
+    return Pattern(tuple(segments))
 
 
 def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
-    """Yield ``(path, value there)`` for every place in the JSON ``value`` that matches."""
-    segments = parse_pattern(pattern)
-    first = segments[0].name
-    if first != "*" and isinstance(value, dict) and first not in value:
-        return iter(())  # a rule for all dialects has several patterns, and most end here
-    return _walk(value, segments, 0, ())
+    """Return ``(path, value there)`` for every place in the JSON ``value`` that matches."""
+    return match_all(value, (parse_pattern(pattern),))
 
 
-def _walk(
-    value: Any, segments: tuple[Segment, ...], number: int, path: Path
-) -> Iterator[tuple[Path, Any]]:
-    for at in range(number, len(segments)):
-        segment = segments[at]
-        if segment.name == "*":
-            for step, item in _items(value):
-                if segment.accepts(item):
-                    yield from _walk(item, segments, at + 1, (*path, step))
-            return
-        only = segment.step(value)
-        if only is None:
-            return
-        value, path = value[only], (*path, only)
-    yield path, value
+def match_all(value: Any, patterns: Iterable[Pattern]) -> Iterator[tuple[Path, Any]]:
+    """Yield the same for several patterns, one after the other.
+
+    A rule for all dialects has several of them, and most end at once.
+    """
+    for pattern in patterns:
+        found = _follow(value, pattern.head)
+        if found is None:
+            continue
+        if pattern.rest is None:
+            yield found
+        else:
+            yield from _walk(*found, pattern)
+
+
+def _follow(value: Any, segments: Iterable[Segment]) -> tuple[Path, Any] | None:
+    """Return the place that segments without ``*`` lead to, or None."""
+    path: list[str | int] = []
+    for segment in segments:
+        name, number, key, _ = segment
+        if isinstance(value, dict):
+            if name not in value:
+                return None
+            value = value[name]
+            path.append(name)
+        elif isinstance(value, list) and number is not None and number < len(value):
+            value = value[number]
+            path.append(number)
+        else:
+            return None
+        if key is not None and not segment.accepts(value):
+            return None
+    return tuple(path), value
+
+
+def _walk(path: Path, value: Any, pattern: Pattern) -> Iterator[tuple[Path, Any]]:
+    """Yield what the rest of ``pattern`` leads to from ``value``, where its first ``*`` stands."""
+    _, each, rest = pattern
+    assert each is not None
+    assert rest is not None
+    for step, item in _items(value):
+        if not each.accepts(item):
+            continue
+        found = _follow(item, rest.head)
+        if found is None:
+            continue
+        place = (*path, step, *found[0])
+        if rest.rest is None:
+            yield place, found[1]
+        else:
+            yield from _walk(place, found[1], rest)
 
 
 def _items(value: Any) -> Iterable[tuple[str | int, Any]]:

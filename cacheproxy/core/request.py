@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from cacheproxy.core.jsonreader import NotUnderstoodError
 from cacheproxy.core.literals import Literals
 from cacheproxy.core.once import Once
 from cacheproxy.core.overlap import Overlap
+from cacheproxy.core.rereading import Splice
 
 _LOOKED_AT = 8
 """Bytes that were there before and take as long as one that is new, at most."""
@@ -45,6 +47,14 @@ class Request:
         """Return the first value of header ``name`` as text (Latin-1), or None."""
         value = self._by_name.get(name.lower().encode("latin-1"))
         return None if value is None else value.decode("latin-1")
+
+    def first_header(self, names: Iterable[bytes]) -> str | None:
+        """Return what the first of ``names`` (lower case) says that says anything, or None."""
+        by_name = self._by_name
+        for name in names:
+            if by_name.get(name):
+                return by_name[name].decode("latin-1")
+        return None
 
     @Once
     def document(self) -> Document | None:
@@ -89,12 +99,17 @@ class Request:
             return Literals(self.body)
         return Literals(self.body, shared.earlier.literals, shared.prefix, shared.suffix)
 
-    def with_body(self, body: bytes, shared: Overlap | None = None) -> Request:
-        """Return this request with another body; ``shared``: what is known of that."""
+    def with_body(
+        self, body: bytes, shared: Overlap | None = None, splices: tuple[Splice, ...] = ()
+    ) -> Request:
+        """Return this request with another body; ``shared``, ``splices``: what is known of it."""
         other = Request(self.method, self.target, self.headers, body)
+        known, ours = other.__dict__, self.__dict__
         for name in ("path", "dialect", "_by_name"):
-            if name in self.__dict__:
-                other.__dict__[name] = self.__dict__[name]
+            if name in ours:
+                known[name] = ours[name]
+        if splices:
+            known["_splices"] = splices
         return other.after(shared)
 
     def with_text(self, text: str) -> Request:
@@ -114,7 +129,8 @@ class Request:
     @Once
     def _understood(self) -> tuple[Document | None, str | None]:
         literals, shared = self.literals, self.__dict__.pop("_shared", None)
+        splices = self.__dict__.pop("_splices", ())
         try:
-            return Document(self.body, shared, literals), None
+            return Document(self.body, shared, literals, splices), None
         except NotUnderstoodError as error:
             return None, str(error)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from cacheproxy.core.edits import Edit
-from cacheproxy.core.paths import Path, PathError, match_paths, parse_pattern, to_pointer
+from cacheproxy.core.paths import Path, PathError, Pattern, match_all, parse_pattern, to_pointer
 from cacheproxy.core.places import NAMED
 from cacheproxy.core.request import Request
 
@@ -81,7 +81,7 @@ class Rule:
     pin: bool = False
     literals: tuple[str, ...] = ()
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
-    _places: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    _places: tuple[Pattern, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -91,10 +91,9 @@ class Rule:
         where = (self.where,) if isinstance(self.where, str) else self.where
         if not where or not _are_texts(where):
             raise RuleError(f"rule {self.name!r}: 'where' is a place or a list of places")
-        places = tuple(place for name in where for place in NAMED.get(name, (name,)))
+        names = [place for name in where for place in NAMED.get(name, (name,))]
         try:
-            for place in places:
-                parse_pattern(place)
+            places = tuple(map(parse_pattern, names))
             regex = re.compile(self.pattern)
         except PathError as error:
             raise RuleError(
@@ -116,14 +115,13 @@ class Rule:
     def edits(self, request: Request, previous: Request | None = None) -> Iterator[Edit]:
         """Yield one edit per match whose text would change."""
         seen = set()  # places may overlap: "system" and "system-head"
-        for place in self._places:
-            for path, text in match_paths(request.json, place):
-                if not isinstance(text, str) or path in seen:
-                    continue
-                seen.add(path)
-                matches = list(self._regex.finditer(text))
-                if matches:
-                    yield from self._edits_at(path, matches, previous)
+        for path, text in match_all(request.json, self._places):
+            if not isinstance(text, str) or path in seen:
+                continue
+            seen.add(path)
+            matches = list(self._regex.finditer(text))
+            if matches:
+                yield from self._edits_at(path, matches, previous)
 
     def _edits_at(
         self, path: Path, matches: list[re.Match[str]], previous: Request | None

@@ -15,14 +15,14 @@ from cacheproxy.core.places import SYSTEM_TEXT, USER_TEXT
 from cacheproxy.core.request import Request
 
 _HEADERS = (
-    "x-claude-code-session-id",
-    "session-id",
-    "session_id",
-    "x-session-id",
-    "x-session-affinity",
-    "thread-id",
+    b"x-claude-code-session-id",
+    b"session-id",
+    b"session_id",
+    b"x-session-id",
+    b"x-session-affinity",
+    b"thread-id",
 )
-_AGENT_HEADERS = ("x-claude-code-agent-id", "x-openai-subagent")
+_AGENT_HEADERS = (b"x-claude-code-agent-id", b"x-openai-subagent")
 
 # What a user agent starts with, and the name its client goes by.
 _CLIENTS = (
@@ -102,10 +102,10 @@ def hint_of(request: Request) -> tuple[str, ...]:
 
 
 def _from_headers(request: Request) -> str | None:
-    found = next((value for name in _HEADERS if (value := request.header(name))), None)
+    found = request.first_header(_HEADERS)
     if found is None:
         return None
-    agent = next((value for name in _AGENT_HEADERS if (value := request.header(name))), None)
+    agent = request.first_header(_AGENT_HEADERS)
     return found if agent is None else f"{found}:{agent}"
 
 

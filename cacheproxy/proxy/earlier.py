@@ -17,6 +17,8 @@ _CHANGES = 8
 _LARGEST = 4 << 20
 """Bytes of a body that is kept: to compare 4 MiB takes the reactor a millisecond."""
 _MOST_BYTES = 64 << 20
+_COUNTED_LATER = 128 << 10
+"""Bytes of a body whose cost need not be known before it is sent: it has at most 9 MiB."""
 
 
 class Closest(NamedTuple):
@@ -34,9 +36,16 @@ class Earlier:
     """
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
-        self.bytes_kept = 0
+        self._bytes_kept = 0
+        self._uncounted: Document | None = None
         self._most_bytes = most_bytes
         self._known: OrderedDict[tuple[str, ...], list[Document]] = OrderedDict()
+
+    @property
+    def bytes_kept(self) -> int:
+        """What all that is kept takes."""
+        self._count()
+        return self._bytes_kept
 
     def closest(self, request: Request) -> Closest:
         """Find the one that has most in common with the body: half of it or more."""
@@ -57,6 +66,7 @@ class Earlier:
         document = request.document if request.is_read else None
         if document is None or len(document.body) > _LARGEST:
             return
+        self._count()  # the one before, which its verdict has counted by now
         hint, shared = closest
         known = self._known.pop(hint, [])
         if shared is not None and _goes_on(shared):
@@ -65,15 +75,23 @@ class Earlier:
             self._drop(known, known[-1])
         known.insert(0, document)
         self._known[hint] = known
-        self.bytes_kept += document.cost
-        while self.bytes_kept > self._most_bytes:
+        self._uncounted = document
+        if len(document.body) > _COUNTED_LATER:
+            self._count()
+
+    def _count(self) -> None:
+        """Count the document that was kept last; let the least recently used go if need be."""
+        if self._uncounted is not None:
+            self._bytes_kept += self._uncounted.cost
+            self._uncounted = None
+        while self._bytes_kept > self._most_bytes:
             _, gone = self._known.popitem(last=False)
-            self.bytes_kept -= sum(document.cost for document in gone)
+            self._bytes_kept -= sum(document.cost for document in gone)
 
     def _drop(self, known: list[Document], document: Document) -> None:
         if document in known:  # another turn may have taken its place meanwhile
             known.remove(document)
-            self.bytes_kept -= document.cost
+            self._bytes_kept -= document.cost
 
 
 def _goes_on(found: Overlap) -> bool:

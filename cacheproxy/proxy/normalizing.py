@@ -106,7 +106,7 @@ class Normalizing:
         if not self._at_once:
             prepared = Deferred.fromCoroutine(self._prepare_with_others(request))
         elif _is_small(request):
-            prepared = succeed(self._prepare(request))
+            return succeed(self._tell(self._prepare(request), request, closest))
         else:
             prepared = self._in_thread(self._prepare, request)
         return prepared.addCallback(self._tell, request, closest)

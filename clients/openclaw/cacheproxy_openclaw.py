@@ -57,8 +57,6 @@ _STAMP = re.compile(
     r"(?: (?:[A-Z]{2,5}|GMT[+-]\d{1,2}(?::\d{2})?))?\] "
 )
 _STAMP_BEGINS = re.compile(rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2} ")
-_ESCAPED = "\\u005"
-"""How JSON may spell the bracket, though nobody is known to."""
 _RUNTIME = re.compile(r"(?m)^Runtime: (?:[a-z_]+=[^|\n]* \| )+sessionId=(?P<id>[\w.:-]+)")
 
 _Found = tuple[tuple[str | int, ...], str]
@@ -121,9 +119,7 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
     Where the text would then start with another one, nothing is done: OpenClaw never writes
     two, so the user has typed one; and a second pass must not find what the first has left.
     """
-    literals = request.literals
-    begins = literals.match(_STAMP_BEGINS, len("[Wed 2026-02-18 "))
-    if not begins and _ESCAPED not in literals:
+    if not request.literals.match(_STAMP_BEGINS, len("[Wed 2026-02-18 ")):
         return  # before any JSON is looked at
     for path, text in _user_texts(request.json):
         span = _stamp(text)

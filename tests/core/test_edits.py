@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.document import Document
+from cacheproxy.core.document import Document, values_in
 from cacheproxy.core.edits import REMOVE, Edit, EditError, apply, edit_body, encode
 from cacheproxy.core.paths import PathError, to_pointer
 
@@ -481,12 +481,43 @@ def test_an_edited_body_reads_the_same_with_the_document_before_it_at_hand(text,
         return
     if edited is None:
         return
-    body, shared = edited
+    body, shared, splices = edited
     assert body[: shared.prefix] == document.body[: shared.prefix]
     assert shared.suffix == 0 or body[-shared.suffix :] == document.body[-shared.suffix :]
     assert shared.prefix + shared.suffix <= min(len(body), len(document.body))
-    read = spelling.everything(Document(body, shared))
-    assert read == spelling.everything(Document(body))
+    expected = spelling.everything(Document(body))
+    assert spelling.everything(Document(body, shared)) == expected
+    assert spelling.everything(Document(body, shared, splices=splices)) == expected
+
+
+MESSAGES = [{"role": "user", "content": f"{number} é " * 50} for number in range(50)]
+
+
+@pytest.mark.parametrize(
+    ("edits", "scanned"),
+    [
+        ([Edit("/messages/3/content", "longer", "", (0, 1))], 1),
+        ([Edit(f"/messages/{n}/content", "", "", (0, n % 3)) for n in (0, 7, 49)], 2),
+        ([Edit("/model", "another model", ""), Edit("/messages/49/role", "assistant", "")], 1),
+        ([Edit("/messages/3", {"new": []}, "")], 1),
+        ([Edit("/model", ["not", {"a": "text"}], "")], None),
+        ([Edit("/system", "text", "")], None),
+        ([Edit("/messages/3", REMOVE, "")], None),
+        ([Edit("/tools", REMOVE, "")], None),
+    ],
+)
+def test_after_edits_inside_of_values_only_these_are_read_again(edits, scanned):
+    """``scanned``: messages, None where the edits are not inside of values."""
+    body = {"model": "m", "messages": MESSAGES, "system": [{"text": "a"}], "tools": [{"n": 1}, 2]}
+    document = Document(json.dumps(body, ensure_ascii=False).encode())
+    edited = edit_body(document, edits)
+    assert edited is not None
+    read = Document(edited.body, edited.shared, splices=edited.splices)
+    assert spelling.everything(read) == spelling.everything(Document(edited.body))
+    assert read.values == values_in(edited.body)
+    assert read.value["messages"][-2] is document.value["messages"][-2]
+    if scanned is not None:
+        assert read.scanned < (scanned + 0.5) * len(json.dumps(MESSAGES[40]).encode())
 
 
 def strings_of(value: object, path: tuple = ()):

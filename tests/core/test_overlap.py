@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core import overlap as module
-from cacheproxy.core.overlap import common_prefix, common_suffix
+from cacheproxy.core.document import Document
+from cacheproxy.core.overlap import common_prefix, common_suffix, overlap
 
 texts = st.one_of(
     st.tuples(*[st.text(alphabet="ab\ud83d😀é")] * 3), st.tuples(*[st.binary(max_size=8)] * 3)
@@ -42,3 +43,17 @@ def test_common_suffix_is_as_long_as_can_be(parts, most):
     assert one[len(one) - count :] == other[len(other) - count :]
     assert min(len(shared), most) <= count <= most
     assert count == most or one[-count - 1] != other[-count - 1]
+
+
+pieces = st.tuples(*[st.sampled_from(["", "x", "y" * 300, "ab" * 700])] * 4)
+
+
+@given(pieces, pieces)
+def test_what_a_body_shares_with_a_document_is_as_long_as_can_be(ours, theirs):
+    """At both ends, whatever is between, and never the same bytes twice."""
+    body, before = (b'{"a":"%b"}' % ("z" * 300).join(each).encode() for each in (ours, theirs))
+    document = Document(before)
+    found = overlap(body, document)
+    prefix = common_prefix(body, before)
+    most = min(len(body), len(before)) - prefix
+    assert found == (document, prefix, common_suffix(body, before, most))

@@ -120,7 +120,7 @@ def test_a_turn_costs_the_same_calls_however_long_the_conversation_is(scanner):
         scanner.characters = 0
         warm[turns] = calls_of(lambda known=conversation, other=other: known.turn(other))
         scanned[turns] = scanner.characters
-    assert max(warm.values()) < 1.2 * min(warm.values()) < 2000
+    assert max(warm.values()) < 1.2 * min(warm.values()) < 1000
     assert max(scanned.values()) < 1.2 * min(scanned.values())
     assert cold[500] < 6 * cold[100]
 
@@ -146,6 +146,11 @@ def test_literals_are_looked_for_only_in_what_is_new():
             searched.append((len(self) if end is None else end) - start)
             return super().find(word, start, end)
 
+        def __getitem__(self, part):
+            if isinstance(part, slice):
+                searched.append(len(range(*part.indices(len(self)))))
+            return super().__getitem__(part)
+
     searched: list[int] = []
     old = Request("POST", "/v1/messages", (), body_of(50))
     normalize(old, (STAMP, ABSENT))
@@ -153,7 +158,7 @@ def test_literals_are_looked_for_only_in_what_is_new():
     request = Request("POST", "/v1/messages", (), body)
     request.after(overlap(body, old.document))
     normalize(request, (STAMP, ABSENT))
-    assert sum(searched) < 4 * (len(body) - len(old.body))
+    assert sum(searched) < 6 * (len(body) - len(old.body))
 
 
 def test_documents_of_one_conversation_share_their_values():

@@ -275,12 +275,17 @@ def test_in_system_text_only_fenced_json_counts(api, text):
 
 
 def test_spelling_elsewhere_survives():
-    """Escapes, spacing, duplicate keys and lone surrogates of the same body stay."""
+    """Escapes, spacing, duplicate keys and lone surrogates of the same body stay.
+
+    Where one stamp is plain, one with an escape is found as well.
+    """
     raw = (
         '{ "messages":[ {"role":"user", "content":"\\u005bWed 2026-02-18 20:48 UTC] h\\u00e9 '
-        '\\ud83d \\/ [Wed x", "a":1.50, "a":2} ] }'
+        '\\ud83d \\/ [Wed x", "a":1.50, "a":2}, '
+        '{"role":"user","content":"[Wed 2026-02-18 20:48 UTC] a"} ] }'
     )
     wanted = raw.replace("\\u005bWed 2026-02-18 20:48 UTC] ", "")
+    wanted = wanted.replace("[Wed 2026-02-18 20:48 UTC] ", "")
     assert normalized(ON, request(raw)).body.decode() == wanted
 
 
