@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, compress, count, islice
-from operator import attrgetter, is_, is_not
+from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.prompt import Part, Prompt, Segment
 from cacheproxy.core.segments import Piece
 
-_SEGMENTS, _CHARS = attrgetter("segments"), attrgetter("chars")
+_SEGMENTS, _CHARS, _TEXT = map(attrgetter, ("segments", "chars", "text"))
 
 
 class Parting(NamedTuple):
@@ -41,15 +41,12 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     """Return where ``after`` leaves ``before``; linear in the shared text.
 
     The prompts are compared as texts, so it does not matter how they are cut into segments. The
-    pieces that are the very same in both are passed over: all there is before, as a rule.
+    pieces that both have are passed over: all there is before, as a rule.
     """
     ours, theirs = before.pieces, after.pieces
-    if len(ours) <= len(theirs) and all(map(is_, ours, theirs)):
-        now = next(_segments(theirs, len(ours)), None)
-        return Parting(before.chars, None, now, 0, 0, now.part if now else Part.MESSAGES)
-    same = next(compress(count(), map(is_not, ours, theirs)), min(len(ours), len(theirs)))
+    same = _alike(ours, theirs)
     left, right = _segments(ours, same), _segments(theirs, same)
-    shared = sum(map(_CHARS, ours[:same]))
+    shared = before.chars if same == len(ours) else sum(map(_CHARS, ours[:same]))
     was, now = next(left, None), next(right, None)
     at_was = at_now = 0
     while was is not None and now is not None:
@@ -69,6 +66,18 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     while was is not None and not was.text[at_was:]:  # an empty text takes nothing away
         was, at_was = next(left, None), 0
     return Parting(shared, was, now, at_was, at_now, _part(was, now, left))
+
+
+def _alike(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> int:
+    """Return how many pieces from the start are the very same, or read alike."""
+    for number in compress(count(), map(is_not, ours, theirs)):
+        if _texts(ours[number]) != _texts(theirs[number]):
+            return number
+    return min(len(ours), len(theirs))
+
+
+def _texts(piece: Piece) -> list[str]:
+    return list(map(_TEXT, piece.segments))
 
 
 def _segments(pieces: tuple[Piece, ...], first: int) -> Iterator[Segment]:
