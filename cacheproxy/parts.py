@@ -38,8 +38,7 @@ from cacheproxy.web.live import Live
 class Relaying:
     """What lasts in a process that relays, whatever its configuration becomes.
 
-    ``finished`` takes each exchange that is over; ``meanwhile`` is called while an upstream works
-    on a request. ``via``: our own token in the Via header.
+    ``finished`` takes each exchange that is over. ``via``: our own token in the Via header.
     ``keep_bodies``: whether observers want response bodies. ``slots`` gives out those of an
     upstream. ``learn`` and ``forgot``: see ``Translating``.
     """
@@ -55,7 +54,6 @@ class Relaying:
     slots: Callable[[Upstream], SlotSource]
     learn: Callable[[Request], Awaitable[None]] | None = None
     forgot: Callable[[], None] = lambda: None
-    meanwhile: Callable[[], None] = lambda: None
 
     def keep_what_is_needed(self, arrangement: Arrangement) -> None:
         """Remember the requests of sessions if one of the rules looks at them."""

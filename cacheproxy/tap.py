@@ -144,7 +144,6 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         spellings=Spellings(),
         collector=collector,
         finished=afterwards,
-        meanwhile=afterwards.meanwhile,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
         keep_bodies=capture is not None,
         slots=lambda upstream: UpstreamSlots(upstream, reactor),
@@ -214,7 +213,6 @@ def arrange_relaying(
         ),
         memory=memory,
         finished=relaying.finished,
-        meanwhile=relaying.meanwhile,
         wall=time.time,
         via=relaying.via,
         translating=Translating(

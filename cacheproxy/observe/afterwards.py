@@ -6,13 +6,11 @@ from collections import deque
 from collections.abc import Callable
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.logger import Logger
 
 from cacheproxy.core.exchange import Exchange
 
-_log = Logger()
-_PAUSE = 0.005
-"""Seconds before the first, and between portions, where no request goes up in the meantime."""
+_PAUSE = 0.002
+"""Seconds before the first, and between portions."""
 _FEW = 4
 """Exchanges in a portion: about 0.5 ms. More, if more than four times as many wait."""
 
@@ -21,8 +19,7 @@ class Afterwards:
     """Takes finished exchanges and gives them to ``see``, in their order, on the reactor's thread.
 
     An agent sends its next request as soon as it has its answer. What is judged, counted and
-    logged about the last would be in its way; so it is done once that request has gone up, while
-    the upstream is at work: a tenth of an exchange of 80 KB, where the upstream answers at once.
+    logged about the last would be in its way: 120 µs of 400 until its first byte.
     """
 
     def __init__(self, clock: IReactorTime, see: Callable[[Exchange], object]) -> None:
@@ -36,17 +33,6 @@ class Afterwards:
         self._waiting.append(exchange)
         if self._timer is None:
             self._timer = self._clock.callLater(_PAUSE, self._some)
-
-    def meanwhile(self) -> None:
-        """Have one seen, if one waits: a request has just gone up, and whoever sent it waits too.
-
-        Never raises: that request is not to blame.
-        """
-        if self._waiting:
-            try:
-                self._see(self._waiting.popleft())
-            except Exception:
-                _log.failure("an observer failed")
 
     def settle(self) -> None:
         """Have all seen that wait: somebody asks what has happened."""

@@ -43,8 +43,7 @@ class Course:
     """What every exchange needs, put together once by tap.
 
     ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
-    Exchange to the observers; ``meanwhile`` is called while the upstream works on a request, for
-    what is left to do of others. ``keep_bodies``: keep response bodies for them. ``ping_after``:
+    Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
     seconds of silence after which a streaming client gets a ping, 0 for never. ``pinning``: gives
     conversations slots of their own, if that was asked for. ``wall`` and
     ``clock.seconds`` are the time.
@@ -58,7 +57,6 @@ class Course:
     wall: Callable[[], float]
     via: bytes
     translating: Translating
-    meanwhile: Callable[[], None]
     pinning: Pinning | None = None
     keep_bodies: bool = False
     ping_after: float = 0.0
@@ -156,15 +154,12 @@ class Running:
     async def _send(self, request: Request, translated: Translated | None) -> UpstreamResponse:
         course = self.course
         self.sent = request if translated is None else translated.request
-        session = self.session if _is_turn(self.sent) else None
-        if session is not None and course.pinning is not None:
-            self.sent = await course.pinning.pin(session, request, self.sent)
+        if self.session is not None and _is_turn(self.sent):
+            self.turn = self.turn or course.memory.sent(self.session, request)
+            if course.pinning is not None:
+                self.sent = await course.pinning.pin(self.session, request, self.sent)
         self.sent_at = course.clock.seconds()
-        answer = course.upstream.request(self.sent, via=b"1.1 " + course.via)
-        if session is not None:
-            self.turn = self.turn or course.memory.sent(session, request)
-        course.meanwhile()
-        return await answer
+        return await course.upstream.request(self.sent, via=b"1.1 " + course.via)
 
     async def _translate_whole(self, response: UpstreamResponse, translation: Translation) -> None:
         body = await collect(response, _MOST_TRANSLATED)

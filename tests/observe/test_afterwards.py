@@ -1,7 +1,6 @@
 """Exchanges are seen a little later, in their order, few at a time, and none is lost."""
 
 from twisted.internet.task import Clock
-from twisted.logger import capturedLogs
 
 from cacheproxy.observe.afterwards import Afterwards
 
@@ -12,9 +11,9 @@ def test_they_are_seen_in_their_order_not_at_once():
     for number in range(10):
         afterwards(number)
     assert not seen
-    clock.advance(0.005)
+    clock.advance(0.002)
     assert seen == [0, 1, 2, 3]
-    clock.pump([0.005] * 5)
+    clock.pump([0.002] * 5)
     assert seen == list(range(10))
     assert not clock.getDelayedCalls()
 
@@ -24,7 +23,7 @@ def test_many_are_seen_in_larger_portions():
     afterwards = Afterwards(clock, seen.append)
     for number in range(1000):
         afterwards(number)
-    clock.advance(0.005)
+    clock.advance(0.002)
     assert len(seen) == 250
 
 
@@ -36,7 +35,7 @@ def test_who_asks_sees_all():
     afterwards.settle()
     assert seen == list(range(10))
     afterwards(10)
-    clock.pump([0.005] * 3)
+    clock.pump([0.002] * 3)
     assert seen == list(range(11))
     assert not clock.getDelayedCalls()
 
@@ -51,28 +50,5 @@ def test_one_that_is_put_meanwhile_is_seen_too():
 
     afterwards = Afterwards(clock, see)
     afterwards(0)
-    clock.pump([0.005] * 6)
+    clock.pump([0.002] * 6)
     assert seen == [0, 1, 2, 3]
-
-
-def test_one_is_seen_while_the_upstream_works():
-    clock, seen = Clock(), []
-    afterwards = Afterwards(clock, seen.append)
-    afterwards.meanwhile()
-    for number in range(3):
-        afterwards(number)
-    afterwards.meanwhile()
-    assert seen == [0]
-    clock.pump([0.005] * 2)
-    assert seen == [0, 1, 2]
-
-
-def test_the_request_that_goes_up_is_not_to_blame():
-    def see(number):
-        raise ValueError(number)
-
-    afterwards = Afterwards(Clock(), see)
-    afterwards(0)
-    with capturedLogs() as logs:
-        afterwards.meanwhile()
-    assert [type(event["log_failure"].value) for event in logs] == [ValueError]
