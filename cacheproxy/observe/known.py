@@ -19,8 +19,8 @@ from cacheproxy.core.usage import NOTHING, Usage
 from cacheproxy.core.verdict import Before, Verdict, judge
 
 _MOST_BYTES = 128 << 20
-"""As estimated, which is twice what it takes: 20 conversations of 500 KB in 2,300 messages. One that
-is forgotten costs its next turn twenty times as much."""
+"""As estimated, which is twice what it takes: 20 conversations of 500 KB in 2,300 messages. A turn
+of one that was forgotten costs twenty times as much."""
 _MOST_SESSIONS = 10_000
 _MOST_LANES = 64
 _EACH_SESSION = 2500
