@@ -64,9 +64,9 @@ class Access:
         host = hosts[0].decode("latin-1").strip() if hosts else "localhost"
         if not self._is_ours(host, address):
             return Refusal(421, _not_ours(host))
-        ours = (f"http://{host}".encode("latin-1"), f"https://{host}".encode("latin-1"))
-        foreign = any(origin not in ours for origin in values(b"origin"))
-        if foreign or any(site not in _SAME_SITE for site in values(b"sec-fetch-site")):
+        origins, sites = values(b"origin"), values(b"sec-fetch-site")
+        foreign = origins and not _origins_of(host).issuperset(origins)
+        if foreign or not _SAME_SITE.issuperset(sites):
             return Refusal(403, "web pages of other sites may not use this proxy")
         if self.token and not self._is_known(values, path):
             return Refusal(
@@ -135,6 +135,11 @@ def _is_loopback(name: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def _origins_of(host: str) -> set[bytes]:
+    """What pages of ours are named by in the header Origin (RFC 6454, section 7)."""
+    return {f"http://{host}".encode("latin-1"), f"https://{host}".encode("latin-1")}
 
 
 def host_name(host: str) -> str:

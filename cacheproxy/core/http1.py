@@ -8,7 +8,7 @@ next reader is refused.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from cacheproxy.core.request import Headers
@@ -17,6 +17,7 @@ LONGEST_HEAD = 256 << 10
 """Bytes of status line and headers; also of trailers."""
 _MOST_INTERIM = 32
 _LONGEST_CHUNK_LINE = 4096
+_NO_LENGTH = "the upstream's Content-Length makes no sense"
 _MANY = 2048
 """Bytes of a read above which many chunks are expected in it."""
 
@@ -38,14 +39,34 @@ class ResponseError(ValueError):
     """The upstream's bytes are no response we can pass on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ResponseHead:
     """Status and headers. ``length``: of the body as announced, None if not known before."""
 
     status: int
     reason: bytes
     headers: Headers
-    length: int | None
+    length: int | None = None
+    _by_name: dict[bytes, list[bytes]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._by_name = {}
+        for name, value in self.headers:
+            self._by_name.setdefault(name.lower(), []).append(value)
+
+    def values(self, name: bytes) -> list[bytes]:
+        """Return all values of the header called ``name`` (lower case)."""
+        return self._by_name.get(name, [])
+
+    @property
+    def content_type(self) -> bytes:
+        """The media type with its parameters, in lower case; empty if there is none."""
+        return b"".join(self.values(b"content-type")[:1]).lower()
+
+    def tokens(self, name: bytes) -> list[bytes]:
+        """Return the comma-separated values of the header called ``name``, in lower case."""
+        values = self.values(name)
+        return [part.strip().lower() for part in b",".join(values).split(b",")] if values else []
 
 
 class _State(Enum):
@@ -128,10 +149,9 @@ class ResponseReader:
         if found is None:
             self._searched = max(0, at)
             return False
-        head = bytes(self._head[:at])
+        line, *rest = _LINE_END.split(bytes(self._head[:at]), maxsplit=1)
         del self._head[: found.end()]
         self._searched = 0
-        line, *rest = _LINE_END.split(head, maxsplit=1)
         status_line = _STATUS_LINE.fullmatch(line)
         if status_line is None:
             raise ResponseError("the upstream's answer is not HTTP/1.1")
@@ -141,20 +161,24 @@ class ResponseReader:
             if status == 101 or self._interim > _MOST_INTERIM:
                 raise ResponseError(f"the upstream sent an unexpected {status} response")
             return True
-        headers = _fields(rest[0]) if rest else ()
-        length = self._begin_body(status, headers)
-        reason = status_line[3] or b""
-        self.head = ResponseHead(status, reason, _with_one_length(headers), length)
+        head = ResponseHead(status, status_line[3] or b"", _fields(rest[0]) if rest else ())
+        lengths = head.tokens(b"content-length")
+        if len(lengths) > 1:
+            head = _with_one_length(head, lengths)
+        head.length = self._begin_body(head, lengths)
+        self.head = head
         return True
 
-    def _begin_body(self, status: int, headers: Headers) -> int | None:
+    def _begin_body(self, head: ResponseHead, lengths: list[bytes]) -> int | None:
         """Settle the body's length by RFC 9112, section 6.3, in its order."""
-        codings = _values(headers, b"transfer-encoding")
-        lengths = set(_values(headers, b"content-length"))
-        if len(lengths) > 1 or not all(value.isdigit() and len(value) < 19 for value in lengths):
-            raise ResponseError("the upstream's Content-Length makes no sense")
-        length = int(lengths.pop()) if lengths else None
-        if self._method == b"HEAD" or status in (204, 304):
+        length = None
+        if lengths:
+            announced = lengths[0]
+            if not announced.isdigit() or len(announced) >= 19:
+                raise ResponseError(_NO_LENGTH)
+            length = int(announced)
+        codings = head.tokens(b"transfer-encoding")
+        if self._method == b"HEAD" or head.status in (204, 304):
             self._finish()
             return length
         if codings:
@@ -286,20 +310,9 @@ def _fields(lines: bytes) -> Headers:
     return tuple(fields)
 
 
-def _with_one_length(headers: Headers) -> Headers:
-    """Leave one of several Content-Lengths that agree (RFC 9110, section 8.6)."""
-    lengths = _values(headers, b"content-length")
-    if len(lengths) < 2:
-        return headers
-    others = tuple(field for field in headers if field[0].lower() != b"content-length")
-    return (*others, (b"Content-Length", lengths[0]))
-
-
-def _values(headers: Headers, name: bytes) -> list[bytes]:
-    """All comma-separated values of the fields called ``name``, in lower case."""
-    return [
-        part.strip().lower()
-        for key, value in headers
-        if len(key) == len(name) and key.lower() == name
-        for part in value.split(b",")
-    ]
+def _with_one_length(head: ResponseHead, lengths: list[bytes]) -> ResponseHead:
+    """Leave one of several Content-Lengths, which have to agree (RFC 9110, section 8.6)."""
+    if len(set(lengths)) > 1:
+        raise ResponseError(_NO_LENGTH)
+    others = tuple(field for field in head.headers if field[0].lower() != b"content-length")
+    return ResponseHead(head.status, head.reason, (*others, (b"Content-Length", lengths[0])))

@@ -41,10 +41,10 @@ class Dialects:
     @property
     def only(self) -> str | None:
         """The one dialect that the upstream is known to speak, None if not known or both."""
-        if self._only is not None:
+        if self._only is not None or len(self._served) < 2:
             return self._only
         spoken = [dialect for dialect, served in self._served.items() if served]
-        return spoken[0] if len(self._served) == 2 and len(spoken) == 1 else None
+        return spoken[0] if len(spoken) == 1 else None
 
     def other_than(self, request: Request) -> str | None:
         """Return the dialect that ``request`` has to be translated into; None if it can stay."""

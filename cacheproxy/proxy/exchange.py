@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.headers import for_client, values
+from cacheproxy.core.headers import for_client
 from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.request import Headers, Request
@@ -192,14 +192,13 @@ class Running:
         self.head_at = self.course.clock.seconds()
         self.status = head.status
         # A length beside chunked would contradict itself (RFC 9112, section 6.3).
-        chunked = is_translated or values(head.headers, b"transfer-encoding")
+        chunked = is_translated or head.values(b"transfer-encoding")
         dropped = frozenset({b"content-length"}) if chunked else frozenset()
-        headers = self.response_headers = for_client(head.headers, dropped)
+        self.response_headers = for_client(head.headers, dropped)
         if self.turn:
-            content_type = b"".join(values(headers, b"content-type")[:1])
             self.tap = UsageReader(
-                content_type.decode("latin-1").lower(),
-                encoded=bool(values(headers, b"content-encoding")),
+                head.content_type.decode("latin-1"),
+                encoded=bool(head.values(b"content-encoding")),
             )
 
     def _head_down(self, response: UpstreamResponse) -> None:

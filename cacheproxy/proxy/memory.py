@@ -45,10 +45,11 @@ class SessionMemory:
 
     def sent(self, session: Session, request: Request) -> int:
         """Note that ``request`` went upstream; return which turn of its lane it is, from 1."""
-        memory = self.recall(session, request)
-        kept = request if self.keep_requests else None
-        self._put(lane_of(session, request), Memory(memory.turns + 1, kept))
-        return memory.turns + 1
+        key = lane_of(session, request)
+        before = self._lanes.get(key)
+        turn = before.turns + 1 if before is not None else 1
+        self._put(key, Memory(turn, request if self.keep_requests else None))
+        return turn
 
     def _put(self, key: tuple[str, ...], memory: Memory) -> None:
         self._forget(key)

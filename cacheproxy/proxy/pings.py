@@ -7,7 +7,6 @@ from collections.abc import Callable
 from twisted.internet.interfaces import IReactorTime
 
 from cacheproxy.core.dialect import ANTHROPIC, dialect_of
-from cacheproxy.core.headers import values
 from cacheproxy.core.http1 import ResponseHead
 from cacheproxy.proxy.deadline import Deadline
 
@@ -31,12 +30,11 @@ def takes_pings(head: ResponseHead) -> bool:
 
     Encoded ones cannot, nor those whose length is announced.
     """
-    content_type = b"".join(values(head.headers, b"content-type")[:1])
     return (
-        head.status == 200
-        and content_type.partition(b";")[0].strip().lower() == b"text/event-stream"
-        and not values(head.headers, b"content-encoding")
-        and head.length is None
+        head.length is None
+        and head.status == 200
+        and head.content_type.partition(b";")[0].strip() == b"text/event-stream"
+        and not head.values(b"content-encoding")
     )
 
 

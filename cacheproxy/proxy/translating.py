@@ -10,7 +10,6 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.dialect import ANTHROPIC, CHAT
-from cacheproxy.core.headers import values
 from cacheproxy.core.http1 import ResponseHead
 from cacheproxy.core.request import Request
 from cacheproxy.proxy.connection import UpstreamResponse
@@ -132,5 +131,4 @@ def is_count(request: Request) -> bool:
 
 def is_stream(head: ResponseHead) -> bool:
     """Whether a response is a stream of events that can be translated as it comes."""
-    content_type = b"".join(values(head.headers, b"content-type")[:1]).lower()
-    return head.status == 200 and content_type.startswith(b"text/event-stream")
+    return head.status == 200 and head.content_type.startswith(b"text/event-stream")

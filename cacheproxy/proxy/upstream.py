@@ -89,6 +89,7 @@ class Upstream:
         self, reactor: Any, url: UpstreamURL, connect_timeout: float, silence: float = 0.0
     ) -> None:
         self.url = url
+        self._host = b"Host: " + url.authority.encode()
         self._reactor = reactor
         self._silence = silence
         self._cookies = _NoCookies()
@@ -126,7 +127,7 @@ class Upstream:
         base = "" if request.target == "*" else self.url.base  # OPTIONS * is about no path
         lines = [
             f"{request.method} {base}{request.target} HTTP/1.1".encode("latin-1"),
-            b"Host: " + self.url.authority.encode(),
+            self._host,
         ]
         lines += [
             name + b": " + value for name, value in end_to_end(request.headers, _NOT_FORWARDED)
