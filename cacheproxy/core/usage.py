@@ -72,9 +72,15 @@ def usage_of(message: Any) -> Usage:
     found = NOTHING
     for holder in (message, message.get("message"), message.get("response")):
         if isinstance(holder, dict):
-            found = found.merged(_openai_or_anthropic(holder.get("usage")))
-            found = found.merged(_timings(holder.get("timings")))
-    return found.merged(_ollama(message)).merged(_completion(message))
+            if "usage" in holder:
+                found = found.merged(_openai_or_anthropic(holder["usage"]))
+            if "timings" in holder:
+                found = found.merged(_timings(holder["timings"]))
+    if "prompt_eval_duration" in message or "prompt_eval_count" in message:
+        found = found.merged(_ollama(message))
+    if "tokens_evaluated" in message:
+        found = found.merged(_completion(message))
+    return found
 
 
 def _openai_or_anthropic(usage: Any) -> Usage:
@@ -119,8 +125,6 @@ def _timings(timings: Any) -> Usage:
 
 def _ollama(message: dict[str, Any]) -> Usage:
     """Ollama counts evaluated tokens only loosely and never says what it reused."""
-    if "prompt_eval_duration" not in message and "prompt_eval_count" not in message:
-        return NOTHING
     return Usage(
         prompt=_count(message.get("prompt_eval_count")),
         output=_count(message.get("eval_count")),
@@ -136,8 +140,6 @@ def _completion(message: dict[str, Any]) -> Usage:
     prompt and answer (server-context.cpp: ``n_tokens_cached = slot.prompt.n_tokens()``): what
     was reused stands in ``timings`` alone.
     """
-    if "tokens_evaluated" not in message:
-        return NOTHING
     return Usage(
         prompt=_count(message["tokens_evaluated"]),
         output=_count(message.get("tokens_predicted")),
