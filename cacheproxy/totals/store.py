@@ -23,6 +23,8 @@ class Store:
             "SELECT ifnull(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'exchanges'"
         ).fetchone()
         self._looked: dict[str, float] = {}
+        self._kept: dict[str, float] = {}
+        """What had been looked at when ``flush`` was called last."""
         self._begin()
 
     def _begin(self) -> None:
@@ -45,7 +47,9 @@ class Store:
     def flush(self) -> None:
         """Write what waits in memory."""
         self._exchanges.flush()
+        self._kept = self._looked.copy()
 
     def forget(self) -> None:
         """Forget what has been remembered of what was not kept."""
+        self._looked = self._kept.copy()
         self._begin()
