@@ -130,7 +130,7 @@ def test_what_was_done_again_is_counted_once(database, reactor):
 def test_what_is_done_again_does_not_know_of_what_was_undone(database, reactor):
     """A record before a look is of before it, the second time too."""
     database.put(lambda store: store.record(record(began=5.0)))
-    database.put(lambda store: store.look(look(moment=10.0)))
+    database.put(lambda store: store.look(look(moment=10.0, evaluated=1.0)))
     database.put(lambda store: {}["nothing"])
     question = "SELECT under_way FROM exchanges"
     found = ask(database, reactor, lambda store: store.connection.execute(question).fetchone())
