@@ -45,7 +45,9 @@ class Literals:
 
     def __contains__(self, literal: str) -> bool:
         """Whether the body holds ``literal``."""
-        if literal not in self.absent and literal not in self.places:
+        if literal in self.absent:
+            return False
+        if literal not in self.places:
             self._look_for(literal)
         return literal in self.places
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproxy.core.edits import REMOVE, Edit, edit_body
 from cacheproxy.core.request import Request
@@ -31,8 +31,7 @@ class Report:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Normalized:
+class Normalized(NamedTuple):
     """A request after the normalizers; the same object if none had anything to say."""
 
     request: Request
