@@ -52,9 +52,10 @@ def normalize(
     """
     reports: list[Report] = []
     for normalizer in normalizers:
-        if type(normalizer) in _SETTLED and not may_fire(normalizer, request):
+        is_settled = type(normalizer) in _SETTLED
+        if is_settled and not may_fire(normalizer, request):
             continue
-        request, report = step(request, normalizer, previous)
+        request, report = step(request, normalizer, previous, asked=is_settled)
         if report is not None:
             reports.append(report)
     return Normalized(request, tuple(reports))
@@ -66,18 +67,22 @@ def step(
     previous: Request | None = None,
     *,
     shown: Request | None = None,
+    asked: bool = False,
 ) -> tuple[Request, Report | None]:
     """Take ``request`` through one normalizer: the request after it, and its report if any.
 
     Our own rules are asked before the JSON is looked at: they may know without it that there is
     nothing for them. ``shown``: an equal request that the normalizer gets to see instead, so that
-    nothing it does to that one reaches others. Whatever it raises is its own failure, a
-    SystemExit as well; only a KeyboardInterrupt goes on, which may be the user's.
+    nothing it does to that one reaches others. ``asked``: it is known that it may fire. Whatever
+    it raises is its own failure, a SystemExit as well; only a KeyboardInterrupt goes on, which may
+    be the user's.
     """
     is_rule = type(normalizer) is Rule
     is_ours = is_rule or (type(normalizer) is CodeRule and normalizer.own)
     try:
-        if not may_fire(normalizer, request) or (not is_ours and request.document is None):
+        if not asked and not may_fire(normalizer, request):
+            return request, None
+        if not is_ours and request.document is None:
             return request, None
         found = normalizer.edits(shown or request, previous)
         edits = _checked(found or (), request, trusted=is_rule)
