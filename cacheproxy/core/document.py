@@ -119,13 +119,12 @@ class Document:
         path: Path = ()
         value: Any = self.value
         for segment in segments:
-            step: str | int = segment
-            if isinstance(value, list):
-                index = index_in(segment, value)
-                if index is None:
-                    raise PathError(f"nothing at {to_pointer((*path, segment))}")
-                step = index
-            elif not isinstance(value, dict) or segment not in value:
+            step: str | int | None = None
+            if isinstance(value, dict):
+                step = segment if segment in value else None
+            elif isinstance(value, list):
+                step = index_in(segment, value)
+            if step is None:
                 raise PathError(f"nothing at {to_pointer((*path, segment))}")
             value = value[step]
             path += (step,)

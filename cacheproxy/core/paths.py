@@ -122,11 +122,17 @@ def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
 def match_all(value: Any, patterns: Iterable[Pattern]) -> Iterator[tuple[Path, Any]]:
     """Yield the same for several patterns, one after the other.
 
-    A rule for all dialects has several of them, and most end at once.
+    A rule for all dialects has several of them, and most end at once: what begins as one that
+    led nowhere does so too.
     """
+    nowhere: tuple[Segment, ...] = ()
     for pattern in patterns:
-        found = _follow(value, pattern.head)
+        head = pattern.head
+        if nowhere and head[: len(nowhere)] == nowhere:
+            continue
+        found = _follow(value, head)
         if found is None:
+            nowhere = head
             continue
         if pattern.rest is None:
             yield found
