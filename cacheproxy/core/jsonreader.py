@@ -63,6 +63,8 @@ class Reader:
 
         ``made``: it is begun already; the piece goes on behind its last entry.
         """
+        if made is not None and self.has_joined:
+            return self._take_rest_of_root(made)
         text, offset = self.text, self._more - opening
         if made is None:
             made = Container(is_object=text[-offset] == "{")

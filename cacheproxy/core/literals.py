@@ -45,7 +45,9 @@ class Literals:
 
     def __contains__(self, literal: str) -> bool:
         """Whether the body holds ``literal``."""
-        if literal not in self.absent and literal not in self.places:
+        if literal in self.absent:
+            return False
+        if literal not in self.places:
             self._look_for(literal)
         return literal in self.places
 
@@ -91,12 +93,12 @@ class Literals:
         else:
             for text, spelled in absent.items():
                 self._note(text, body.find(spelled, start, end + reach))
+        longer = size - len(before.body)
         for text, at in places.items():
-            shifted = at + size - len(before.body)
             if at + len(text) <= prefix:
                 self.places[text] = at
-            elif shifted >= end:
-                self.places[text] = shifted
+            elif at + longer >= end:
+                self.places[text] = at + longer
             else:
                 spelled, reach = text.encode(), len(text) - 1
                 found = body.find(spelled, max(0, prefix - reach), end + reach)
@@ -116,12 +118,15 @@ class Literals:
 
     def _match_on(self, pattern: re.Pattern[bytes], known: _Place, before: Literals) -> _Place:
         """The same as ``_go_on``, for a pattern."""
-        size, (at, most) = len(self.body), known
-        shifted = at + size - len(before.body)
-        if at >= 0 and (at + most <= self._prefix or shifted >= size - self._suffix):
-            return known if at + most <= self._prefix else _Place(shifted, most)
-        start, end = max(0, self._prefix - most + 1), size - self._suffix + most - 1
-        found = _search(pattern, self.body, start, end)
+        at, most = known
+        prefix, end = self._prefix, len(self.body) - self._suffix
+        if at >= 0:
+            if at + most <= prefix:
+                return known
+            shifted = at + len(self.body) - len(before.body)
+            if shifted >= end:
+                return _Place(shifted, most)
+        found = _search(pattern, self.body, max(0, prefix - most + 1), end + most - 1)
         return _Place(_search(pattern, self.body) if found < 0 <= at else found, most)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproxy.core.edits import REMOVE, Edit, edit_body
 from cacheproxy.core.request import Request
@@ -31,8 +31,7 @@ class Report:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Normalized:
+class Normalized(NamedTuple):
     """A request after the normalizers; the same object if none had anything to say."""
 
     request: Request
@@ -53,9 +52,10 @@ def normalize(
     """
     reports: list[Report] = []
     for normalizer in normalizers:
-        if type(normalizer) in _SETTLED and not may_fire(normalizer, request):
+        is_settled = type(normalizer) in _SETTLED
+        if is_settled and not may_fire(normalizer, request):
             continue
-        request, report = step(request, normalizer, previous)
+        request, report = step(request, normalizer, previous, asked=is_settled)
         if report is not None:
             reports.append(report)
     return Normalized(request, tuple(reports))
@@ -67,18 +67,22 @@ def step(
     previous: Request | None = None,
     *,
     shown: Request | None = None,
+    asked: bool = False,
 ) -> tuple[Request, Report | None]:
     """Take ``request`` through one normalizer: the request after it, and its report if any.
 
     Our own rules are asked before the JSON is looked at: they may know without it that there is
     nothing for them. ``shown``: an equal request that the normalizer gets to see instead, so that
-    nothing it does to that one reaches others. Whatever it raises is its own failure, a
-    SystemExit as well; only a KeyboardInterrupt goes on, which may be the user's.
+    nothing it does to that one reaches others. ``asked``: it is known that it may fire. Whatever
+    it raises is its own failure, a SystemExit as well; only a KeyboardInterrupt goes on, which may
+    be the user's.
     """
     is_rule = type(normalizer) is Rule
     is_ours = is_rule or (type(normalizer) is CodeRule and normalizer.own)
     try:
-        if not may_fire(normalizer, request) or (not is_ours and request.document is None):
+        if not asked and not may_fire(normalizer, request):
+            return request, None
+        if not is_ours and request.document is None:
             return request, None
         found = normalizer.edits(shown or request, previous)
         edits = _checked(found or (), request, trusted=is_rule)

@@ -58,22 +58,26 @@ class Overlap(NamedTuple):
 def overlap(body: bytes, earlier: Document) -> Overlap:
     """Return what ``body`` shares with ``earlier``; linear, a tenth of the time of a search.
 
-    Nothing is copied, so that halves of all that is left can be compared: 100 KB take 5 µs.
+    Nothing is copied, so that halves of all that is left can be compared: 100 KB take 5 µs. What
+    differs is likely to stand near where it did in the turn before, so the first cuts are there:
+    2 comparisons at each end instead of 9.
     """
     size, theirs = len(body), earlier.body
     size_before = len(theirs)
     view = memoryview(theirs)
     low, high = 0, min(size, size_before)
+    likely = _likely(earlier.prefix, high)
     while high - low > _AS_NUMBERS:
-        middle = (low + high) >> 1
+        middle = likely.pop() if likely else (low + high) >> 1
         if body.startswith(view[low:middle], low):
             low = middle
         else:
             high = middle
     prefix = low + _common_start(body[low:high], theirs[low:high])
     low, high = 0, min(size, size_before) - prefix
+    likely = _likely(earlier.suffix, high)
     while high - low > _AS_NUMBERS:
-        middle = (low + high) >> 1
+        middle = likely.pop() if likely else (low + high) >> 1
         if body.endswith(view[size_before - middle : size_before - low], 0, size - low):
             low = middle
         else:
@@ -82,6 +86,12 @@ def overlap(body: bytes, earlier: Document) -> Overlap:
         body[size - high : size - low], theirs[size_before - high : size_before - low]
     )
     return Overlap(earlier, prefix, suffix)
+
+
+def _likely(before: int, most: int) -> list[int]:
+    """Return where to cut last, and first, if about as many are shared as ``before``."""
+    near = _AS_NUMBERS >> 1
+    return [min(before + near, most), min(max(before - near, 0), most)]
 
 
 def _common_start(one: bytes, other: bytes) -> int:

@@ -19,7 +19,6 @@ Path = tuple[str | int, ...]
 
 _SEGMENT = re.compile(r"(?P<name>[^\[]*)(?:\[(?P<key>[^\[\]=]+)=(?P<values>[^\[\]]+)\])?")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
-_MISSING = object()
 
 
 class PathError(ValueError):
@@ -35,11 +34,15 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
         return ()
     if not isinstance(pointer, str) or not pointer.startswith("/"):
         raise PathError("a path starts with '/'")  # unquoted: it may be text put in its place
-    return tuple(_unescape(segment) for segment in pointer[1:].split("/"))
+    segments = pointer[1:].split("/")
+    return tuple(segments if "~" not in pointer else map(_unescape, segments))
 
 
 def to_pointer(path: Sequence[str | int]) -> str:
     """Return the JSON pointer (RFC 6901) for ``path``."""
+    joined = "/".join(map(str, path))
+    if "~" not in joined and joined.count("/") == len(path) - 1:
+        return "/" + joined
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
@@ -67,9 +70,10 @@ class Segment(NamedTuple):
 
     def accepts(self, value: Any) -> bool:
         """Whether ``value`` meets the condition in brackets, if there is one."""
-        if self.key is None:
+        key = self.key
+        if key is None:
             return True
-        said = value.get(self.key, _MISSING) if isinstance(value, dict) else _MISSING
+        said = value.get(key) if isinstance(value, dict) else None
         return isinstance(said, str) and said in self.values
 
 
@@ -118,11 +122,17 @@ def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
 def match_all(value: Any, patterns: Iterable[Pattern]) -> Iterator[tuple[Path, Any]]:
     """Yield the same for several patterns, one after the other.
 
-    A rule for all dialects has several of them, and most end at once.
+    A rule for all dialects has several of them, and most end at once: what begins as one that
+    led nowhere does so too.
     """
+    nowhere: tuple[Segment, ...] = ()
     for pattern in patterns:
-        found = _follow(value, pattern.head)
+        head = pattern.head
+        if nowhere and head[: len(nowhere)] == nowhere:
+            continue
+        found = _follow(value, head)
         if found is None:
+            nowhere = head
             continue
         if pattern.rest is None:
             yield found
@@ -132,22 +142,22 @@ def match_all(value: Any, patterns: Iterable[Pattern]) -> Iterator[tuple[Path, A
 
 def _follow(value: Any, segments: Iterable[Segment]) -> tuple[Path, Any] | None:
     """Return the place that segments without ``*`` lead to, or None."""
-    path: list[str | int] = []
+    path: Path = ()
     for segment in segments:
         name, number, key, _ = segment
         if isinstance(value, dict):
             if name not in value:
                 return None
             value = value[name]
-            path.append(name)
+            path += (name,)
         elif isinstance(value, list) and number is not None and number < len(value):
             value = value[number]
-            path.append(number)
+            path += (number,)
         else:
             return None
         if key is not None and not segment.accepts(value):
             return None
-    return tuple(path), value
+    return path, value
 
 
 def _walk(path: Path, value: Any, pattern: Pattern) -> Iterator[tuple[Path, Any]]:

@@ -59,23 +59,29 @@ class Request:
     @Once
     def document(self) -> Document | None:
         """The body's JSON text with its spans, or None if it is no JSON object."""
-        return self._understood[0]
+        literals, shared = self.literals, self.__dict__.pop("_shared", None)
+        splices = self.__dict__.pop("_splices", ())
+        try:
+            return Document(self.body, shared, literals, splices)
+        except NotUnderstoodError as error:
+            self.__dict__["_why"] = str(error)
+            return None
 
     @Once
     def json(self) -> dict[str, Any] | None:
         """What the body says, or None. To be looked at, never altered."""
-        document = self._understood[0]
+        document = self.document
         return document.value if document is not None else None
 
     @property
     def not_understood(self) -> str | None:
         """Why ``json`` is None, in a few words without any of the body's text."""
-        return self._understood[1]
+        return self.__dict__["_why"] if self.document is None else None
 
     @property
     def is_read(self) -> bool:
         """Whether the JSON has been looked at."""
-        return "_understood" in self.__dict__
+        return "document" in self.__dict__
 
     @property
     def effort(self) -> int:
@@ -125,12 +131,3 @@ class Request:
     @Once
     def _by_name(self) -> dict[bytes, bytes]:
         return {name.lower(): value for name, value in reversed(self.headers)}
-
-    @Once
-    def _understood(self) -> tuple[Document | None, str | None]:
-        literals, shared = self.literals, self.__dict__.pop("_shared", None)
-        splices = self.__dict__.pop("_splices", ())
-        try:
-            return Document(self.body, shared, literals, splices), None
-        except NotUnderstoodError as error:
-            return None, str(error)

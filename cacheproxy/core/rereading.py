@@ -49,11 +49,9 @@ def read_on(body: bytes, shared: Overlap) -> Reread:
     if inner is not None and opening < prefix:
         begun = inner.begun(_settled(inner.ends, prefix - opening, last))
         at = opening + (begun.ends[-1] if begun.ends else 1)
-    join = _join(shared, len(body) - len(shared.earlier.body))
-    end = len(body) if join is None else join.at
-    reader = Reader(
-        body[at : end + 1], jsonreader.MOST_ENTRIES, join and join._replace(at=end - at)
-    )
+    join = _join(shared, len(body) - len(shared.earlier.body) - at)
+    end = len(body) if join is None else at + join.at
+    reader = Reader(body[at : end + 1], jsonreader.MOST_ENTRIES, join)
     if begun is not None:
         begun = reader.read(opening - at, begun, is_root=False)
         if root.keys is not None and old.keys is not None:
@@ -128,7 +126,7 @@ def _settled(ends: list[int], length: int, last: int) -> int:
 def _join(shared: Overlap, shift: int) -> Join | None:
     """Return the first entry of the earlier document that lies in what both end with.
 
-    ``shift``: how many bytes farther it is from the start now.
+    ``shift``: how many bytes farther it is from the start of what is read now.
     """
     earlier, _, suffix = shared
     root, start = earlier.root, earlier.start

@@ -6,9 +6,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproxy.core.paths import match_paths
 from cacheproxy.core.places import SYSTEM_TEXT, USER_TEXT
@@ -53,8 +52,7 @@ _LOOKED_AT = 4000
 whom stands first, what changes (git status, files) last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
+class Session(NamedTuple):
     """One conversation: the client's name and the conversation's id."""
 
     client: str

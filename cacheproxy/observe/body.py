@@ -14,6 +14,6 @@ _NOTHING: Mapping[str, Any] = {}
 
 def body_of(request: Request) -> Mapping[str, Any]:
     """Return the body's JSON object if it has been read before or is small; else an empty one."""
-    if "_understood" not in request.__dict__ and len(request.body) > _READ_HERE:
+    if "document" not in request.__dict__ and len(request.body) > _READ_HERE:
         return _NOTHING
     return request.json or _NOTHING

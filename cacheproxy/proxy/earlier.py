@@ -51,15 +51,15 @@ class Earlier:
     def closest(self, request: Request) -> Closest:
         """Find the one that has most in common with the body: half of it or more."""
         hint = hint_of(request)
-        best: Overlap | None = None
+        best, most = None, -1
         for document in self._known.get(hint, ()):
             found = overlap(request.body, document)
-            if best is None or sum(found[1:]) > sum(best[1:]):
-                best = found
+            common = found.prefix + found.suffix
+            if common > most:
+                best, most = found, common
             if _goes_on(found):
                 break
-        is_close = best is not None and sum(best[1:]) * 2 > len(request.body)
-        return Closest(hint, best if is_close else None)
+        return Closest(hint, best if most * 2 > len(request.body) else None)
 
     def keep(self, request: Request, closest: Closest) -> None:
         """Keep the document of ``request``, in place of the one that it goes on from."""

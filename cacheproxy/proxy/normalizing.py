@@ -7,9 +7,9 @@ function gets a thread and a deadline. Past it, the request goes on without that
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThreadPool
@@ -50,8 +50,7 @@ _SECONDS_PER_MIB = 0.25
 body and reading the JSON 0.03 s; a machine at work on other things takes several times that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A request ready to be sent, and whose conversation it is (None: it has no prompt).
 
     ``problems``: what session hooks did wrong, by hook, for the log.

@@ -137,7 +137,7 @@ def _failed(outcome: Outcome, status: int | None) -> bool:
 
 
 def _model(request: Request) -> str | None:
-    if "_understood" not in request.__dict__ and len(request.body) > _PARSED_HERE:
+    if "document" not in request.__dict__ and len(request.body) > _PARSED_HERE:
         return None
     body = request.json if request.dialect is not None else None
     model = body.get("model") if body is not None else None

@@ -552,3 +552,15 @@ def test_every_string_of_captured_bodies_can_be_edited_and_back(captured):
                 [replaced(pointer, "", (at, at + len(mark))) for pointer, at in places],
             )
             assert back == request.body, name
+
+
+def test_places_after_edits_are_those_in_the_new_text():
+    """Of what was edited, of what follows it, and of the members of both levels."""
+    document = Document(b'{"a": "xx", "b": [1, {"c": "yy"}, 3, 4], "d": {"e": 0, "f": 1}, "g": 2}')
+    news = {"/a": "longer", "/b/1/c": "", "/b/2": 99, "/d/e": "text"}
+    edits = [replaced(path, new) for path, new in news.items()]
+    body, shared, splices = edit_body(document, edits)
+    known, fresh = Document(body, shared, splices=splices), Document(body)
+    assert known.scanned < fresh.scanned
+    for place in (("a",), ("b", 0), ("d", "f")):
+        assert known.siblings(place) == fresh.siblings(place)

@@ -293,7 +293,7 @@ def test_without_its_literals_a_body_is_not_even_parsed():
     request = request_of({"a": "cch=1"})
     rule = Rule("x", "/a", "1", "2", literals=("nope", "neither"))
     assert normalize(request, [rule]).request is request
-    assert "_understood" not in request.__dict__
+    assert "document" not in request.__dict__
     assert "document" not in request.__dict__
     other = Rule("y", "/a", "1", "2", literals=("nope", "cch="))
     assert normalize(request, [rule, other]).request.json == {"a": "cch=2"}

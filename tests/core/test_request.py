@@ -18,7 +18,7 @@ def test_json_is_not_looked_at_until_asked():
         dialect.ANTHROPIC,
         "1",
     )
-    assert "_understood" not in request.__dict__
+    assert "document" not in request.__dict__
     assert request.json == {"a": 1}
     assert request.not_understood is None
 

@@ -122,10 +122,8 @@ def test_what_was_told_before_is_known(connected):
     one.keep("call-1", '{"a":  1}')
     use = [{"type": "tool_use", "id": "call-1"}, {"type": "tool_use", "id": "call-2"}]
     asked = Request("POST", "/v1/messages", (), b"")
-    asked.__dict__["_understood"] = (
-        SimpleNamespace(value={"messages": [{"role": "assistant", "content": use}]}),
-        None,
-    )
+    said = {"messages": [{"role": "assistant", "content": use}]}
+    asked.__dict__["document"] = SimpleNamespace(value=said)
     connected.result(other.learn(asked))
     assert other.kept("call-1") == '{"a":  1}'
     assert other.kept("call-2") is None

@@ -148,7 +148,7 @@ def test_no_text_and_no_key_is_in_it():
     said = body("kanarie", system="kanarie", tools=("kanarie",), model=key)
     headers = ((b"x-api-key", b"geheim4711geheim"), (b"user-agent", key.encode()))
     turn = asked("/v1/messages?key=kanarie", said, headers=headers, error="kanarie")
-    turn = replace(turn, session=replace(turn.session, id="geheim4711geheim"))
+    turn = replace(turn, session=turn.session._replace(id="geheim4711geheim"))
     found = describe(turn)
     assert "kanarie" not in repr(found).lower()
     assert "geheim" not in repr(found)

@@ -264,7 +264,7 @@ def test_a_large_body_is_read_in_the_thread(reactor, rules):
     headers = ((b"X-Session-Id", b"one"),)
     body = body_with(b"stamp=1", FILLER["large"])
     found = prepared(normalizing(reactor, *rules), Request("POST", "/v1/messages", headers, body))
-    assert "_understood" in found.request.__dict__
+    assert found.request.is_read
     assert found.request.json is not None
 
 
@@ -392,7 +392,7 @@ def test_code_of_others_never_runs_on_the_reactor(reactor, filler):
         "pin": False,
         "session": False,
     }
-    assert "_understood" in found.request.__dict__
+    assert found.request.is_read
 
 
 def test_with_our_own_code_alone_a_small_request_is_prepared_at_once(reactor):
