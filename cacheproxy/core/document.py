@@ -4,7 +4,7 @@ The bytes are read once; what lies deeper than two levels is read again when, an
 somebody asks for its place.
 
 Agents send the whole conversation each time. So a document may be read with an earlier one at
-hand, and only what is new is scanned. A turn of 100 KB takes 25 µs instead of 400.
+hand, and only what is new is scanned. A turn of 100 KB takes 20 µs instead of 100 to 130.
 """
 
 from __future__ import annotations

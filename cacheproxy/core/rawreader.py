@@ -28,7 +28,8 @@ _cut = msgspec.json.Decoder(
     dict[str, list[_Raw] | dict[str, _Raw] | str | int | float | bool | None]
 ).decode
 _value = msgspec.json.Decoder().decode
-_scalar = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^"\s,\[\]{}]+').match
+# Where a text at the root has more escapes than this takes 0.1 ms for, jsonreader is faster.
+_scalar = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+){0,1000}+"|[^"\s,\[\]{}]+').match
 _FAULTS = (msgspec.DecodeError, ValueError, RecursionError)
 _OBJECT_ENDS, _ARRAY_ENDS = b"}]"
 

@@ -114,9 +114,10 @@ class Request:
         for name in ("path", "dialect", "_by_name"):
             if name in ours:
                 known[name] = ours[name]
+        other.after(shared)
         if splices:
             known["_splices"] = splices
-        return other.after(shared)
+        return other
 
     def with_text(self, text: str) -> Request:
         """Return this request with another body."""
@@ -126,6 +127,7 @@ class Request:
         """Return this request, yet unread, to be read with an earlier one at hand."""
         if shared is not None:
             self.__dict__["_shared"] = shared
+            self.__dict__.pop("_splices", None)  # which are of another
         return self
 
     @Once

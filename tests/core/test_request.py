@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
 from cacheproxy.core import dialect
+from cacheproxy.core.document import Document
+from cacheproxy.core.normalize import normalize
+from cacheproxy.core.overlap import overlap
 from cacheproxy.core.request import Request
+from cacheproxy.core.rules import Rule
 
 
 def test_json_is_not_looked_at_until_asked():
@@ -72,3 +77,12 @@ def test_body_that_is_no_json_object_says_why_not(body):
     assert request.json is None
     assert request.not_understood
     assert "SECRET" not in request.not_understood
+
+
+def test_what_is_known_of_an_edited_body_gives_way_to_another_that_is_at_hand():
+    """Its places count from the body before the edit, not from that other one."""
+    received = Request("POST", "/v1/messages", (), b'{"system": "nonce 7", "messages": [1]}')
+    rule = Rule("nonce", "/system", r"nonce \d", "nonce")
+    edited = normalize(received, [rule]).request
+    other = Document(b'{"system": "nonce 7", "messages": []}')
+    assert edited.after(overlap(edited.body, other)).json == json.loads(edited.body)
