@@ -8,10 +8,10 @@ next reader is refused.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from cacheproxy.core.request import Headers
+from cacheproxy.core.responsehead import ResponseHead
 
 LONGEST_HEAD = 256 << 10
 """Bytes of status line and headers; also of trailers."""
@@ -37,36 +37,6 @@ _CHUNK_START = re.compile(_CHUNK_LINE.pattern + rb"\r\n")
 
 class ResponseError(ValueError):
     """The upstream's bytes are no response we can pass on."""
-
-
-@dataclass(slots=True)
-class ResponseHead:
-    """Status and headers. ``length``: of the body as announced, None if not known before."""
-
-    status: int
-    reason: bytes
-    headers: Headers
-    length: int | None = None
-    _by_name: dict[bytes, list[bytes]] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        self._by_name = {}
-        for name, value in self.headers:
-            self._by_name.setdefault(name.lower(), []).append(value)
-
-    def values(self, name: bytes) -> list[bytes]:
-        """Return all values of the header called ``name`` (lower case)."""
-        return self._by_name.get(name, [])
-
-    @property
-    def content_type(self) -> bytes:
-        """The media type with its parameters, in lower case; empty if there is none."""
-        return b"".join(self.values(b"content-type")[:1]).lower()
-
-    def tokens(self, name: bytes) -> list[bytes]:
-        """Return the comma-separated values of the header called ``name``, in lower case."""
-        values = self.values(name)
-        return [part.strip().lower() for part in b",".join(values).split(b",")] if values else []
 
 
 class _State(Enum):

@@ -22,7 +22,8 @@ from twisted.web.http_headers import Headers as TwistedHeaders
 from twisted.web.iweb import IResponse
 from zope.interface import implementer
 
-from cacheproxy.core.http1 import ResponseError, ResponseHead, ResponseReader
+from cacheproxy.core.http1 import ResponseError, ResponseReader
+from cacheproxy.core.responsehead import ResponseHead
 from cacheproxy.proxy import eager, tls
 from cacheproxy.proxy.silence import Silence, UpstreamSilent
 

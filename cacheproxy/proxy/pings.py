@@ -7,7 +7,7 @@ from collections.abc import Callable
 from twisted.internet.interfaces import IReactorTime
 
 from cacheproxy.core.dialect import ANTHROPIC, dialect_of
-from cacheproxy.core.http1 import ResponseHead
+from cacheproxy.core.responsehead import ResponseHead
 from cacheproxy.proxy.deadline import Deadline
 
 # Anthropic's API reference, "Streaming messages": any number of these may come anywhere.

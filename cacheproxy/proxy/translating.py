@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.dialect import ANTHROPIC, CHAT
-from cacheproxy.core.http1 import ResponseHead
 from cacheproxy.core.request import Request
+from cacheproxy.core.responsehead import ResponseHead
 from cacheproxy.proxy.connection import UpstreamResponse
 from cacheproxy.proxy.counting import Counting
 from cacheproxy.proxy.dialects import Dialects

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
 
-from cacheproxy.core.http1 import ResponseHead
+from cacheproxy.core.responsehead import ResponseHead
 from cacheproxy.proxy.pings import Pings, ping_for, takes_pings
 
 from .harness import CHUNKED, TIMEOUT, Client, Proxy, eventually, head

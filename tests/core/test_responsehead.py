@@ -1,0 +1,35 @@
+"""A response's head: its headers by name, in whatever case, repeated or not."""
+
+from __future__ import annotations
+
+from cacheproxy.core.responsehead import ResponseHead
+
+HEAD = ResponseHead(
+    200,
+    b"OK",
+    (
+        (b"Content-Type", b"Text/Event-Stream; charset=UTF-8"),
+        (b"vary", b"Origin, ACCEPT"),
+        (b"Vary", b"cookie"),
+    ),
+)
+
+
+def test_values_are_found_in_their_order_whatever_the_names_case():
+    assert HEAD.values(b"vary") == [b"Origin, ACCEPT", b"cookie"]
+    assert HEAD.values(b"content-length") == []
+
+
+def test_tokens_are_what_stands_between_commas():
+    assert HEAD.tokens(b"vary") == [b"origin", b"accept", b"cookie"]
+    assert HEAD.tokens(b"content-length") == []
+
+
+def test_the_content_type_is_in_lower_case():
+    assert HEAD.content_type == b"text/event-stream; charset=utf-8"
+    assert ResponseHead(200, b"OK", ()).content_type == b""
+
+
+def test_heads_are_equal_if_they_say_the_same():
+    assert ResponseHead(200, b"OK", HEAD.headers) == HEAD
+    assert ResponseHead(200, b"OK", HEAD.headers, 5) != HEAD
