@@ -323,7 +323,10 @@ class ProxyChannel(Protocol):
             b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
             b"%sConnection: close\r\n\r\n%s" % (status, reason, len(body), more, body)
         )
-        transport.loseWriteConnection()
+        if self.secure:  # says so, and goes on reading until the client has said so, too
+            transport.loseConnection()
+        else:
+            transport.loseWriteConnection()
         self._wait(_Phase.CLOSING, _LINGER_SECONDS)
 
     def _leave(self) -> None:

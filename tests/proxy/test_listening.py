@@ -63,6 +63,20 @@ def test_over_tls(through, upstream, tmp_path):
         converse(client, proxy, upstream)
 
 
+def test_a_refused_client_may_close_tls_as_it_should(through, tmp_path):
+    """Twisted has no connection left to answer it with, once its own side is closed beneath TLS."""
+    file = write_certificate(tmp_path / "own.pem", "127.0.0.1")
+    proxy = through(f"ssl:0:interface=127.0.0.1:privateKey={file}:certKey={file}").__enter__()
+    context = ssl.create_default_context(cafile=file)
+    mark = proxy.mark()
+    for _ in range(5):
+        with Client(proxy.address) as client:
+            client.sock = context.wrap_socket(client.sock, server_hostname="127.0.0.1")
+            assert client.ask("/x", None, b"Content-Length: -1").answer().status == 400
+            client.sock.unwrap()
+    assert not [line for line in proxy.lines[mark:] if "Traceback" in line]
+
+
 def test_by_a_socket_in_the_file_system(through, upstream, tmp_path):
     """Which has no address."""
     path = tmp_path / "s"
