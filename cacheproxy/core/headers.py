@@ -40,6 +40,18 @@ def for_client(headers: Headers, also: frozenset[bytes] = frozenset()) -> Header
     return tuple([field for field in kept if not field[0].lower().startswith(b"access-control-")])
 
 
+def by_name(headers: Headers) -> dict[bytes, list[bytes]]:
+    """Return the values of each header by its name in lower case, in their order."""
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        key = name.lower()
+        if key in found:
+            found[key].append(value)
+        else:
+            found[key] = [value]
+    return found
+
+
 def values(headers: Headers, name: bytes) -> list[bytes]:
     """Return all values of header ``name`` (lower case)."""
     size = len(name)

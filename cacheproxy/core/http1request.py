@@ -13,6 +13,7 @@ import re
 from enum import Enum, auto
 from typing import Protocol
 
+from cacheproxy.core.headers import by_name
 from cacheproxy.core.pieces import Pieces
 from cacheproxy.core.request import Headers
 
@@ -73,14 +74,7 @@ class RequestHead:
         self.target = target
         self.version = version
         self.headers: Headers = tuple(headers)
-        by_name: dict[bytes, list[bytes]] = {}
-        for name, value in headers:
-            key = name.lower()
-            if key in by_name:
-                by_name[key].append(value)
-            else:
-                by_name[key] = [value]
-        self._by_name = by_name
+        self._by_name = by_name(self.headers)
         self.length = self._length()
 
     def values(self, name: bytes) -> list[bytes]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from cacheproxy.core.headers import by_name
 from cacheproxy.core.request import Headers
 
 
@@ -18,9 +19,7 @@ class ResponseHead:
     _by_name: dict[bytes, list[bytes]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        self._by_name = {}
-        for name, value in self.headers:
-            self._by_name.setdefault(name.lower(), []).append(value)
+        self._by_name = by_name(self.headers)
 
     def values(self, name: bytes) -> list[bytes]:
         """Return all values of the header called ``name`` (lower case)."""
