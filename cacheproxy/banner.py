@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cacheproxy.core.placement import Placement
 from cacheproxy.core.rules import Normalizer
 from cacheproxy.core.server import Server
 from cacheproxy.plugins import Package
@@ -31,17 +32,20 @@ def rest(
     is_loop: bool = False,
     lifetime: str | None = None,
     workers: str | None = None,
+    placement: Placement | None = None,
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
     ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``workers``:
-    who they are, where there are any.
+    who they are, where there are any. ``placement``: what is known of it.
     """
     yield ""
     if server is None:
         yield "  upstream    OFFLINE: it does not answer yet; requests get 502 until it does"
     else:
         yield f"  upstream    ONLINE: {server.summary}"
+    if placement is not None:
+        yield f"  template    {placement.says}"
     yield f"  rules       {_rules(rules, packages, edits=edits)}"
     if workers:
         yield workers

@@ -85,6 +85,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Literal["auto", "anthropic", "openai"],
         Meta(description="API of the upstream: anthropic, openai, or auto to ask it"),
     ] = "auto"
+    placement: Annotated[
+        Literal["auto", "quiet", "user", "off"],
+        Meta(
+            description="late system messages the server cannot take go on as the user's: auto, "
+            "quiet (no test prompts), user (always), off"
+        ),
+    ] = "auto"
     pin_slots: Annotated[
         bool,
         Meta(description="give each conversation a slot of llama-server (it wants three or more)"),

@@ -25,6 +25,7 @@ from cacheproxy.plugins import Plugins
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.pinning import SlotSource
+from cacheproxy.proxy.placing import Placing
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.site import ProxySite
 from cacheproxy.proxy.upstream import Upstream
@@ -90,7 +91,8 @@ class Arrangement:
     """What one configuration makes. An exchange keeps to the one it began with.
 
     ``rules``: those that are on; ``edits``: whether they are used with this upstream. ``slots``: of
-    the upstream, if conversations are to be given some. ``forget`` drops what was learned of it.
+    the upstream, if conversations are to be given some. ``placing``: where its late system
+    messages go. ``forget`` drops what was learned of it.
     """
 
     config: Config
@@ -101,6 +103,7 @@ class Arrangement:
     limits: Limits
     access: Access
     slots: SlotSource | None
+    placing: Placing
     forget: Callable[[], None]
 
 

@@ -147,6 +147,8 @@ class ProxyService(Service):
             self._lasting.live.looked()
         if self._lasting.totals is not None:
             self._lasting.totals.looked(look)
+        if self._arrangement.edits:
+            self._arrangement.placing.looked(look)
 
     def _start_totals(self) -> None:
         totals = self._lasting.totals
@@ -214,6 +216,8 @@ class ProxyService(Service):
     async def _introduce(self) -> None:
         arrangement = self._arrangement
         server = await probe(arrangement.upstream, self._lasting.reactor)
+        if server is not None and arrangement.edits:
+            await arrangement.placing.learn()
         lifetime = await self._lifetime()
         workers = await self._front.ready()
         if not self.running:
@@ -228,6 +232,7 @@ class ProxyService(Service):
             is_loop=is_same(self._host, arrangement.upstream.url),
             lifetime=lifetime,
             workers=workers,
+            placement=arrangement.placing.placement if arrangement.edits else None,
         )
         for line in lines:
             self._say(line)
@@ -242,6 +247,8 @@ class ProxyService(Service):
         return None if kept is None else banner.lifetime_line(kept)
 
     async def _meet(self, upstream: Upstream) -> None:
+        if self._arrangement.edits:
+            await self._arrangement.placing.learn()
         await self._learn_order(upstream, await probe(upstream, self._lasting.reactor))
 
     async def _learn_order(self, upstream: Upstream, server: Server | None) -> None:

@@ -47,6 +47,7 @@ from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
 from cacheproxy.proxy.pinning import Pinning, UpstreamSlots
+from cacheproxy.proxy.placing import Placing
 from cacheproxy.proxy.polling import poll_plainly
 from cacheproxy.proxy.probe import probe
 from cacheproxy.proxy.request import ProxyRequest
@@ -187,7 +188,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
 def arrange_relaying(
     relaying: Relaying,
     config: Config,
-    pages: Callable[[Upstream, list[str], Access], Callable[[ProxyRequest], bytes | int]],
+    pages: Callable[[Upstream, list[str], Access, Placing], Callable[[ProxyRequest], bytes | int]],
 ) -> Arrangement:
     """Do the same for a process that relays; ``pages`` makes what answers for our own pages."""
     reactor, plugins, memory = relaying.reactor, relaying.plugins, relaying.memory
@@ -198,6 +199,18 @@ def arrange_relaying(
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     slots = relaying.slots(upstream) if config.pin_slots else None
     dialects = Dialects(upstream, reactor, _dialect(config), b"1.1 " + relaying.via)
+    translating = Translating(
+        reactor,
+        dialects,
+        Counting(upstream, reactor, relaying.spellings),
+        relaying.spellings,
+        time.time,
+        learn=relaying.learn,
+        forgot=relaying.forgot,
+    )
+    placing = Placing(
+        reactor, upstream, config.placement, dialects, translating, via=b"1.1 " + relaying.via
+    )
     course = Course(
         clock=reactor,
         upstream=upstream,
@@ -215,15 +228,8 @@ def arrange_relaying(
         finished=relaying.finished,
         wall=time.time,
         via=relaying.via,
-        translating=Translating(
-            reactor,
-            dialects,
-            Counting(upstream, reactor, relaying.spellings),
-            relaying.spellings,
-            time.time,
-            learn=relaying.learn,
-            forgot=relaying.forgot,
-        ),
+        translating=translating,
+        placing=placing if edits else None,
         pinning=Pinning(slots, reactor) if slots is not None else None,
         keep_bodies=relaying.keep_bodies,
         ping_after=config.ping_after,
@@ -234,15 +240,23 @@ def arrange_relaying(
         upstream=upstream,
         rules=rules,
         edits=edits,
-        resource=ProxyResource(course, pages(upstream, names, access)),
+        resource=ProxyResource(course, pages(upstream, names, access, placing)),
         limits=_limits(config),
         access=access,
         slots=slots,
-        forget=dialects.forget,
+        placing=placing,
+        forget=partial(_forget, dialects, placing),
     )
 
 
-def _own_pages(lasting: Lasting, upstream: Upstream, names: list[str], access: Access) -> OwnPages:
+def _forget(dialects: Dialects, placing: Placing) -> None:
+    dialects.forget()
+    placing.forget()
+
+
+def _own_pages(
+    lasting: Lasting, upstream: Upstream, names: list[str], access: Access, placing: Placing
+) -> OwnPages:
     reactor, failures = lasting.reactor, lasting.plugins.failures
     pages: dict[bytes, Page] = {
         HEALTH: Health(
@@ -252,6 +266,7 @@ def _own_pages(lasting: Lasting, upstream: Upstream, names: list[str], access: A
             lambda: probe(upstream, reactor),
             failures,
             workers=lasting.front.standing,
+            placement=placing.as_dict,
         ),
         EXCHANGES: Exchanges(lasting.recent),
     }

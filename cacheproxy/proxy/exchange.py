@@ -16,6 +16,7 @@ from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.headers import for_client
 from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.normalize import Report
+from cacheproxy.core.placing import NAME
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage, UsageReader
@@ -27,6 +28,7 @@ from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
 from cacheproxy.proxy.pings import Pings, ping_for, takes_pings
 from cacheproxy.proxy.pinning import Pinning
+from cacheproxy.proxy.placing import Placed, Placing
 from cacheproxy.proxy.relay import Relay
 from cacheproxy.proxy.request import ProxyRequest
 from cacheproxy.proxy.translating import Translated, Translating, is_stream
@@ -44,9 +46,9 @@ class Course:
 
     ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
     Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
-    seconds of silence after which a streaming client gets a ping, 0 for never. ``pinning``: gives
-    conversations slots of their own, if that was asked for. ``wall`` and
-    ``clock.seconds`` are the time.
+    seconds of silence after which a streaming client gets a ping, 0 for never. ``placing``: where
+    late system messages go, None where nothing is edited. ``pinning``: gives conversations slots
+    of their own, if that was asked for. ``wall`` and ``clock.seconds`` are the time.
     """
 
     clock: Any
@@ -57,6 +59,7 @@ class Course:
     wall: Callable[[], float]
     via: bytes
     translating: Translating
+    placing: Placing | None = None
     pinning: Pinning | None = None
     keep_bodies: bool = False
     ping_after: float = 0.0
@@ -115,24 +118,41 @@ class Running:
     async def _run(self) -> None:
         course = self.course
         prepared = await course.normalizing.prepare(self.received)
-        self.edited_at = course.clock.seconds()
         self.reports, self.session = prepared.reports, prepared.session
-        while True:  # once more, at most, after the upstream did not know the client's dialect
-            counted = await course.translating.count(prepared.request)
+        placed = await self._place(prepared.request)
+        is_healed = False
+        self.edited_at = course.clock.seconds()
+        while True:
+            counted = await course.translating.count(placed.request)
             if counted is not None:
                 self._answer(200, counted)
                 return
-            translated = await course.translating.translate(prepared.request)
-            response = await self._send(prepared.request, translated)
-            if translated is not None:
+            translated = await course.translating.translate(placed.request)
+            response = await self._send(prepared.request, placed.request, translated)
+            # Once more, at most, after the upstream did not know the client's dialect,
+            if translated is None and await course.translating.learns_from(
+                response, placed.request
+            ):
+                placed = await self._place(prepared.request)
+                continue
+            if is_healed or course.placing is None:
                 break
-            if not await course.translating.learns_from(response, prepared.request):
+            # and once more, at most, after it refused what stands where in the messages.
+            if not course.placing.may_refuse(placed, response.head):
                 break
+            error = await collect(response, _MOST_TRANSLATED)
+            healed = await course.placing.heal(placed, prepared.request, error)
+            if healed is None:
+                self._pass_on(response, error, translated)
+                return
+            is_healed = True
+            placed = self._take_placed(healed)
         through = None
         self._take_head(response, is_translated=translated is not None)
         if translated is not None:
             if not is_stream(response.head):
-                await self._translate_whole(response, translated.translation)
+                body = await collect(response, _MOST_TRANSLATED)
+                self._translate_whole(response, translated.translation, body)
                 return
             through = translated.translation.stream()
         self._head_down(response)
@@ -151,9 +171,24 @@ class Running:
             self.down.flush()
         await self.relay.done
 
-    async def _send(self, request: Request, translated: Translated | None) -> UpstreamResponse:
+    async def _place(self, request: Request) -> Placed:
+        """Return ``request`` with its late system messages where the upstream can take them."""
+        if self.course.placing is None:
+            return Placed(request)
+        return self._take_placed(await self.course.placing.place(request))
+
+    def _take_placed(self, placed: Placed) -> Placed:
+        """Report what was placed last."""
+        others = tuple(report for report in self.reports if report.rule != NAME)
+        self.reports = others if placed.report is None else (*others, placed.report)
+        return placed
+
+    async def _send(
+        self, request: Request, placed: Request, translated: Translated | None
+    ) -> UpstreamResponse:
+        """Send it. ``request``: as the rules left it, which is what they see in the next turn."""
         course = self.course
-        self.sent = request if translated is None else translated.request
+        self.sent = placed if translated is None else translated.request
         if self.session is not None and _is_turn(self.sent):
             self.turn = self.turn or course.memory.sent(self.session, request)
             if course.pinning is not None:
@@ -161,8 +196,24 @@ class Running:
         self.sent_at = course.clock.seconds()
         return await course.upstream.request(self.sent, via=b"1.1 " + course.via)
 
-    async def _translate_whole(self, response: UpstreamResponse, translation: Translation) -> None:
-        body = await collect(response, _MOST_TRANSLATED)
+    def _pass_on(
+        self, response: UpstreamResponse, body: bytes, translated: Translated | None
+    ) -> None:
+        """Answer with a response whose body was held back."""
+        self._take_head(response, is_translated=translated is not None)
+        if translated is not None:
+            self._translate_whole(response, translated.translation, body)
+            return
+        if self.tap is not None:
+            self.tap.feed(body)
+        self.reply, self.replied_at = body, self.course.clock.seconds()
+        self._head_down(response)
+        self.down.write(body)
+        self.down.finish()
+
+    def _translate_whole(
+        self, response: UpstreamResponse, translation: Translation, body: bytes
+    ) -> None:
         if self.tap is not None:
             self.tap.feed(body)
         try:
@@ -221,6 +272,8 @@ class Running:
             return
         if failure.check(ConnectError, DNSLookupError):
             self.course.translating.forget()
+            if self.course.placing is not None:
+                self.course.placing.forget()
             if self.course.pinning is not None:
                 self.course.pinning.forget()
         status, message = explain(failure, self.course.upstream.url.text)

@@ -16,7 +16,8 @@ class Health:
     """The page: our version, the upstream, the rules that are on, and how often each failed.
 
     ``probe`` returns what the upstream says of itself, or None while it is down. ``workers``: how
-    it stands with each of them, None where there are none.
+    it stands with each of them, None where there are none. ``placement``: what is known of where
+    the upstream puts late system messages.
     """
 
     def __init__(
@@ -28,12 +29,14 @@ class Health:
         failures: Failures,
         *,
         workers: Callable[[], list[dict[str, int]] | None] = lambda: None,
+        placement: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ) -> None:
         self._fixed = {"version": version, "rules": rules}
         self._upstream = upstream
         self._probe = probe
         self._failures = failures
         self._workers = workers
+        self._placement = placement
 
     async def __call__(self) -> Mapping[str, Any]:
         """Return the page's JSON object."""
@@ -41,6 +44,11 @@ class Health:
         state: dict[str, Any] = {"url": self._upstream, "state": "down" if server is None else "up"}
         if server is not None:
             state["server"] = asdict(server)
-        page = {**self._fixed, "upstream": state, "failures": self._failures.as_dict()}
+        page = {
+            **self._fixed,
+            "upstream": state,
+            "placement": self._placement(),
+            "failures": self._failures.as_dict(),
+        }
         workers = self._workers()
         return page if workers is None else {**page, "workers": workers}

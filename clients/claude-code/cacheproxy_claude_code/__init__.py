@@ -1,10 +1,9 @@
-"""Claude Code for cacheproxy: its attribution block, inline system messages and dates."""
+"""Claude Code for cacheproxy: its attribution block, dates and git status."""
 
 from __future__ import annotations
 
 from cacheproxy import CodeRule, Rule, hookimpl
 from cacheproxy_claude_code.billing import BILLING_HEADER, DROP_BILLING_HEADER
-from cacheproxy_claude_code.inline_system import SYSTEM_REMINDERS
 from cacheproxy_claude_code.pins import PIN_CURRENT_DATE, PIN_DATE, PIN_GIT_STATUS
 
 RULES: tuple[Rule | CodeRule, ...] = (
@@ -13,7 +12,6 @@ RULES: tuple[Rule | CodeRule, ...] = (
     PIN_CURRENT_DATE,
     PIN_GIT_STATUS,
     PIN_DATE,
-    SYSTEM_REMINDERS,
 )
 
 

@@ -1,0 +1,67 @@
+"""The texts of messages in the form in which clients wrap what is not the user's own.
+
+``<system-reminder>`` is Claude Code's own mark for such text inside a user message. Content is a
+text, or a list of blocks (Anthropic Messages, OpenAI Chat Completions and Responses).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+OPEN, CLOSE = "<system-reminder>\n", "\n</system-reminder>"
+BETWEEN = "\n\n"
+"""What parts the texts of messages that become one."""
+_TEXTS = ("text", "input_text")
+
+
+def wrapped(text: str) -> str:
+    """Return ``text`` in the mark, unless it is already."""
+    return text if is_wrapped(text, text) else f"{OPEN}{text}{CLOSE}"
+
+
+def is_wrapped(opening: str, closing: str) -> bool:
+    """Whether texts that begin with ``opening`` and end with ``closing`` bear the mark."""
+    return opening.startswith(OPEN.strip()) and closing.rstrip().endswith(CLOSE.strip())
+
+
+def wrap_blocks(blocks: list[Any]) -> None:
+    """Put the first and the last text of ``blocks`` into the mark; other blocks stay."""
+    texts = [number for number, block in enumerate(blocks) if is_text(block)]
+    if texts and not is_wrapped(blocks[texts[0]]["text"], blocks[texts[-1]]["text"]):
+        for number, before, behind in ((texts[0], OPEN, ""), (texts[-1], "", CLOSE)):
+            block = blocks[number]
+            blocks[number] = {**block, "text": before + block["text"] + behind}
+
+
+def text_in(content: Any) -> str:
+    """Return all text in ``content``, one block a line."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(block["text"] for block in content if is_text(block))
+
+
+def says_something(content: Any) -> bool:
+    """Whether there is anything in ``content`` that a model would read."""
+    if isinstance(content, str):
+        return bool(content.strip())
+    return any(not is_text(block) or block["text"].strip() for block in content)
+
+
+def is_all_text(content: Any) -> bool:
+    """Whether ``content`` holds nothing but text."""
+    return isinstance(content, str) or all(map(is_text, content))
+
+
+def is_text(block: Any) -> bool:
+    """Whether ``block`` is one of text."""
+    return (
+        isinstance(block, dict)
+        and block.get("type") in _TEXTS
+        and isinstance(block.get("text"), str)
+    )
+
+
+def kind_of_texts(contents: list[Any]) -> str:
+    """Return the type of text blocks, as the lists among ``contents`` have it."""
+    blocks = (block for content in contents if isinstance(content, list) for block in content)
+    return next((block["type"] for block in blocks if is_text(block)), "text")

@@ -1,0 +1,126 @@
+"""Asking an upstream what it does with late system messages."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred
+
+from cacheproxy.core import rendering
+from cacheproxy.core.normalize import step
+from cacheproxy.core.placement import Late, Placement, alike
+from cacheproxy.core.placing import rule_for
+from cacheproxy.core.refusal import STATUSES, refuses_late
+from cacheproxy.core.request import Headers, Request
+from cacheproxy.core.shortprompts import FEW, MANY, late_of, short_prompt
+from cacheproxy.core.usage import Usage, usage_of
+from cacheproxy.proxy.probe import ask
+from cacheproxy.proxy.translating import Translating
+from cacheproxy.proxy.upstream import Upstream
+
+LLAMA, VLLM = "/apply-template", "/tokenize"
+"""Where servers render a conversation without evaluating it."""
+_MORE: Mapping[str, Mapping[str, Any]] = {LLAMA: {}, VLLM: {"return_token_strs": True}}
+_RENDER_SECONDS = 2.0
+"""For all questions to one page; a server takes milliseconds for them."""
+_PROMPT_SECONDS = 30.0
+"""For a short prompt, which waits for a slot as the request does that it is asked for."""
+_ASKED_WITH = frozenset({b"authorization", b"x-api-key", b"api-key"})
+_NO_PAGE = frozenset({401, 403, 404, 405, 410, 429, 501, 502, 503, 504, 508})
+
+
+class NotNowError(Exception):
+    """The upstream is down, loading or busy: it may tell soon."""
+
+
+class Inquiry:
+    """Asks one upstream. ``translating``: how to speak its API.
+
+    ``via``: our mark, against loops.
+    """
+
+    def __init__(
+        self, reactor: Any, upstream: Upstream, translating: Translating, via: bytes
+    ) -> None:
+        self._reactor = reactor
+        self._upstream = upstream
+        self._translating = translating
+        self._via = via
+
+    async def rendered(self, path: str, request: Request | None) -> Placement | None:
+        """Return what the page ``path`` (LLAMA, VLLM) tells, None where there is none.
+
+        ``request``: one whose credentials and model are used.
+        """
+        asking = Deferred.fromCoroutine(self._render(path, request))
+        try:
+            return await asking.addTimeout(_RENDER_SECONDS, self._reactor)
+        except CancelledError:
+            raise
+        except Exception:  # down, slow, or an answer that is none
+            return None
+
+    async def _render(self, path: str, request: Request | None) -> Placement | None:
+        headers: Headers = ((b"Content-Type", b"application/json"),)
+        model = None
+        if request is not None:
+            headers += tuple(pair for pair in request.headers if pair[0].lower() in _ASKED_WITH)
+            model = (request.json or {}).get("model")
+        extra = dict(_MORE[path])
+        if isinstance(model, str):
+            extra["model"] = model
+        rendered: dict[str, str | None] = {}
+        placement = None
+        for questions in (rendering.first_questions(), rendering.tool_questions()):
+            for name, question in questions.items():
+                asked = Request("POST", path, headers, rendering.body_of(question, **extra))
+                status, body = await ask(
+                    self._upstream, asked, self._reactor, _RENDER_SECONDS, via=self._via
+                )
+                text = rendering.text_of(json.loads(body)) if status == 200 else None
+                if text is None and (status in _NO_PAGE or status == 200 or not rendered):
+                    return None
+                rendered[name] = text
+            placement = rendering.placement_of(rendered, path)
+            if placement is None or not placement.places:
+                break
+        return placement
+
+    async def tried(self, request: Request) -> Placement | None:
+        """Send two short prompts in the API of ``request``; None where they do not tell.
+
+        Raises NotNowError, and whatever a connection fails with.
+        """
+        nonce = os.urandom(6).hex()
+        few = short_prompt(request, FEW, nonce)
+        status, body = await self._sent(few)
+        told_by = "two short prompts"
+        if status in STATUSES and refuses_late(body):
+            again, _ = step(few, rule_for(alike(Late.REFUSED, told_by)))
+            status, body = await self._sent(again)
+            if status != 200 and not (status in STATUSES and refuses_late(body)):
+                return None
+            return alike(Late.REFUSED, told_by, joins=status != 200)
+        if status in (429, 502, 503, 504):
+            raise NotNowError
+        if status != 200:
+            return None
+        first = _usage(body)
+        status, body = await self._sent(short_prompt(request, MANY, nonce))
+        late = late_of(first, _usage(body)) if status == 200 else Late.UNKNOWN
+        return None if late is Late.UNKNOWN else alike(late, told_by)
+
+    async def _sent(self, request: Request) -> tuple[int, bytes]:
+        translated = await self._translating.translate(request)
+        sent = request if translated is None else translated.request
+        return await ask(self._upstream, sent, self._reactor, _PROMPT_SECONDS, via=self._via)
+
+
+def _usage(body: bytes) -> Usage:
+    try:
+        return usage_of(json.loads(body))
+    except (ValueError, RecursionError):
+        return Usage()

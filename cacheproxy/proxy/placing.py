@@ -1,0 +1,251 @@
+"""What the upstream does with late system messages: asked once, remembered, and acted on.
+
+Asked is a server that renders conversations (llama-server, vLLM), which evaluates nothing; of
+others, two short prompts tell, sent when the first late message comes. What was learned counts
+until the server was down or another model took its place; a refusal teaches at any time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+
+from cacheproxy.core.dialect import CHAT
+from cacheproxy.core.look import Look, State
+from cacheproxy.core.normalize import Report, step
+from cacheproxy.core.placement import Late, Placement, alike
+from cacheproxy.core.placing import late_messages, rule_for
+from cacheproxy.core.refusal import LARGEST, STATUSES, refuses_late, wants_turns
+from cacheproxy.core.request import Request
+from cacheproxy.core.responsehead import ResponseHead
+from cacheproxy.core.session import client_of
+from cacheproxy.proxy.dialects import Dialects
+from cacheproxy.proxy.inquiry import LLAMA, VLLM, Inquiry
+from cacheproxy.proxy.translating import Translating
+from cacheproxy.proxy.upstream import Upstream
+
+_log = Logger()
+AUTO, QUIET, USER, OFF = "auto", "quiet", "user", "off"
+SETTINGS = (AUTO, QUIET, USER, OFF)
+"""What ``--placement`` may be."""
+_ASK_AGAIN, _ASK_SOON = 300.0, 10.0
+"""Seconds after which a server is asked again that did not tell, or that was down or busy."""
+_MOST = 64
+_THREAD_ABOVE = 128 << 10
+
+Key = tuple[str, str]
+"""A dialect and a model, either "" for any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A request with its late system messages placed, where that was needed.
+
+    ``late``: whether it has any; ``report``: what was edited, None for nothing.
+    """
+
+    request: Request
+    report: Report | None = None
+    late: bool = False
+
+
+class Placing:
+    """Places late system messages for one upstream. ``setting``: one of SETTINGS.
+
+    ``dialects`` and ``translating``: which API the upstream speaks, and how to speak it. ``via``:
+    our mark, against loops.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        upstream: Upstream,
+        setting: str,
+        dialects: Dialects,
+        translating: Translating,
+        *,
+        via: bytes = b"",
+    ) -> None:
+        self.setting = setting
+        self._reactor = reactor
+        self._inquiry = Inquiry(reactor, upstream, translating, via)
+        self._dialects = dialects
+        self._learned: OrderedDict[Key, Placement] = OrderedDict()
+        self._stale: set[Key] = set()
+        self._not_before: dict[Key, float] = {}
+        self._asking = DeferredLock()
+        self._server: tuple[object, ...] | None = None
+        self._told: set[str] = set()
+
+    @property
+    def placement(self) -> Placement | None:
+        """What was learned of the upstream last, None for nothing."""
+        if self.setting == USER:
+            return _ALWAYS
+        return next(reversed(self._learned.values()), None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for a page."""
+        known = self.placement
+        if self.setting == OFF or known is None:
+            return {"setting": self.setting, "late": str(Late.UNKNOWN), "says": ""}
+        return {"setting": self.setting} | known.as_dict()
+
+    async def place(self, request: Request) -> Placed:
+        """Return ``request`` as this upstream can take it. It never fails for this."""
+        if self.setting == OFF or not late_messages(request):
+            return Placed(request)
+        placement = await self._of(request)
+        if placement is None or not placement.places:
+            return Placed(request, late=True)
+        return await self._placed(request, placement)
+
+    def may_refuse(self, placed: Placed, head: ResponseHead) -> bool:
+        """Whether a response with ``head`` may refuse the late messages of ``placed``."""
+        has_length = head.length is None or head.length <= LARGEST
+        plain = not head.values(b"content-encoding")
+        return placed.late and head.status in STATUSES and has_length and plain
+
+    async def heal(self, placed: Placed, received: Request, error: bytes) -> Placed | None:
+        """Return ``received`` placed in another way, after the answer ``error`` to ``placed``.
+
+        None where the error is about something else, or nothing else can be done.
+        """
+        if self.setting == OFF or not refuses_late(error):
+            return None
+        self.forget()  # another server, or model, may have taken the place of the one we knew
+        known, joins = await self._of(received, quietly=True), wants_turns(error)
+        if known is None or not known.places:
+            known = alike(Late.REFUSED, "its answer to a request", joins=joins)
+            self._keep(self._key(received), known)
+        elif joins and not known.joins_user:
+            known = replace(known, joins_user=True, joins_tool=True)
+            self._keep(self._key(received), known)
+        again = await self._placed(received, known)
+        return None if again.request.body == placed.request.body else again
+
+    async def learn(self) -> None:
+        """Ask a server that renders conversations what it does, before any request comes."""
+        if self.setting in (AUTO, QUIET):
+            await self._locked(None, quietly=True)
+
+    def looked(self, look: Look) -> None:
+        """Take note of a look at the upstream: what is learned counts for one server and model."""
+        server = None
+        if look.state is State.UP and look.server is not None:
+            server = (look.start, look.served, look.server.kind, look.server.version)
+        before, self._server = self._server, server
+        if before != server:
+            self.forget()
+        if before != server and server is not None:
+            done = Deferred.fromCoroutine(self.learn())
+            done.addErrback(lambda failure: _log.failure("the upstream was not asked", failure))
+
+    def forget(self) -> None:
+        """Ask again before the next late message: what is known may be of another server.
+
+        It counts until something else is known: a prompt that was placed once stays placed.
+        """
+        self._stale = set(self._learned)
+        self._not_before.clear()
+
+    # What is known.
+
+    def _key(self, request: Request) -> Key:
+        """Return what short prompts tell of: the API that the upstream is spoken to in, a model."""
+        model = (request.json or {}).get("model")
+        dialect = self._dialects.other_than(request) or request.dialect or ""
+        return dialect, model if isinstance(model, str) else ""
+
+    def _known(self, request: Request, *, fresh: bool = True) -> Placement | None:
+        key = self._key(request)
+        for each in (key, (key[0], ""), ("", "")):
+            if each in self._learned and not (fresh and each in self._stale):
+                return self._learned[each]
+        return None
+
+    async def _of(self, request: Request, *, quietly: bool = False) -> Placement | None:
+        if self.setting == USER:
+            return self._known(request) or _ALWAYS
+        known = self._known(request)
+        if known is None and self._reactor.seconds() >= self._not_before.get(self._key(request), 0):
+            await self._locked(request, quietly=quietly or self.setting == QUIET)
+            known = self._known(request)
+        return known or self._known(request, fresh=False)
+
+    def _keep(self, key: Key, placement: Placement) -> None:
+        self._learned.pop(key, None)
+        self._learned[key] = placement
+        self._stale.discard(key)
+        if len(self._learned) > _MOST:
+            self._stale.discard(self._learned.popitem(last=False)[0])
+
+    # Learning.
+
+    async def _locked(self, request: Request | None, *, quietly: bool) -> None:
+        """Learn; one at a time, and not once more what the one before has learned."""
+        await self._asking.acquire()
+        try:
+            if request is None or self._known(request) is None:
+                await self._learn(request, quietly=quietly)
+        except CancelledError:  # the client has left
+            raise
+        except Exception:  # down, slow, or nonsense: the request goes on as it came
+            _log.debug("the upstream did not tell what it does with late system messages")
+        finally:
+            self._asking.release()
+
+    async def _learn(self, request: Request | None, *, quietly: bool) -> None:
+        for path, key in ((LLAMA, ("", "")), (VLLM, (CHAT, ""))):
+            placement = await self._inquiry.rendered(path, request)
+            if placement is not None:
+                self._keep(key, placement)  # vLLM's other APIs put prompts together otherwise
+                break
+        if request is None or self._known(request) is not None:
+            return
+        key, wait = self._key(request), _ASK_AGAIN
+        try:
+            placement = None if quietly else await self._inquiry.tried(request)
+            if placement is not None:
+                self._keep(key, placement)
+        except CancelledError:
+            wait = 0.0
+            raise
+        except Exception:
+            wait = _ASK_SOON
+            raise
+        finally:
+            self._not_before[key] = self._reactor.seconds() + wait
+
+    # Acting on it.
+
+    async def _placed(self, request: Request, placement: Placement) -> Placed:
+        rule = rule_for(placement)
+        if request.effort <= _THREAD_ABOVE:
+            after, report = step(request, rule)
+        else:
+            pool = self._reactor.getThreadPool()
+            after, report = await deferToThreadPool(self._reactor, pool, step, request, rule)
+        if report is not None and report.error is not None:
+            _log.warn("late system messages stay as they are: {error}", error=report.error)
+        elif report is not None:
+            self._say_once(placement, client_of(request))
+        return Placed(after, report, late=True)
+
+    def _say_once(self, placement: Placement, client: str) -> None:
+        says = placement.says
+        if says not in self._told:
+            self._told.add(says)
+            _log.info(
+                "the upstream {says} (said once; {client} sends such messages)",
+                says=says,
+                client=client,
+            )
+
+
+_ALWAYS = alike(Late.REFUSED, "the option --placement user")
