@@ -96,8 +96,8 @@ def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
     for path, (entry, string_edits) in in_strings.items():
         splices.extend(_inside(document, path, entry, string_edits))
     for parent, keys in removed.items():
-        splices.extend(_remove(document, parent, keys))
-    return _splice(document, splices)
+        splices.extend(removal(document, parent, keys))
+    return splice(document, splices)
 
 
 def encode(value: Any) -> str:
@@ -208,7 +208,7 @@ def _inner(text: str) -> bytes:
     return encode(text)[1:-1].encode()
 
 
-def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[Splice]:
+def removal(document: Document, parent: Path, keys: set[int | str]) -> list[Splice]:
     """Cut entries with their commas: forwards up to the next entry, the last ones backwards."""
     entries = document.siblings((*parent, next(iter(keys))))
     gone = [entry.key in keys for entry in entries]
@@ -224,7 +224,8 @@ def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[Spli
     ]
 
 
-def _splice(document: Document, splices: list[Splice]) -> Edited | None:
+def splice(document: Document, splices: list[Splice]) -> Edited | None:
+    """Return the body with ``splices`` made, None if nothing changes; raises EditError."""
     if not splices:
         return None
     body = document.body

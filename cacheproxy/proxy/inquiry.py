@@ -10,9 +10,8 @@ from typing import Any
 from twisted.internet.defer import CancelledError, Deferred
 
 from cacheproxy.core import rendering
-from cacheproxy.core.normalize import step
 from cacheproxy.core.placement import Late, Placement, alike
-from cacheproxy.core.placing import rule_for
+from cacheproxy.core.placing import place
 from cacheproxy.core.refusal import STATUSES, refuses_late
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.shortprompts import FEW, MANY, late_of, short_prompt
@@ -99,7 +98,7 @@ class Inquiry:
         status, body = await self._sent(few)
         told_by = "two short prompts"
         if status in STATUSES and refuses_late(body):
-            again, _ = step(few, rule_for(alike(Late.REFUSED, told_by)))
+            again, _ = place(few, alike(Late.REFUSED, told_by))
             status, body = await self._sent(again)
             if status != 200 and not (status in STATUSES and refuses_late(body)):
                 return None

@@ -17,9 +17,9 @@ from twisted.logger import Logger
 
 from cacheproxy.core.dialect import CHAT
 from cacheproxy.core.look import Look, State
-from cacheproxy.core.normalize import Report, step
+from cacheproxy.core.normalize import Report
 from cacheproxy.core.placement import Late, Placement, alike
-from cacheproxy.core.placing import late_messages, rule_for
+from cacheproxy.core.placing import late_messages, place
 from cacheproxy.core.refusal import LARGEST, STATUSES, refuses_late, wants_turns
 from cacheproxy.core.request import Request
 from cacheproxy.core.responsehead import ResponseHead
@@ -225,12 +225,13 @@ class Placing:
     # Acting on it.
 
     async def _placed(self, request: Request, placement: Placement) -> Placed:
-        rule = rule_for(placement)
-        if request.effort <= _THREAD_ABOVE:
-            after, report = step(request, rule)
+        # To join takes ten times as long as to give a message to the user in its place.
+        effort = len(request.body) if placement.joins_user else request.effort
+        if effort <= _THREAD_ABOVE:
+            after, report = place(request, placement)
         else:
             pool = self._reactor.getThreadPool()
-            after, report = await deferToThreadPool(self._reactor, pool, step, request, rule)
+            after, report = await deferToThreadPool(self._reactor, pool, place, request, placement)
         if report is not None and report.error is not None:
             _log.warn("late system messages stay as they are: {error}", error=report.error)
         elif report is not None:
