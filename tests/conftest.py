@@ -1,50 +1,34 @@
-"""What all tests share: recorded traffic of real clients, if it is at hand."""
+"""What all tests share: recorded traffic of real clients."""
 
 from __future__ import annotations
 
-import json
-import os
+import lzma
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from cacheproxy.core.request import Request
+from cacheproxy.testing import capture_name, find_captures, load_capture
 
 settings.register_profile("cacheproxy", deadline=None, max_examples=100, database=None)
 settings.load_profile("cacheproxy")
 
-_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "captures"
-
 
 @pytest.fixture(scope="session")
-def captures() -> Path:
-    """The folder of captures: CACHEPROXY_CAPTURES, or ``../shared/captures``; else skips."""
-    folder = Path(os.environ.get("CACHEPROXY_CAPTURES") or _BESIDE)
-    if not any(folder.glob("*.jsonl")):
-        pytest.skip("no captures at hand")
+def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every capture, unpacked, as ``--capture`` would have written it."""
+    folder = tmp_path_factory.mktemp("captures")
+    for file in find_captures("*.jsonl", __file__):
+        unpacked = lzma.decompress(file.read_bytes())
+        folder.joinpath(f"{capture_name(file)}.jsonl").write_bytes(unpacked)
     return folder
 
 
 @pytest.fixture(scope="session")
-def captured(captures: Path) -> dict[str, list[Request]]:
+def captured() -> dict[str, list[Request]]:
     """The POST requests of every capture, by the capture's name."""
     return {
-        file.stem: [
-            captured_request(line) for line in file.open(encoding="utf-8") if '"POST"' in line
-        ]
-        for file in sorted(captures.glob("*.jsonl"))
+        capture_name(file): [one for one in load_capture(file) if one.method == "POST"]
+        for file in find_captures("*.jsonl", __file__)
     }
-
-
-def captured_request(line: str) -> Request:
-    record = json.loads(line)
-    return Request(
-        method=record["method"],
-        target=record["path"],
-        headers=tuple(
-            (name.encode("latin-1"), value.encode("latin-1"))
-            for name, value in dict(record["headers"]).items()
-        ),
-        body=record["body"].encode(),
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.testing import find_captures
+from cacheproxy.testing import capture_name, find_captures
 
 from .replay import Proxy, Session, load_sessions, start_server, write_model_for
 
@@ -21,9 +21,9 @@ REPLAYED = (
 
 @pytest.fixture(scope="session")
 def recorded() -> dict[str, Session]:
-    """The main session of each capture that is replayed, by name; empty without captures."""
+    """The main session of each capture that is replayed, by name."""
     files = [file for name in REPLAYED for file in find_captures(f"{name}.jsonl", __file__)]
-    return {file.stem: load_sessions(file)[0] for file in files}
+    return {capture_name(file): load_sessions(file)[0] for file in files}
 
 
 @pytest.fixture(scope="session")

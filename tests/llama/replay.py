@@ -26,7 +26,7 @@ from cacheproxy.demo.client import Client
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import PLAIN_WORDS
 from cacheproxy.plugins import Plugins
-from cacheproxy.testing import load_capture
+from cacheproxy.testing import capture_name, load_capture
 
 Json = dict[str, Any]
 
@@ -103,7 +103,7 @@ def sessions(capture: str, requests: Iterable[Request]) -> list[Session]:
 
 def load_sessions(file: Path) -> list[Session]:
     """Return the sessions of a capture file."""
-    return sessions(file.stem, load_capture(file))
+    return sessions(capture_name(file), load_capture(file))
 
 
 def body_for(api: str, request: Request) -> Json:

@@ -12,6 +12,7 @@ from cacheproxy.core.session import session_of
 from cacheproxy.testing import (
     assert_extends,
     assert_idempotent,
+    capture_name,
     find_captures,
     load_capture,
     normalized,
@@ -19,8 +20,7 @@ from cacheproxy.testing import (
 )
 
 CAPTURES = find_captures("claude*.jsonl", __file__)
-pytestmark = pytest.mark.skipif(not CAPTURES, reason="no captures")
-each_capture = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 
 DEFAULT = [rule for rule in RULES if rule.default]
 PINS = [rule for rule in RULES if rule.needs_previous]
@@ -53,7 +53,7 @@ def sessions(path):
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_turn_extends_the_one_before(path, choice):
     """Only real changes part the prompt of a turn from that of the one before."""
-    changes = REAL_CHANGES.get(path.stem, ())
+    changes = REAL_CHANGES.get(capture_name(path), ())
     for turns in sessions(path):
         previous = None
         for number, one in enumerate(turns):
@@ -73,7 +73,7 @@ def test_every_turn_extends_the_one_before(path, choice):
 )
 def test_without_the_rules_the_turns_part(name, rules):
     """The header parts them, the git status or the date; with the rules nothing does."""
-    path = next(path for path in CAPTURES if path.stem == name)
+    (path,) = find_captures(f"{name}.jsonl", __file__)
     for turns in sessions(path):
         pairs = list(pairwise(turns))
         parted = 0
@@ -88,7 +88,7 @@ def test_without_the_rules_the_turns_part(name, rules):
 
 def test_two_sessions_share_tools_and_system():
     """Sessions with other first messages have other headers, which become one constant."""
-    path = next(path for path in CAPTURES if path.stem == "claude-twosessions")
+    (path,) = find_captures("claude-twosessions.jsonl", __file__)
     turns = [turn for session in sessions(path) for turn in session]
     assert len(turns) == 3
     assert len({json.dumps(turn.json["system"]) for turn in turns}) == 3
