@@ -26,7 +26,6 @@ from cacheproxy.proxy.failures import explain
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
 from cacheproxy.proxy.pings import Pings, ping_for, takes_pings
-from cacheproxy.proxy.pinning import Pinning
 from cacheproxy.proxy.relay import Relay
 from cacheproxy.proxy.request import ProxyRequest
 from cacheproxy.proxy.translating import Translated, Translating, is_stream
@@ -44,8 +43,7 @@ class Course:
 
     ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
     Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
-    seconds of silence after which a streaming client gets a ping, 0 for never. ``pinning``: gives
-    conversations slots of their own, if that was asked for. ``wall`` and
+    seconds of silence after which a streaming client gets a ping, 0 for never. ``wall`` and
     ``clock.seconds`` are the time.
     """
 
@@ -57,7 +55,6 @@ class Course:
     wall: Callable[[], float]
     via: bytes
     translating: Translating
-    pinning: Pinning | None = None
     keep_bodies: bool = False
     ping_after: float = 0.0
 
@@ -156,8 +153,6 @@ class Running:
         self.sent = request if translated is None else translated.request
         if self.session is not None and _is_turn(self.sent):
             self.turn = self.turn or course.memory.sent(self.session, request)
-            if course.pinning is not None:
-                self.sent = await course.pinning.pin(self.session, request, self.sent)
         self.sent_at = course.clock.seconds()
         return await course.upstream.request(self.sent, via=b"1.1 " + course.via)
 
@@ -221,8 +216,6 @@ class Running:
             return
         if failure.check(ConnectError, DNSLookupError):
             self.course.translating.forget()
-            if self.course.pinning is not None:
-                self.course.pinning.forget()
         status, message = explain(failure, self.course.upstream.url.text)
         if status == 500:
             _log.failure("an exchange failed", failure)
