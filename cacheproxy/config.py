@@ -20,6 +20,11 @@ from msgspec import Meta
 from cacheproxy.core.rules import Rule, RuleError
 
 ENV_PREFIX = "CACHEPROXY_"
+_GONE = {
+    "pin_slots": "is gone: on llama-server's defaults a pinned conversation reuses nothing. "
+    "Take it out; llama-server --slot-prompt-similarity 0.5 does what it was for",
+}
+"""Settings there were, and why there are none any more."""
 
 
 class ConfigError(ValueError):
@@ -92,10 +97,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             "quiet (no test prompts), user (always), off"
         ),
     ] = "auto"
-    pin_slots: Annotated[
-        bool,
-        Meta(description="give each conversation a slot of llama-server (it wants three or more)"),
-    ] = False
     edit_remote: Annotated[
         bool, Meta(description="edit requests even if the upstream is not a local server")
     ] = False
@@ -232,6 +233,7 @@ def load(
     if named or path.exists():
         merged |= _checked(_read(path), str(path), strict=True)
     names = {ENV_PREFIX + option.field.upper(): option.field for option in options()}
+    names |= {ENV_PREFIX + field.upper(): field for field in _GONE}
     given = {field: environ[name] for name, field in names.items() if environ.get(name)}
     merged |= _checked(given, "the environment", strict=False)
     merged |= _checked(dict(command_line), "the command line", strict=False)
@@ -256,6 +258,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _checked(values: dict[str, Any], source: str, *, strict: bool) -> dict[str, Any]:
     """Return ``values`` with texts turned into what the table says, or name the wrong one."""
+    for field in _GONE.keys() & values.keys():
+        raise ConfigError(f"{source}: {field} {_GONE[field]}")
     for option in options():
         value = values.get(option.field)
         if option.kind is tuple and isinstance(value, str):

@@ -41,12 +41,11 @@ from cacheproxy.options import Options
 from cacheproxy.parts import Arrangement, Lasting, Relaying
 from cacheproxy.plugins import PluginError, Plugins, choose
 from cacheproxy.proxy.counting import Counting
-from cacheproxy.proxy.dialects import AUTO, Dialects
+from cacheproxy.proxy.dialects import Dialects
 from cacheproxy.proxy.exchange import Course
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
-from cacheproxy.proxy.pinning import Pinning, UpstreamSlots
 from cacheproxy.proxy.placing import Placing
 from cacheproxy.proxy.polling import poll_plainly
 from cacheproxy.proxy.probe import probe
@@ -147,7 +146,6 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         finished=afterwards,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
         keep_bodies=capture is not None,
-        slots=lambda upstream: UpstreamSlots(upstream, reactor),
     )
     several = config.workers > 1
     return Lasting(
@@ -197,8 +195,7 @@ def arrange_relaying(
     rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
     names = [rule.name for rule in rules] if edits else []
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
-    slots = relaying.slots(upstream) if config.pin_slots else None
-    dialects = Dialects(upstream, reactor, _dialect(config), b"1.1 " + relaying.via)
+    dialects = Dialects(upstream, reactor, config.dialect, b"1.1 " + relaying.via)
     translating = Translating(
         reactor,
         dialects,
@@ -230,7 +227,6 @@ def arrange_relaying(
         via=relaying.via,
         translating=translating,
         placing=placing if edits else None,
-        pinning=Pinning(slots, reactor) if slots is not None else None,
         keep_bodies=relaying.keep_bodies,
         ping_after=config.ping_after,
     )
@@ -243,7 +239,6 @@ def arrange_relaying(
         resource=ProxyResource(course, pages(upstream, names, access, placing)),
         limits=_limits(config),
         access=access,
-        slots=slots,
         placing=placing,
         forget=partial(_forget, dialects, placing),
     )
@@ -308,11 +303,6 @@ def _dashboard(
     unkept = Unkept(reactor, time.time)
     plugins.register(unkept, "unkept")
     return Dashboard(unkept, recent, latest, version(), kept=False)
-
-
-def _dialect(config: Config) -> str:
-    """Slots have names on chat only: /v1/messages drops them without a word."""
-    return "openai" if config.pin_slots and config.dialect == AUTO else config.dialect
 
 
 def _limits(config: Config) -> Limits:

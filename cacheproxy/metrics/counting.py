@@ -23,6 +23,7 @@ _MOST_RULES = 200
 _VERDICTS = {
     Judgement.OK: "ok",
     Judgement.COLD: "cold",
+    Judgement.COMPACTED: "compacted",
     Judgement.BREAK: "break",
     Judgement.UNKNOWN: UNKNOWN,
 }

@@ -77,7 +77,7 @@ def _clock(second: int) -> str:
 
 
 def verdict(exchange: Exchange) -> str:
-    """Return ``ok``, ``cold``, ``BREAK``, ``side``, ``-`` (not known), or how it failed."""
+    """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
     if exchange.outcome is not Outcome.COMPLETE:
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
     if exchange.status is None or exchange.status >= 400:

@@ -27,7 +27,6 @@ from cacheproxy.proxy.failures import explain
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
 from cacheproxy.proxy.pings import Pings, ping_for, takes_pings
-from cacheproxy.proxy.pinning import Pinning
 from cacheproxy.proxy.placing import Placed, Placing
 from cacheproxy.proxy.relay import Relay
 from cacheproxy.proxy.request import ProxyRequest
@@ -47,8 +46,8 @@ class Course:
     ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
     Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
     seconds of silence after which a streaming client gets a ping, 0 for never. ``placing``: where
-    late system messages go, None where nothing is edited. ``pinning``: gives conversations slots
-    of their own, if that was asked for. ``wall`` and ``clock.seconds`` are the time.
+    late system messages go, None where nothing is edited. ``wall`` and ``clock.seconds`` are the
+    time.
     """
 
     clock: Any
@@ -60,7 +59,6 @@ class Course:
     via: bytes
     translating: Translating
     placing: Placing | None = None
-    pinning: Pinning | None = None
     keep_bodies: bool = False
     ping_after: float = 0.0
 
@@ -191,8 +189,6 @@ class Running:
         self.sent = placed if translated is None else translated.request
         if self.session is not None and _is_turn(self.sent):
             self.turn = self.turn or course.memory.sent(self.session, request)
-            if course.pinning is not None:
-                self.sent = await course.pinning.pin(self.session, request, self.sent)
         self.sent_at = course.clock.seconds()
         return await course.upstream.request(self.sent, via=b"1.1 " + course.via)
 
@@ -274,8 +270,6 @@ class Running:
             self.course.translating.forget()
             if self.course.placing is not None:
                 self.course.placing.forget()
-            if self.course.pinning is not None:
-                self.course.pinning.forget()
         status, message = explain(failure, self.course.upstream.url.text)
         if status == 500:
             _log.failure("an exchange failed", failure)

@@ -207,5 +207,5 @@ def test_every_row_of_the_table_is_an_option():
 
 def test_options_become_a_command_line_again():
     """Exactly what was given."""
-    given = {"config": "a b.toml", "port": "0", "verbose": True, "pin_slots": False, "listen": None}
+    given = {"config": "a b.toml", "port": "0", "verbose": True, "otel": False, "listen": None}
     assert list(arguments(given)) == ["--config=a b.toml", "--port=0", "--verbose"]

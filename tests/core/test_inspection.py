@@ -307,6 +307,12 @@ def test_reuse_is_what_was_measured_by_hand(name, order, without, with_more, ins
     assert reuse.with_more == pytest.approx(with_more, abs=0.005)
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_compaction_is_seen_where_there_was_one(name, inspected):
+    """And nowhere else, whatever changes in the other conversations."""
+    assert inspected(name).replaced == (name == "claude-compact")
+
+
 def test_a_header_constant_in_a_session_is_found_between_sessions(inspected):
     if "claude-twosessions" not in FILES:
         pytest.skip("not at hand")
