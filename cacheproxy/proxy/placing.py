@@ -164,7 +164,7 @@ class Placing:
 
     def _known(self, request: Request, *, fresh: bool = True) -> Placement | None:
         key = self._key(request)
-        for each in (key, (key[0], ""), ("", "")):
+        for each in (key, ("", key[1]), (key[0], ""), ("", "")):
             if each in self._learned and not (fresh and each in self._stale):
                 return self._learned[each]
         return None
@@ -201,10 +201,13 @@ class Placing:
             self._asking.release()
 
     async def _learn(self, request: Request | None, *, quietly: bool) -> None:
-        for path, key in ((LLAMA, ("", "")), (VLLM, (CHAT, ""))):
+        # A server of several models tells of one alone, which has to be named.
+        model = "" if request is None else self._key(request)[1]
+        # vLLM's other APIs put prompts together in ways of their own.
+        for path, dialect in ((LLAMA, ""), (VLLM, CHAT)):
             placement = await self._inquiry.rendered(path, request)
             if placement is not None:
-                self._keep(key, placement)  # vLLM's other APIs put prompts together otherwise
+                self._keep((dialect, model), placement)
                 break
         if request is None or self._known(request) is not None:
             return
