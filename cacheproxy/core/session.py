@@ -38,6 +38,8 @@ _CLIENTS = (
     ("asyncanthropic/", "anthropic-sdk"),
     ("litellm/", "litellm"),
 )
+DOCTOR = "cacheproxy-doctor"
+"""The name that the requests of ``cacheproxy doctor`` go by: they are no conversation."""
 _PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
 # Clocks, counters, dates and nonces in the text must not make a new session of every turn.
 _VOLATILE = re.compile(

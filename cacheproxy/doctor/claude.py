@@ -119,6 +119,9 @@ def _window(settings: Settings, context: int | None) -> list[Finding]:
     if setting is None:
         if context >= ASSUMED_CONTEXT:
             return []
+        if BASE_URL not in settings.values:  # the shell that it runs in may well have both
+            text = f"Claude Code learns of the server's {context:,} tokens in the shell it runs in"
+            return [Finding("window", State.OK, text, fix)]
         text = (
             f"Claude Code assumes {ASSUMED_CONTEXT:,} tokens for a model it does not know, the "
             f"server has {context:,}: long conversations fail instead of being compacted"

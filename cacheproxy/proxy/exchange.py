@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.headers import for_client
+from cacheproxy.core.headers import PROBE, for_client
 from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.placing import NAME
@@ -72,6 +72,7 @@ class Running:
     received: Request = field(init=False)
     started: float = field(init=False)
     wall: float = field(init=False)
+    is_probe: bool = field(init=False)
     sent: Request | None = None
     reports: tuple[Report, ...] = ()
     session: Session | None = None
@@ -98,6 +99,7 @@ class Running:
         )
         self.started = self.course.clock.seconds()
         self.wall = self.course.wall()
+        self.is_probe = bool(down.header_values(PROBE))
 
     def start(self) -> int:
         """Begin; everything from here on ends in ``_end``, once."""
@@ -116,7 +118,8 @@ class Running:
     async def _run(self) -> None:
         course = self.course
         prepared = await course.normalizing.prepare(self.received)
-        self.reports, self.session = prepared.reports, prepared.session
+        self.reports = prepared.reports
+        self.session = None if self.is_probe else prepared.session  # then it is no turn, too
         placed = await self._place(prepared.request)
         is_healed = False
         self.edited_at = course.clock.seconds()
@@ -283,6 +286,8 @@ class Running:
         self._end(Outcome.REFUSED if refused else Outcome.UPSTREAM_FAILED, message)
 
     def _end(self, outcome: Outcome, error: str | None = None) -> None:
+        if self.is_probe:  # nobody's conversation
+            return
         relay, reply = self.relay, self.reply
         usage = self.tap.close() if self.tap is not None else Usage()
         self.course.finished(

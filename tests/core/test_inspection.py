@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -19,6 +20,7 @@ from cacheproxy.core.inspection import inspect
 from cacheproxy.core.prefix import extends
 from cacheproxy.core.prompt import Order, Part
 from cacheproxy.core.rules import Rule
+from cacheproxy.core.session import DOCTOR, Session
 from cacheproxy.core.usage import Usage
 from cacheproxy.testing import capture_name, find_captures
 
@@ -47,6 +49,23 @@ def test_a_clean_conversation():
     assert list(shares) == ["tools", "system", "history", "last message"]
     assert sum(shares.values()) == pytest.approx(1)
     assert not any(part.changed for part in result.parts)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_our_own_doctor_s_requests_are_left_out(named):
+    """Old captures have them: under its name, or (as a HAR) with its user agent alone."""
+    doctors = [
+        replace(
+            record,
+            session=Session(DOCTOR, "x") if named else None,
+            headers=((b"User-Agent", b"cacheproxy-doctor/1"),),
+        )
+        for record in captured(chat(3))
+    ]
+    theirs = captured(chat(5))
+    assert inspect([*doctors, *theirs, *doctors]) == inspect(theirs)
+    lanes = lanes_of([*doctors, *theirs])
+    assert [turn.index for lane in lanes for turn in lane.turns] == [3, 4, 5, 6, 7]
 
 
 def test_what_a_field_costs_and_what_a_rule_brings_back():

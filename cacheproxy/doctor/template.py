@@ -1,0 +1,63 @@
+"""Where the server's chat template puts a system message that comes late, and what the proxy does.
+
+The proxy learns it and says so on its health page. Where none runs, ``of_server`` is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.site import Site
+
+PLACE = "start the proxy with --placement user   (late system messages go on as the user's)"
+_UNKNOWN = "unknown"
+_SENDERS = ("claude",)
+"""Clients that send system messages in the middle of a conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What is known of the template: ``late`` is its way, ``says`` the sentence for people.
+
+    ``late``: inline, user, hoisted, refused, dropped or unknown. ``setting``: the proxy's own.
+    """
+
+    late: str
+    says: str
+    setting: str = ""
+
+
+def of_health(page: Any) -> Placement | None:
+    """Return what the member ``placement`` of a health page says, None if it says nothing."""
+    if not isinstance(page, dict):
+        return None
+    late, says, setting = (page.get(name) for name in ("late", "says", "setting"))
+    if not isinstance(late, str) or not isinstance(says, str):
+        return None
+    return Placement(late, says, setting if isinstance(setting, str) else "")
+
+
+def of_server(site: Site) -> Placement | None:  # noqa: ARG001
+    """Ask the model server at ``site`` itself; None: it does not tell. Never raises."""
+    return None
+
+
+def check(placement: Placement | None, record: Record | None) -> list[Finding]:
+    """Return the finding on the template, if there is anything to say.
+
+    ``record``: tells whether clients came that send late system messages.
+    """
+    if placement is not None and placement.late != _UNKNOWN:
+        return [Finding("template", State.OK, placement.says)]
+    clients = record.clients() if record is not None else {}
+    senders = [client for client in _SENDERS if client in clients]
+    if not senders:
+        return []
+    text = (
+        f"not known where this server puts the system messages that {senders[0]} sends in "
+        "mid-conversation: if requests are refused, or read again each turn, place them"
+    )
+    return [Finding("template", State.WARN, text, PLACE)]
