@@ -44,6 +44,9 @@ class Alone:
         """Have what begins from now on go by ``arrangement``."""
         self.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
 
+    def forget(self) -> None:
+        """Have nobody to tell."""
+
     async def stop(self, grace: float) -> int:
         """Listen no more, let open answers finish; return how many were broken off."""
         if self._port is not None:

@@ -123,6 +123,9 @@ class Front(Protocol):
     def adopt(self, arrangement: Arrangement) -> None:
         """Have what begins from now on go by ``arrangement``."""
 
+    def forget(self) -> None:
+        """Take note that another server may have taken the upstream's place."""
+
     async def stop(self, grace: float) -> int:
         """Listen no more, let open answers finish for ``grace`` seconds.
 

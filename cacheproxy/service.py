@@ -147,8 +147,8 @@ class ProxyService(Service):
             self._lasting.live.looked()
         if self._lasting.totals is not None:
             self._lasting.totals.looked(look)
-        if self._arrangement.edits:
-            self._arrangement.placing.looked(look)
+        if self._arrangement.edits and self._arrangement.placing.looked(look):
+            self._front.forget()
 
     def _start_totals(self) -> None:
         totals = self._lasting.totals

@@ -71,6 +71,11 @@ def apply(document: Document, edits: Iterable[Edit]) -> bytes:
 
 def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
     """Do the same; None if nothing changes."""
+    return splice(document, splices_of(document, edits))
+
+
+def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
+    """Return what ``edits`` change in the document's body; raises EditError or PathError."""
     whole: dict[Path, Any] = {}
     in_strings: dict[Path, tuple[Entry, list[Edit]]] = {}
     for edit in edits:
@@ -96,8 +101,8 @@ def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
     for path, (entry, string_edits) in in_strings.items():
         splices.extend(_inside(document, path, entry, string_edits))
     for parent, keys in removed.items():
-        splices.extend(removal(document, parent, keys))
-    return splice(document, splices)
+        splices.extend(_remove(document, parent, keys))
+    return splices
 
 
 def encode(value: Any) -> str:
@@ -208,7 +213,7 @@ def _inner(text: str) -> bytes:
     return encode(text)[1:-1].encode()
 
 
-def removal(document: Document, parent: Path, keys: set[int | str]) -> list[Splice]:
+def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[Splice]:
     """Cut entries with their commas: forwards up to the next entry, the last ones backwards."""
     entries = document.siblings((*parent, next(iter(keys))))
     gone = [entry.key in keys for entry in entries]

@@ -24,13 +24,30 @@ def is_wrapped(opening: str, closing: str) -> bool:
     return opening.startswith(OPEN.strip()) and closing.rstrip().endswith(CLOSE.strip())
 
 
-def wrap_blocks(blocks: list[Any]) -> None:
-    """Put the first and the last text of ``blocks`` into the mark; other blocks stay."""
+def wrapped_blocks(content: list[Any]) -> list[Any]:
+    """Return ``content`` with its first and its last text in the mark; other blocks stay."""
+    blocks = list(content)
     texts = [number for number, block in enumerate(blocks) if is_text(block)]
     if texts and not is_wrapped(blocks[texts[0]]["text"], blocks[texts[-1]]["text"]):
         for number, before, behind in ((texts[0], OPEN, ""), (texts[-1], "", CLOSE)):
             block = blocks[number]
             blocks[number] = {**block, "text": before + block["text"] + behind}
+    return blocks
+
+
+def merged(contents: list[Any]) -> Any:
+    """Return the contents of several messages as that of one; texts that meet become one."""
+    if all(isinstance(content, str) for content in contents):
+        return BETWEEN.join(contents)
+    kind = _kind_of_texts(contents)
+    blocks: list[Any] = []
+    for content in contents:
+        own = [{"type": kind, "text": content}] if isinstance(content, str) else list(content)
+        if blocks and own and is_text(blocks[-1]) and is_text(own[0]):
+            text = blocks[-1]["text"] + BETWEEN + own.pop(0)["text"]
+            blocks[-1] = {**blocks[-1], "text": text}
+        blocks += own
+    return blocks
 
 
 def text_in(content: Any) -> str:
@@ -61,7 +78,7 @@ def is_text(block: Any) -> bool:
     )
 
 
-def kind_of_texts(contents: list[Any]) -> str:
+def _kind_of_texts(contents: list[Any]) -> str:
     """Return the type of text blocks, as the lists among ``contents`` have it."""
     blocks = (block for content in contents if isinstance(content, list) for block in content)
     return next((block["type"] for block in blocks if is_text(block)), "text")

@@ -28,6 +28,8 @@ _TOOLS = [
         },
     }
 ]
+PLAIN = "plain"
+"""The question that comes first: a conversation without late messages."""
 Json = dict[str, Any]
 Rendered = Mapping[str, str | None]
 """The rendered text by question; None where the template refused."""
@@ -41,7 +43,7 @@ def first_questions() -> dict[str, Json]:
         _said("assistant", _TWO),
         _said("user", _THREE),
     )
-    asked = {"plain": [head, one, two, three]}
+    asked = {PLAIN: [head, one, two, three]}
     for role in ROLES:
         asked[f"late {role}"] = [head, one, _said(role, _LATE), two, three]
         asked[f"second {role}"] = [head, _said(role, _LATE), one]
@@ -66,7 +68,7 @@ def tool_questions() -> dict[str, Json]:
 
 def placement_of(rendered: Rendered, told_by: str) -> Placement | None:
     """Return what the answers say; None where they are not those of a chat template."""
-    plain = rendered.get("plain")
+    plain = rendered.get(PLAIN)
     if plain is None or not _in_order(plain, (_ONE, _TWO, _THREE)) or _LATE in plain:
         return None
     as_user = rendered.get("late user")

@@ -35,10 +35,10 @@ _NOT_FORWARDED = frozenset({b"content-length", b"content-type", b"accept-encodin
 def short_prompt(like: Request, count: int, nonce: str) -> Request:
     """Return a prompt in the API of ``like``, for its model and with its credentials.
 
-    ``count``: how many late system messages it holds. ``nonce`` stands in the head, so that no
+    ``count``: how many late system messages it holds. ``nonce`` begins the head, so that no
     earlier prompt is found in the cache.
     """
-    head = f"cacheproxy asks what becomes of system messages here: {nonce}"
+    head = f"{nonce}: cacheproxy asks what becomes of system messages here"
     user = {"role": "user", "content": _TEXT}
     late = [{"role": "system", "content": _WORD} for _ in range(count)]
     body: dict[str, Any] = {"model": (like.json or {}).get("model"), "stream": False}
@@ -53,7 +53,8 @@ def short_prompt(like: Request, count: int, nonce: str) -> Request:
     if body["model"] is None:
         del body["model"]
     headers = tuple(pair for pair in like.headers if pair[0].lower() not in _NOT_FORWARDED)
-    target = like.path.rstrip("/").removesuffix("/count_tokens")
+    path, mark, query = like.target.partition("?")
+    target = path.rstrip("/").removesuffix("/count_tokens") + mark + query
     return replace(
         like,
         method="POST",
@@ -68,8 +69,8 @@ def late_of(few: Usage, many: Usage) -> Late:
     if few.prompt is None or many.prompt is None:
         return Late.UNKNOWN
     each = (many.prompt - few.prompt) / (MANY - FEW)
-    if each <= 0:
-        return Late.DROPPED
+    if each <= 0:  # fewer: it counts what it evaluated, not the prompt
+        return Late.DROPPED if each == 0 else Late.UNKNOWN
     if many.reused:
         return Late.INLINE if many.reused >= _INLINE_SHARE * few.prompt else Late.HOISTED
     if each <= _PER_HOISTED:

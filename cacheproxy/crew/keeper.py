@@ -140,6 +140,11 @@ class Crew:
         for member in self.members:
             member.tell(Adopt(config))
 
+    def forget(self) -> None:
+        """Have the workers ask the upstream again: another may have taken its place."""
+        for member in self.members:
+            member.tell(Forget())
+
     async def stop(self, grace: float) -> int:
         """Listen no more, let open answers finish; return how many were broken off."""
         self._is_stopping = True

@@ -243,6 +243,11 @@ class UpstreamResponse:
         elif early:
             self.connection.resumeProducing()
 
+    def take_back(self, pieces: list[bytes]) -> None:
+        """Keep what was delivered until the body is wanted again, by somebody else."""
+        self._protocol = None
+        self._early = pieces
+
     def setPreviousResponse(self, response: IResponse) -> None:
         """Redirects are not followed, so there is none."""
 

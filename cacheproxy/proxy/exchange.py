@@ -17,6 +17,7 @@ from cacheproxy.core.headers import PROBE, for_client
 from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.placing import NAME
+from cacheproxy.core.refusal import LARGEST
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage, UsageReader
@@ -26,6 +27,7 @@ from cacheproxy.proxy.errors import reason_of
 from cacheproxy.proxy.failures import explain
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
+from cacheproxy.proxy.peek import peek
 from cacheproxy.proxy.pings import Pings, ping_for, takes_pings
 from cacheproxy.proxy.placing import Placed, Placing
 from cacheproxy.proxy.relay import Relay
@@ -121,7 +123,7 @@ class Running:
         self.reports = prepared.reports
         self.session = None if self.is_probe else prepared.session  # then it is no turn, too
         placed = await self._place(prepared.request)
-        is_healed = False
+        attempts = 1
         self.edited_at = course.clock.seconds()
         while True:
             counted = await course.translating.count(placed.request)
@@ -136,18 +138,11 @@ class Running:
             ):
                 placed = await self._place(prepared.request)
                 continue
-            if is_healed or course.placing is None:
-                break
             # and once more, at most, after it refused what stands where in the messages.
-            if not course.placing.may_refuse(placed, response.head):
-                break
-            error = await collect(response, _MOST_TRANSLATED)
-            healed = await course.placing.heal(placed, prepared.request, error)
+            healed = await self._healed(placed, prepared.request, response, attempts)
             if healed is None:
-                self._pass_on(response, error, translated)
-                return
-            is_healed = True
-            placed = self._take_placed(healed)
+                break
+            placed, attempts = self._take_placed(healed), attempts + 1
         through = None
         self._take_head(response, is_translated=translated is not None)
         if translated is not None:
@@ -178,6 +173,25 @@ class Running:
             return Placed(request)
         return self._take_placed(await self.course.placing.place(request))
 
+    async def _healed(
+        self, placed: Placed, request: Request, response: UpstreamResponse, attempts: int
+    ) -> Placed | None:
+        """Return ``request`` placed in another way, if ``response`` refuses the way of ``placed``.
+
+        Else ``response`` is the answer.
+        """
+        placing = self.course.placing
+        if placing is None:
+            return None
+        if not placing.may_refuse(placed, response.head):
+            placing.answered(placed, response.head.status)
+            return None
+        error = await peek(response, LARGEST)
+        if error is None or attempts > 1:
+            placing.answered(placed, response.head.status, error or b"")
+            return None
+        return await placing.heal(placed, request, error)
+
     def _take_placed(self, placed: Placed) -> Placed:
         """Report what was placed last."""
         others = tuple(report for report in self.reports if report.rule != NAME)
@@ -194,21 +208,6 @@ class Running:
             self.turn = self.turn or course.memory.sent(self.session, request)
         self.sent_at = course.clock.seconds()
         return await course.upstream.request(self.sent, via=b"1.1 " + course.via)
-
-    def _pass_on(
-        self, response: UpstreamResponse, body: bytes, translated: Translated | None
-    ) -> None:
-        """Answer with a response whose body was held back."""
-        self._take_head(response, is_translated=translated is not None)
-        if translated is not None:
-            self._translate_whole(response, translated.translation, body)
-            return
-        if self.tap is not None:
-            self.tap.feed(body)
-        self.reply, self.replied_at = body, self.course.clock.seconds()
-        self._head_down(response)
-        self.down.write(body)
-        self.down.finish()
 
     def _translate_whole(
         self, response: UpstreamResponse, translation: Translation, body: bytes

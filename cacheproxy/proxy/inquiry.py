@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -31,8 +31,19 @@ _ASKED_WITH = frozenset({b"authorization", b"x-api-key", b"api-key"})
 _NO_PAGE = frozenset({401, 403, 404, 405, 410, 429, 501, 502, 503, 504, 508})
 
 
+_LARGEST = 64 << 10
+"""Bytes of a rendered dozen of words; what is larger is none."""
+
+
 class NotNowError(Exception):
     """The upstream is down, loading or busy: it may tell soon."""
+
+
+class Told(NamedTuple):
+    """What a page told, and of which model; "" for whichever the server has."""
+
+    placement: Placement
+    model: str
 
 
 class Inquiry:
@@ -49,10 +60,10 @@ class Inquiry:
         self._translating = translating
         self._via = via
 
-    async def rendered(self, path: str, request: Request | None) -> Placement | None:
+    async def rendered(self, path: str, request: Request | None) -> Told | None:
         """Return what the page ``path`` (LLAMA, VLLM) tells, None where there is none.
 
-        ``request``: one whose credentials and model are used.
+        ``request``: one whose credentials are used, and whose model is named where one has to be.
         """
         asking = Deferred.fromCoroutine(self._render(path, request))
         try:
@@ -62,31 +73,38 @@ class Inquiry:
         except Exception:  # down, slow, or an answer that is none
             return None
 
-    async def _render(self, path: str, request: Request | None) -> Placement | None:
+    async def _render(self, path: str, request: Request | None) -> Told | None:
         headers: Headers = ((b"Content-Type", b"application/json"),)
-        model = None
         if request is not None:
             headers += tuple(pair for pair in request.headers if pair[0].lower() in _ASKED_WITH)
-            model = (request.json or {}).get("model")
-        extra = dict(_MORE[path])
-        if isinstance(model, str):
-            extra["model"] = model
-        rendered: dict[str, str | None] = {}
-        placement = None
-        for questions in (rendering.first_questions(), rendering.tool_questions()):
-            for name, question in questions.items():
-                asked = Request("POST", path, headers, rendering.body_of(question, **extra))
-                status, body = await ask(
-                    self._upstream, asked, self._reactor, _RENDER_SECONDS, via=self._via
-                )
-                text = rendering.text_of(json.loads(body)) if status == 200 else None
-                if text is None and (status in _NO_PAGE or status == 200 or not rendered):
-                    return None
-                rendered[name] = text
-            placement = rendering.placement_of(rendered, path)
-            if placement is None or not placement.places:
-                break
-        return placement
+        model = "" if request is None else model_of(request)
+        for named in ("", model) if model else ("",):
+            extra = {**_MORE[path], "model": named} if named else _MORE[path]
+            rendered: dict[str, str | None] = {}
+            placement = None
+            for questions in (rendering.first_questions(), rendering.tool_questions()):
+                for name, question in questions.items():
+                    asked = Request("POST", path, headers, rendering.body_of(question, **extra))
+                    status, text = await self._rendered(asked)
+                    if text is None and (status in _NO_PAGE or status == 200):
+                        return None
+                    rendered[name] = text
+                    if text is None and name == rendering.PLAIN:
+                        break  # not even this: it wants to know the model
+                placement = rendering.placement_of(rendered, path)
+                if placement is None or not placement.places:
+                    break
+            if placement is not None:
+                return Told(placement, named)
+        return None
+
+    async def _rendered(self, asked: Request) -> tuple[int, str | None]:
+        status, body = await ask(
+            self._upstream, asked, self._reactor, _RENDER_SECONDS, via=self._via
+        )
+        if status != 200 or len(body) > _LARGEST:
+            return status, None
+        return status, rendering.text_of(json.loads(body))
 
     async def tried(self, request: Request) -> Placement | None:
         """Send two short prompts in the API of ``request``; None where they do not tell.
@@ -116,6 +134,12 @@ class Inquiry:
         translated = await self._translating.translate(request)
         sent = request if translated is None else translated.request
         return await ask(self._upstream, sent, self._reactor, _PROMPT_SECONDS, via=self._via)
+
+
+def model_of(request: Request) -> str:
+    """Return the model that ``request`` names, "" for none."""
+    model = (request.json or {}).get("model")
+    return model if isinstance(model, str) else ""
 
 
 def _usage(body: bytes) -> Usage:

@@ -25,7 +25,7 @@ from cacheproxy.core.request import Request
 from cacheproxy.core.responsehead import ResponseHead
 from cacheproxy.core.session import client_of
 from cacheproxy.proxy.dialects import Dialects
-from cacheproxy.proxy.inquiry import LLAMA, VLLM, Inquiry
+from cacheproxy.proxy.inquiry import LLAMA, VLLM, Inquiry, model_of
 from cacheproxy.proxy.translating import Translating
 from cacheproxy.proxy.upstream import Upstream
 
@@ -36,6 +36,7 @@ SETTINGS = (AUTO, QUIET, USER, OFF)
 _ASK_AGAIN, _ASK_SOON = 300.0, 10.0
 """Seconds after which a server is asked again that did not tell, or that was down or busy."""
 _MOST = 64
+"""Models that are remembered: a client may name as many as it likes."""
 _THREAD_ABOVE = 128 << 10
 
 Key = tuple[str, str]
@@ -46,12 +47,15 @@ Key = tuple[str, str]
 class Placed:
     """A request with its late system messages placed, where that was needed.
 
-    ``late``: whether it has any; ``report``: what was edited, None for nothing.
+    ``late``: whether it has any; ``report``: what was edited, None for nothing; ``by``: what was
+    known of the upstream. ``guess``: of what it was placed by, where that is yet to be proved.
     """
 
     request: Request
     report: Report | None = None
     late: bool = False
+    by: Placement | None = None
+    guess: tuple[Key, Placement] | None = None
 
 
 class Placing:
@@ -77,8 +81,9 @@ class Placing:
         self._dialects = dialects
         self._learned: OrderedDict[Key, Placement] = OrderedDict()
         self._stale: set[Key] = set()
-        self._not_before: dict[Key, float] = {}
+        self._not_before: OrderedDict[Key, float] = OrderedDict()
         self._asking = DeferredLock()
+        self._has_asked = False
         self._server: tuple[object, ...] | None = None
         self._told: set[str] = set()
 
@@ -102,7 +107,7 @@ class Placing:
             return Placed(request)
         placement = await self._of(request)
         if placement is None or not placement.places:
-            return Placed(request, late=True)
+            return Placed(request, late=True, by=placement)
         return await self._placed(request, placement)
 
     def may_refuse(self, placed: Placed, head: ResponseHead) -> bool:
@@ -116,35 +121,66 @@ class Placing:
 
         None where the error is about something else, or nothing else can be done.
         """
-        if self.setting == OFF or not refuses_late(error):
+        if not refuses_late(error):
             return None
-        self.forget()  # another server, or model, may have taken the place of the one we knew
-        known, joins = await self._of(received, quietly=True), wants_turns(error)
+        known = self._known(received)
+        if known is None or known == placed.by:
+            self.forget()  # another server, or model, may have taken the place of the one we knew
+            known = await self._of(received, quietly=True)
+        joins, guess = wants_turns(error), None
         if known is None or not known.places:
-            known = alike(Late.REFUSED, "its answer to a request", joins=joins)
-            self._keep(self._key(received), known)
+            guess = alike(Late.REFUSED, "its answer to a request", joins=joins)
         elif joins and not known.joins_user:
-            known = replace(known, joins_user=True, joins_tool=True)
-            self._keep(self._key(received), known)
-        again = await self._placed(received, known)
-        return None if again.request.body == placed.request.body else again
+            guess = replace(known, joins_user=True, joins_tool=True)
+        again = await self._placed(received, guess or known or _ALWAYS)
+        if again.request.body == placed.request.body:
+            return None
+        return replace(again, guess=None if guess is None else (self._key(received), guess))
+
+    def answered(self, placed: Placed, status: int, error: bytes = b"") -> None:
+        """Take note of how a request fared that was placed by a guess: a success proves it."""
+        if placed.guess is None:
+            return
+        key, guess = placed.guess
+        if status < 400:
+            self._keep(key, guess)
+        elif wants_turns(error) and not guess.joins_user:
+            self._keep(key, replace(guess, joins_user=True, joins_tool=True))
 
     async def learn(self) -> None:
         """Ask a server that renders conversations what it does, before any request comes."""
         if self.setting in (AUTO, QUIET):
             await self._locked(None, quietly=True)
 
-    def looked(self, look: Look) -> None:
-        """Take note of a look at the upstream: what is learned counts for one server and model."""
-        server = None
-        if look.state is State.UP and look.server is not None:
-            server = (look.start, look.served, look.server.kind, look.server.version)
-        before, self._server = self._server, server
-        if before != server:
+    def looked(self, look: Look) -> bool:
+        """Take note of a look at the upstream: what is learned counts for one server and model.
+
+        Returns whether another may have taken its place.
+        """
+        if look.state is not State.UP:
+            has_gone, self._server = self._server is not None, None
+            if has_gone:
+                self.forget()
+            return has_gone
+        if look.server is None:
+            return False
+        before = self._server
+        now: tuple[object, ...] = (
+            *(look.start, look.served),
+            *(look.server.kind, look.server.version),
+        )
+        if before is not None:  # what it does not tell this time has not changed
+            now = tuple(old if new is None else new for old, new in zip(before, now, strict=True))
+        self._server = now
+        is_other = before is not None and any(
+            old not in (None, new) for old, new in zip(before, now, strict=True)
+        )
+        if is_other:
             self.forget()
-        if before != server and server is not None:
+        if not self._has_asked:
             done = Deferred.fromCoroutine(self.learn())
             done.addErrback(lambda failure: _log.failure("the upstream was not asked", failure))
+        return is_other
 
     def forget(self) -> None:
         """Ask again before the next late message: what is known may be of another server.
@@ -153,18 +189,18 @@ class Placing:
         """
         self._stale = set(self._learned)
         self._not_before.clear()
+        self._has_asked = False
 
     # What is known.
 
     def _key(self, request: Request) -> Key:
         """Return what short prompts tell of: the API that the upstream is spoken to in, a model."""
-        model = (request.json or {}).get("model")
         dialect = self._dialects.other_than(request) or request.dialect or ""
-        return dialect, model if isinstance(model, str) else ""
+        return dialect, model_of(request)
 
     def _known(self, request: Request, *, fresh: bool = True) -> Placement | None:
-        key = self._key(request)
-        for each in (key, ("", key[1]), (key[0], ""), ("", "")):
+        dialect, model = self._key(request)
+        for each in ((dialect, model), ("", model), (dialect, ""), ("", "")):
             if each in self._learned and not (fresh and each in self._stale):
                 return self._learned[each]
         return None
@@ -172,11 +208,12 @@ class Placing:
     async def _of(self, request: Request, *, quietly: bool = False) -> Placement | None:
         if self.setting == USER:
             return self._known(request) or _ALWAYS
-        known = self._known(request)
-        if known is None and self._reactor.seconds() >= self._not_before.get(self._key(request), 0):
+        if self._known(request) is None and self._may_ask(request):
             await self._locked(request, quietly=quietly or self.setting == QUIET)
-            known = self._known(request)
-        return known or self._known(request, fresh=False)
+        return self._known(request) or self._known(request, fresh=False)
+
+    def _may_ask(self, request: Request) -> bool:
+        return bool(self._reactor.seconds() >= self._not_before.get(self._key(request), 0.0))
 
     def _keep(self, key: Key, placement: Placement) -> None:
         self._learned.pop(key, None)
@@ -185,29 +222,35 @@ class Placing:
         if len(self._learned) > _MOST:
             self._stale.discard(self._learned.popitem(last=False)[0])
 
+    def _wait(self, key: Key, seconds: float) -> None:
+        """Do not ask again for so long."""
+        self._not_before.pop(key, None)
+        self._not_before[key] = self._reactor.seconds() + seconds
+        if len(self._not_before) > _MOST:
+            self._not_before.popitem(last=False)
+
     # Learning.
 
     async def _locked(self, request: Request | None, *, quietly: bool) -> None:
-        """Learn; one at a time, and not once more what the one before has learned."""
+        """Learn; one at a time, and not once more what the one before has learned, or has not."""
         await self._asking.acquire()
         try:
-            if request is None or self._known(request) is None:
+            if request is None or (self._known(request) is None and self._may_ask(request)):
                 await self._learn(request, quietly=quietly)
         except CancelledError:  # the client has left
             raise
-        except Exception:  # down, slow, or nonsense: the request goes on as it came
-            _log.debug("the upstream did not tell what it does with late system messages")
+        except Exception as error:  # down, slow, or nonsense: the request goes on as it came
+            kind = type(error).__name__
+            _log.debug("what becomes of late system messages was not told: {kind}", kind=kind)
         finally:
             self._asking.release()
 
     async def _learn(self, request: Request | None, *, quietly: bool) -> None:
-        # A server of several models tells of one alone, which has to be named.
-        model = "" if request is None else self._key(request)[1]
-        # vLLM's other APIs put prompts together in ways of their own.
+        self._has_asked = True
         for path, dialect in ((LLAMA, ""), (VLLM, CHAT)):
-            placement = await self._inquiry.rendered(path, request)
-            if placement is not None:
-                self._keep((dialect, model), placement)
+            told = await self._inquiry.rendered(path, request)
+            if told is not None:  # vLLM's other APIs put prompts together otherwise
+                self._keep((dialect, told.model), told.placement)
                 break
         if request is None or self._known(request) is not None:
             return
@@ -223,7 +266,7 @@ class Placing:
             wait = _ASK_SOON
             raise
         finally:
-            self._not_before[key] = self._reactor.seconds() + wait
+            self._wait(key, wait)
 
     # Acting on it.
 
@@ -239,7 +282,7 @@ class Placing:
             _log.warn("late system messages stay as they are: {error}", error=report.error)
         elif report is not None:
             self._say_once(placement, client_of(request))
-        return Placed(after, report, late=True)
+        return Placed(after, report, late=True, by=placement)
 
     def _say_once(self, placement: Placement, client: str) -> None:
         says = placement.says
