@@ -11,6 +11,7 @@ import pytest
 
 from cacheproxy.demo import conversation
 from cacheproxy.embedded import LlamaServer, write_model
+from tests import needs
 
 from .replay import Proxy
 
@@ -28,7 +29,7 @@ TITLE = {
 @pytest.fixture(scope="module")
 def two_slots(tmp_path_factory):
     """A server whose slots each hold the whole conversation."""
-    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    needs.llama()
     model = write_model(
         tmp_path_factory.mktemp("model") / "tiny.gguf", text=json.dumps(conversation.load().last)
     )
