@@ -92,7 +92,7 @@ def test_bash_evaluates_it(proxy, tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     assert result.stderr == ""
     found = dict(line.split("=", 1) for line in result.stdout.splitlines())

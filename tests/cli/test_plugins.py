@@ -234,7 +234,7 @@ def test_without_any_package_it_says_what_to_install(folder):
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     assert "No client package is installed" in result.stdout
     assert "pip install cacheproxy-claude-code" in result.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.testing import capture_name, find_captures
+from tests import needs
 
 from .replay import Proxy, Session, load_sessions, start_server, write_model_for
 
@@ -29,7 +30,7 @@ def recorded() -> dict[str, Session]:
 @pytest.fixture(scope="session")
 def llama(recorded, tmp_path_factory):
     """The embedded server on a tiny model whose words are those of the captures."""
-    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    needs.llama()
     folder = tmp_path_factory.mktemp("llama")
     model = write_model_for(folder / "tiny.gguf", recorded.values())
     with start_server(model, folder, sampling__ignore_eos=True) as server:

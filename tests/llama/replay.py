@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +151,21 @@ def start_server(model: Path, slots: Path, **settings: Any) -> LlamaServer:
 def erase(server: str) -> None:
     """Empty the server's slot, so that what follows starts cold."""
     Client(server).post("/slots/0?action=erase", {"model": ""})
+
+
+def end_of_a_prompt(server: str) -> int:
+    """Return how many tokens a prompt ends with that the next one may not repeat.
+
+    They are the end of a turn, which another tool result goes on with, and the head of an answer,
+    which only an answer's turn repeats; and one token is always evaluated again.
+    """
+    asked = {"content": "<|im_end|>\n<|im_start|>assistant\n", "parse_special": True}
+    request = urllib.request.Request(
+        f"{server}/tokenize", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=120) as response:
+        return len(json.load(response)["tokens"]) + 1
 
 
 def replay(url: str, api: str, turns: Sequence[Turn]) -> list[Measured]:

@@ -304,7 +304,7 @@ def test_a_client_that_leaves_while_the_server_is_asked(fresh, upstream):
     def script(peer, received):
         if json.loads(received.body or b"{}"):
             peer.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 10\r\n\r\n")
-        closed.append(peer.wait_closed(5))
+        closed.append(peer.wait_closed())
 
     upstream.reset(script)
     with Client(fresh.address) as client:

@@ -226,7 +226,7 @@ def test_a_client_that_leaves_stops_its_page():
 
 def test_leaving_while_the_upstream_is_asked(proxy, upstream):
     """It is asked no further, and the log has nothing to say."""
-    upstream.reset(lambda peer, _: peer.wait_closed(5))
+    upstream.reset(lambda peer, _: peer.wait_closed())
     mark = proxy.mark()
     with Client(proxy.address) as client:
         client.ask(HEALTH, method=b"GET")
