@@ -14,7 +14,7 @@ from typing import Any
 from cacheproxy.core.normalize import normalize
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.request import Request
-from cacheproxy.core.rules import Normalizer
+from cacheproxy.core.rules import Normalizer, settled
 
 _TEXT_TYPES = ("text", "input_text", "output_text")
 _SHOWN = 60
@@ -58,6 +58,15 @@ def find_captures(pattern: str, near: str | Path) -> list[Path]:
     beside = (parent / "shared" / "captures" for parent in Path(near).resolve().parents)
     folders = [Path(named)] if named else beside
     return next((sorted(folder.glob(pattern)) for folder in folders if folder.is_dir()), [])
+
+
+def rules_of(plugin: Any) -> list[Normalizer]:
+    """Return the rules of a client package as the proxy runs them: for its client alone.
+
+    ``plugin``: its module, with cacheproxy_client and cacheproxy_rules.
+    """
+    client = plugin.cacheproxy_client()
+    return [settled(rule, own=False, client=client) for rule in plugin.cacheproxy_rules()]
 
 
 def rule_named(rules: Iterable[Normalizer], name: str) -> Normalizer:
