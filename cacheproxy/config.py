@@ -17,6 +17,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta
 
+from cacheproxy.core.client import EVERY, Client, ClientError
 from cacheproxy.core.rules import Rule, RuleError
 
 ENV_PREFIX = "CACHEPROXY_"
@@ -32,20 +33,28 @@ class ConfigError(ValueError):
 
 
 class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.Rule."""
+    """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.Rule.
+
+    ``client``: the name of one (cacheproxy.core.client), or ``*`` for all.
+    """
 
     name: str
     where: str | list[str]
     pattern: str
-    replacement: str = ""
+    replacement: str | None = None
     why: str = ""
     pin: bool = False
     default: bool = True
     literals: list[str] = []
+    client: str = EVERY
 
     def rule(self) -> Rule:
         """Return it as a Rule; raises RuleError."""
         where = self.where if isinstance(self.where, str) else tuple(self.where)
+        try:
+            client = None if self.client == EVERY else Client(self.client)
+        except ClientError as error:
+            raise RuleError(f"rule {self.name!r}: {error}") from None
         return Rule(
             self.name,
             where,
@@ -55,6 +64,7 @@ class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             default=self.default,
             pin=self.pin,
             literals=tuple(self.literals),
+            client=client,
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from cacheproxy.core.access import Access
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.locality import is_local
+from cacheproxy.core.rules import Normalizer, client_name
 from cacheproxy.crew.keeper import Crew
 from cacheproxy.descriptors import raise_limit
 from cacheproxy.metrics.counting import Metrics
@@ -186,14 +187,18 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
 def arrange_relaying(
     relaying: Relaying,
     config: Config,
-    pages: Callable[[Upstream, list[str], Access, Placing], Callable[[ProxyRequest], bytes | int]],
+    pages: Callable[
+        [Upstream, Sequence[Normalizer], Access, Placing], Callable[[ProxyRequest], bytes | int]
+    ],
 ) -> Arrangement:
-    """Do the same for a process that relays; ``pages`` makes what answers for our own pages."""
+    """Do the same for a process that relays; ``pages`` makes what answers for our own pages.
+
+    It is given the rules that edit requests: none for an upstream that is not local.
+    """
     reactor, plugins, memory = relaying.reactor, relaying.plugins, relaying.memory
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
     rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
-    names = [rule.name for rule in rules] if edits else []
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, b"1.1 " + relaying.via)
     translating = Translating(
@@ -236,7 +241,7 @@ def arrange_relaying(
         upstream=upstream,
         rules=rules,
         edits=edits,
-        resource=ProxyResource(course, pages(upstream, names, access, placing)),
+        resource=ProxyResource(course, pages(upstream, rules if edits else (), access, placing)),
         limits=_limits(config),
         access=access,
         placing=placing,
@@ -250,9 +255,14 @@ def _forget(dialects: Dialects, placing: Placing) -> None:
 
 
 def _own_pages(
-    lasting: Lasting, upstream: Upstream, names: list[str], access: Access, placing: Placing
+    lasting: Lasting,
+    upstream: Upstream,
+    rules: Sequence[Normalizer],
+    access: Access,
+    placing: Placing,
 ) -> OwnPages:
     reactor, failures = lasting.reactor, lasting.plugins.failures
+    names = [rule.name for rule in rules]
     pages: dict[bytes, Page] = {
         HEALTH: Health(
             version(),
@@ -260,6 +270,7 @@ def _own_pages(
             names,
             lambda: probe(upstream, reactor),
             failures,
+            clients={rule.name: client_name(rule) for rule in rules},
             workers=lasting.front.standing,
             placement=placing.as_dict,
         ),

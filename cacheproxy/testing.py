@@ -15,7 +15,7 @@ from typing import Any
 from cacheproxy.core.normalize import normalize
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.request import Request
-from cacheproxy.core.rules import Normalizer
+from cacheproxy.core.rules import Normalizer, settled
 
 CAPTURES = "tests/captures"
 """Where a project keeps the traffic its tests read, from the folder that holds its tests."""
@@ -76,6 +76,15 @@ def find_captures(pattern: str, near: str | Path) -> list[Path]:
 def capture_name(path: str | Path) -> str:
     """Return a capture's name: ``claude-resume`` for ``claude-resume.jsonl.xz``."""
     return Path(path).name.partition(".jsonl")[0]
+
+
+def rules_of(plugin: Any) -> list[Normalizer]:
+    """Return the rules of a client package as the proxy runs them: for its client alone.
+
+    ``plugin``: its module, with cacheproxy_client and cacheproxy_rules.
+    """
+    client = plugin.cacheproxy_client()
+    return [settled(rule, own=False, client=client) for rule in plugin.cacheproxy_rules()]
 
 
 def rule_named(rules: Iterable[Normalizer], name: str) -> Normalizer:

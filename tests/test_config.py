@@ -192,7 +192,13 @@ def test_a_file_that_cannot_be_read(tmp_path):
     assert "~nobody-of-this-name" in wrong((), (), "~nobody-of-this-name/x.toml")
 
 
-RULE = "[[rule]]\nname = \"{name}\"\nwhere = {where}\npattern = '{pattern}'\n{more}\n"
+RULE = """[[rule]]
+name = "{name}"
+where = {where}
+pattern = '{pattern}'
+replacement = ''
+{more}
+"""
 
 
 def rules(toml, **fields):
@@ -231,7 +237,7 @@ def test_a_rule_that_cannot_work(toml, fields, names):
 
 def test_a_file_is_utf_8_whatever_the_locale(toml):
     """TOML says so."""
-    file = toml('[[rule]]\nname = "x"\nwhere = "user"\npattern = "é→"\nwhy = "ü"')
+    file = toml('[[rule]]\nname = "x"\nwhere = "user"\npattern = "é→"\nreplacement = ""\nwhy = "ü"')
     program = (
         "from cacheproxy.config import load; import sys;"
         "assert load({}, {}, sys.argv[1]).rules()[0].pattern == '\\xe9\\u2192'"

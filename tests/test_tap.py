@@ -144,7 +144,7 @@ MISTAKES = [
     (["--port", "{busy}"], 1, "Address already in use: choose another with --port"),
     (["--port", "{free}", "--interface", "0.0.0.0"], 2, "set a secret in CACHEPROXY_TOKEN"),
 ]
-RULE = "[[rule]]\nname = 'x'\nwhere = 'user'\npattern = '{}'\n"
+RULE = "[[rule]]\nname = 'x'\nwhere = 'user'\npattern = '{}'\nreplacement = ''\n"
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from cacheproxy.testing import (
 )
 
 NONCE = Rule("nonce", "/system", r"nonce=\w+", "nonce=0")
-GROWS = Rule("grows", "/system", r"\A", "x")
+GROWS = CodeRule("grows", "each pass adds", lambda *_: [Edit("/system", "x", "", (0, 0))])
 BROKEN = CodeRule("broken", "edits what is not there", lambda *_: [Edit("/nowhere", 1, "")])
 TURN = {
     "tools": [{"name": "ls", "input_schema": {"type": "object", "properties": {}}}],

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cacheproxy.core.captured import Captured
+from cacheproxy.core.client import client_of
 from cacheproxy.core.prompt import Prompt, prompt_of
 from cacheproxy.core.request import Request
-from cacheproxy.core.session import DOCTOR, Session, client_of, session_of
+from cacheproxy.core.session import DOCTOR, Session, session_of
 from cacheproxy.core.turns import Lanes, Place, alike_systems, system_of, tools_of
 
 _HASH = re.compile(r"[0-9a-f]{16}")

@@ -15,6 +15,7 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
+from cacheproxy.core.client import client_of
 from cacheproxy.core.dialect import CHAT
 from cacheproxy.core.look import Look, State
 from cacheproxy.core.normalize import Report
@@ -23,7 +24,6 @@ from cacheproxy.core.placing import late_messages, place
 from cacheproxy.core.refusal import LARGEST, STATUSES, refuses_late, wants_turns
 from cacheproxy.core.request import Request
 from cacheproxy.core.responsehead import ResponseHead
-from cacheproxy.core.session import client_of
 from cacheproxy.proxy.dialects import Dialects
 from cacheproxy.proxy.inquiry import LLAMA, VLLM, Inquiry, model_of
 from cacheproxy.proxy.translating import Translating

@@ -15,9 +15,10 @@ PATH = b"/_cacheproxy/health"
 class Health:
     """The page: our version, the upstream, the rules that are on, and how often each failed.
 
-    ``probe`` returns what the upstream says of itself, or None while it is down. ``workers``: how
-    it stands with each of them, None where there are none. ``placement``: what is known of where
-    the upstream puts late system messages.
+    ``clients``: for which client each rule is, ``*`` for all. ``probe`` returns what the
+    upstream says of itself, or None while it is down. ``workers``: how it stands with each of
+    them, None where there are none. ``placement``: what is known of where the upstream puts late
+    system messages.
     """
 
     def __init__(
@@ -28,10 +29,11 @@ class Health:
         probe: Callable[[], Awaitable[Server | None]],
         failures: Failures,
         *,
+        clients: Mapping[str, str] | None = None,
         workers: Callable[[], list[dict[str, int]] | None] = lambda: None,
         placement: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ) -> None:
-        self._fixed = {"version": version, "rules": rules}
+        self._fixed = {"version": version, "rules": rules, "clients": dict(clients or {})}
         self._upstream = upstream
         self._probe = probe
         self._failures = failures

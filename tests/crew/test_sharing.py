@@ -226,7 +226,12 @@ FAULTY = '''
 """It fails."""
 import sys
 
-from cacheproxy import CodeRule, hookimpl
+from cacheproxy import Client, CodeRule, hookimpl
+
+
+@hookimpl
+def cacheproxy_client():
+    return Client("*")
 
 
 @hookimpl

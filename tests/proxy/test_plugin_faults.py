@@ -18,7 +18,7 @@ FAULTY = '''
 import itertools
 import time
 
-from cacheproxy import CodeRule, Edit, hookimpl
+from cacheproxy import Client, CodeRule, Edit, hookimpl
 
 HUGE = "/" + "x" * 100_000_000
 
@@ -85,6 +85,11 @@ SESSIONS = {
 
 
 @hookimpl
+def cacheproxy_client():
+    return Client("*")
+
+
+@hookimpl
 def cacheproxy_rules():
     return [CodeRule("faulty-rule", "it fails", lambda request, previous: find(request))]
 
@@ -111,7 +116,12 @@ def cacheproxy_exchange_finished(exchange):
 '''
 SOUND = '''
 """Comes after it."""
-from cacheproxy import CodeRule, Edit, Rule, hookimpl
+from cacheproxy import Client, CodeRule, Edit, Rule, hookimpl
+
+
+@hookimpl
+def cacheproxy_client():
+    return Client("*")
 
 
 @hookimpl

@@ -18,7 +18,7 @@ from tests.proxy.harness import Client, Proxy, Upstream, answer_ok, free_port, w
 from .asking import Asking
 
 HEALTH = PATH.decode()
-RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'x'\n"
+RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'x'\nreplacement = ''\n"
 PAGES = {
     b"/props": {
         "default_generation_settings": {"n_ctx": 4096},
