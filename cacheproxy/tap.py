@@ -246,6 +246,7 @@ def _own_pages(lasting: Lasting, upstream: Upstream, names: list[str], access: A
             names,
             lambda: probe(upstream, reactor),
             failures,
+            recent=lasting.recent,
             workers=lasting.front.standing,
         ),
         EXCHANGES: Exchanges(lasting.recent),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.server import Server
 
@@ -15,8 +17,8 @@ PATH = b"/_cacheproxy/health"
 class Health:
     """The page: our version, the upstream, the rules that are on, and how often each failed.
 
-    ``probe`` returns what the upstream says of itself, or None while it is down. ``workers``: how
-    it stands with each of them, None where there are none.
+    ``probe`` returns what the upstream says of itself, or None while it is down. ``recent``: the
+    last exchanges. ``workers``: how it stands with each of them, None where there are none.
     """
 
     def __init__(
@@ -27,12 +29,14 @@ class Health:
         probe: Callable[[], Awaitable[Server | None]],
         failures: Failures,
         *,
+        recent: Iterable[Exchange] = (),
         workers: Callable[[], list[dict[str, int]] | None] = lambda: None,
     ) -> None:
         self._fixed = {"version": version, "rules": rules}
         self._upstream = upstream
         self._probe = probe
         self._failures = failures
+        self._recent = recent
         self._workers = workers
 
     async def __call__(self) -> Mapping[str, Any]:
@@ -41,6 +45,18 @@ class Health:
         state: dict[str, Any] = {"url": self._upstream, "state": "down" if server is None else "up"}
         if server is not None:
             state["server"] = asdict(server)
-        page = {**self._fixed, "upstream": state, "failures": self._failures.as_dict()}
+        page = {
+            **self._fixed,
+            "upstream": state,
+            "failures": self._failures.as_dict(),
+            "requests": _requests(self._recent),
+        }
         workers = self._workers()
         return page if workers is None else {**page, "workers": workers}
+
+
+def _requests(recent: Iterable[Exchange]) -> dict[str, Any]:
+    """How many of the last exchanges there are, and how many failed with which status."""
+    last = list(recent)
+    failed = Counter(str(exchange.status) for exchange in last if exchange.has_failed)
+    return {"last": len(last), "failed": dict(sorted(failed.items()))}
