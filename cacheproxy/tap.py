@@ -271,6 +271,7 @@ def _own_pages(
             lambda: probe(upstream, reactor),
             failures,
             clients={rule.name: client_name(rule) for rule in rules},
+            recent=lasting.recent,
             workers=lasting.front.standing,
             placement=placing.as_dict,
         ),

@@ -24,7 +24,7 @@ from cacheproxy.core.client import Client, ClientError
 from cacheproxy.core.conversations import Lane, lanes_of
 from cacheproxy.core.diagnosis import report_captured
 from cacheproxy.core.propose import Proposal, Refusal, propose
-from cacheproxy.core.report import Report, ReportError
+from cacheproxy.core.report import Report, ReportError, failed
 from cacheproxy.core.request import Request
 from cacheproxy.core.volatile import fields
 from cacheproxy.plugins import PluginError
@@ -82,9 +82,9 @@ def diagnose(
     records, problems = read(files)
     for problem in problems:
         click.echo(f"cacheproxy: {problem}", err=True)
-    lanes = lanes_of(records, found.name)
+    lanes = lanes_of(records, found.name, answered=not proposing)
     if not lanes and not problems:
-        _fail(f"no request with a prompt in {', '.join(files)}")
+        _fail(f"no request with a prompt that was answered in {', '.join(files)}")
     if lanes and proposing:
         _propose(lanes, found, config if apply else None, apply=apply, as_json=as_json)
     elif lanes:
@@ -116,6 +116,8 @@ def _from_captures(
     if index not in places:
         if not 0 <= index < len(records):
             _fail(f"there is no request {name}: the captures hold 1 to {len(records)}")
+        if records[index].has_failed:
+            _fail(failed(records[index], int(name)))
         _fail(f"request {name} has no prompt that we can read")
     lane, turn = places[index]
     return report_captured(lane, turn, found.rules, found.active)

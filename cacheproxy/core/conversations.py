@@ -42,16 +42,22 @@ class Lane:
 
 
 def lanes_of(
-    records: Sequence[Captured], name: Callable[[Request], str | None] = lambda _: None
+    records: Sequence[Captured],
+    name: Callable[[Request], str | None] = lambda _: None,
+    *,
+    answered: bool = False,
 ) -> list[Lane]:
     """Return the lanes of all conversations, in the order of their first requests.
 
     ``name``: what a plugin says the session is (see ``Plugins.session``). Requests without a
-    prompt belong to none, nor do those of our own doctor.
+    prompt belong to none, nor do those of our own doctor, nor those that failed if only the
+    ``answered`` are asked for.
     """
     sessions: dict[Session, _Session] = {}
     for index, record in enumerate(records):
         request = record.request
+        if answered and record.has_failed:
+            continue
         prompt = None if request.path.endswith(_NO_TURN) else prompt_of(request)
         if prompt is None or is_doctors(record):
             continue

@@ -17,8 +17,9 @@ from cacheproxy.core.headers import PROBE, for_client
 from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.placing import NAME
-from cacheproxy.core.refusal import LARGEST
+from cacheproxy.core.refusal import Refusal
 from cacheproxy.core.request import Headers, Request
+from cacheproxy.core.roleerror import LARGEST
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage, UsageReader
 from cacheproxy.proxy.collect import collect
@@ -87,6 +88,7 @@ class Running:
     replied_at: float | None = None
     status: int | None = None
     tap: UsageReader | None = None
+    refusal: Refusal | None = None
     relay: Relay | None = None
     left: bool = False
     broken_off: bool = False
@@ -155,7 +157,7 @@ class Running:
         self.relay = Relay(
             self.down,
             response.connection,
-            self.tap,
+            self.refusal or self.tap,
             course.clock,
             course.clock.seconds,
             through=through,
@@ -212,8 +214,9 @@ class Running:
     def _translate_whole(
         self, response: UpstreamResponse, translation: Translation, body: bytes
     ) -> None:
-        if self.tap is not None:
-            self.tap.feed(body)
+        tap = self.refusal or self.tap
+        if tap is not None:
+            tap.feed(body)
         try:
             answer = translation.answer(response.head.status, body)
         except TranslationError as error:
@@ -244,7 +247,9 @@ class Running:
         chunked = is_translated or head.values(b"transfer-encoding")
         dropped = frozenset({b"content-length"}) if chunked else frozenset()
         self.response_headers = for_client(head.headers, dropped)
-        if self.turn:
+        if head.status >= 400:
+            self.refusal = Refusal(self.response_headers)
+        elif self.turn:
             self.tap = UsageReader(
                 head.content_type.decode("latin-1"),
                 encoded=bool(head.values(b"content-encoding")),
@@ -289,13 +294,16 @@ class Running:
             return
         relay, reply = self.relay, self.reply
         usage = self.tap.close() if self.tap is not None else Usage()
+        has_failed = self.status is not None and self.status >= 400
+        if self.refusal is not None and outcome is Outcome.COMPLETE:
+            error = self.refusal.said(self.received, self.sent or self.received)
         self.course.finished(
             Exchange(
                 received=self.received,
                 sent=self.sent,
                 reports=self.reports,
                 session=self.session,
-                turn=self.turn,
+                turn=0 if has_failed else self.turn,
                 upstream=self.course.upstream.url.text,
                 status=self.status,
                 outcome=outcome,

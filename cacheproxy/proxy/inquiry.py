@@ -12,8 +12,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from cacheproxy.core import rendering
 from cacheproxy.core.placement import Late, Placement, alike
 from cacheproxy.core.placing import place
-from cacheproxy.core.refusal import STATUSES, refuses_late
 from cacheproxy.core.request import Headers, Request
+from cacheproxy.core.roleerror import STATUSES, refuses_late
 from cacheproxy.core.shortprompts import FEW, MANY, late_of, short_prompt
 from cacheproxy.core.usage import Usage, usage_of
 from cacheproxy.proxy.probe import ask

@@ -21,9 +21,9 @@ from cacheproxy.core.look import Look, State
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.placement import Late, Placement, alike
 from cacheproxy.core.placing import late_messages, place
-from cacheproxy.core.refusal import LARGEST, STATUSES, refuses_late, wants_turns
 from cacheproxy.core.request import Request
 from cacheproxy.core.responsehead import ResponseHead
+from cacheproxy.core.roleerror import LARGEST, STATUSES, refuses_late, wants_turns
 from cacheproxy.proxy.dialects import Dialects
 from cacheproxy.proxy.inquiry import LLAMA, VLLM, Inquiry, model_of
 from cacheproxy.proxy.translating import Translating

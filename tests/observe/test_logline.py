@@ -15,6 +15,7 @@ from cacheproxy.core.difference import Kind
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.normalize import Report
+from cacheproxy.core.refusal import WITHHELD
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
@@ -35,6 +36,9 @@ RECEIVED = Request(
     ((b"Authorization", SECRET.encode()),),
     BODY,
 )
+
+
+EDITS = (Edit("/system/0/text", "x", "a nonce"), Edit("/messages/0/content", "y", "a date"))
 
 
 def exchange(**changes):
@@ -103,13 +107,11 @@ def test_without_a_first_byte_there_is_no_time_to_it():
         ({"verdict": Verdict(Judgement.UNKNOWN)}, "-"),
         ({"verdict": None}, "-"),
         ({"side": True}, "side"),
-        ({"status": 400}, "HTTP 400"),
-        ({"status": 503, "turn": 1}, "HTTP 503"),
         ({"outcome": Outcome.CLIENT_LEFT}, "CLIENT LEFT"),
         ({"outcome": Outcome.CLIENT_LEFT, "status": None}, "CLIENT LEFT"),
         (
-            {"outcome": Outcome.UPSTREAM_FAILED, "error": "cannot connect", "status": 502},
-            "UPSTREAM FAILED: cannot connect",
+            {"outcome": Outcome.UPSTREAM_FAILED, "error": "it broke off"},
+            "UPSTREAM FAILED: it broke off",
         ),
         ({"outcome": Outcome.REFUSED, "error": "too large"}, "REFUSED: too large"),
     ],
@@ -124,14 +126,22 @@ def test_the_verdict(changes, expected):
     ("changes", "expected"),
     [
         ({}, "POST /v1/messages  200  13400 ms"),
-        ({"status": 404}, "POST /v1/messages  404  13400 ms"),
+        ({"session": None, "status": 404}, "POST /v1/messages  404  13400 ms"),
+        (
+            {"session": None, "status": 401, "error": "no key"},
+            'POST /v1/messages  401  13400 ms: "no key"',
+        ),
         (
             {"status": None, "outcome": Outcome.CLIENT_LEFT, "seconds": 0.0123},
             "POST /v1/messages  -  12 ms  CLIENT LEFT",
         ),
         (
-            {"status": 502, "outcome": Outcome.UPSTREAM_FAILED, "error": "it is down"},
-            "POST /v1/messages  502  13400 ms  UPSTREAM FAILED: it is down",
+            {"session": None, "status": 502, "outcome": Outcome.UPSTREAM_FAILED, "error": "down"},
+            "POST /v1/messages  502  13400 ms  UPSTREAM FAILED: down",
+        ),
+        (
+            {"received": Request("POST", "/v1/messages/count_tokens"), "status": 400},
+            "POST /v1/messages/count_tokens  400  13400 ms",
         ),
     ],
 )
@@ -140,7 +150,35 @@ def test_a_request_that_is_no_turn(changes, expected):
     assert line(turn=0, **changes) == expected
 
 
-EDITS = (Edit("/system/0/text", "x", "a nonce"), Edit("/messages/0/content", "y", "a date"))
+LLAMA = ((b"Server", b"llama.cpp"),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"status": 500}, "500 from the upstream"),
+        (
+            {"status": 400, "error": "no such slot", "response_headers": LLAMA},
+            '400 from llama-server: "no such slot"',
+        ),
+        (
+            {"status": 404, "error": "File Not Found", "response_headers": LLAMA},
+            '404 from llama-server at /v1/messages: "File Not Found"',
+        ),
+        ({"status": 422, "error": WITHHELD}, f"422 from the upstream: {WITHHELD}"),
+        (
+            {"status": 502, "outcome": Outcome.UPSTREAM_FAILED, "error": "it is down"},
+            "502 UPSTREAM FAILED: it is down",
+        ),
+        (
+            {"status": 400, "reports": (Report("billing", EDITS),)},
+            "400 from the upstream  (edited: billing 2 in 2 items)",
+        ),
+    ],
+)
+def test_a_prompt_that_was_turned_down(changes, expected):
+    """Whose it was, by whom, and in which words."""
+    assert line(turn=0, **changes) == f"claude/3f9a  {expected}"
 
 
 @pytest.mark.parametrize(

@@ -261,7 +261,7 @@ def test_a_request_that_cannot_be_translated(openai, upstream, change, place):
     assert error["type"] == "invalid_request_error"
     assert place in error["message"]
     assert upstream.requests.empty()
-    assert "REFUSED" in openai.wait_for("/v1/messages", mark)
+    assert f"  400 REFUSED: {place}" in openai.wait_for("client/", mark)
 
 
 def test_tokens_are_counted_by_the_server_or_estimated(openai, upstream):

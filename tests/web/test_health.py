@@ -84,6 +84,7 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
             },
         },
         "failures": {},
+        "requests": {"last": 0, "failed": {}},
     }
     assert "llama-server b9724 · qwen · 4,096 context · 2 slots" in proxy.output
     upstream.reset()
