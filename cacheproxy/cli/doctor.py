@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -146,7 +147,8 @@ def _progress() -> Iterator[tuple[OnStep, Ask]]:
             if not sys.stdin.isatty():
                 return False
             status.stop()
-            terminal.print(question, markup=False)
+            for line in textwrap.wrap(question, terminal.width, break_on_hyphens=False):
+                terminal.print(line, markup=False)
             answer = click.confirm("Send them?", default=False, err=True)
             status.start()
             return answer

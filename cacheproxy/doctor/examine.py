@@ -102,6 +102,8 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     findings = [*proxy.check(running, url), *upstreams.check(server)]
     if running.upstream is not None and not is_same(running.upstream, url):
         findings.append(_another_upstream(running.upstream, url))
+    now = time.time()
+    findings += failing.check(after.record, running.url, now)
     kind = server.server.kind if server.server is not None else ""
     findings += [_on_trial(one, running, found, kind) for one in trials]
     if guard.finding is not None:
@@ -116,8 +118,6 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
         findings.append(needed.finding())
     if _is_its_own(running, url) and kind:
         findings += traffic.check(running.url, url, before, after, watched)
-    now = time.time()
-    findings += failing.check(after.record, running.url, now)
     findings += agents.check(after.record, running.url, now)
     context = server.server.context if server.server is not None else None
     findings += claude.check(settings, running.url, url, context, seen="claude" in clients)

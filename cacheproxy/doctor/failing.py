@@ -10,7 +10,7 @@ from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.running import diagnose
 from cacheproxy.doctor.template import PLACE
 
-_SYSTEM = re.compile(r"system (?:message|role)|roles must alternate|beginning", re.IGNORECASE)
+_SYSTEM = re.compile(r"system (?:message|role)|roles must alternate", re.IGNORECASE)
 """How chat templates refuse a system message that comes late (Qwen3.5, Mistral's)."""
 _CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
 

@@ -39,7 +39,7 @@ class Guard:
         if stake == 0:
             return True
         why = _why(stake, len(load.slots or ()))
-        if self.ask(f"{why}."):
+        if self.ask(f"About to send test prompts of 600 tokens; {why}."):
             self.ask = None
             return True
         fix = "cacheproxy doctor --send   sends them all the same"
@@ -50,11 +50,11 @@ class Guard:
 def _why(stake: int | None, slots: int) -> str:
     if stake is None:
         return (
-            "the server does not tell what its slots hold (--no-slots, or a key), and a test "
-            "prompt may push a conversation out"
+            "the server does not tell what its slots hold (--no-slots, or a key), and they may "
+            "push a conversation out"
         )
-    whose = "its only slot holds" if slots == 1 else f"its {counted(slots, 'slot')} hold up to"
+    whose = "the only slot holds" if slots == 1 else f"the {counted(slots, 'slot')} hold up to"
     return (
-        f"{whose} a conversation of {stake:,} tokens, which the next turn would have to read "
-        "again: the server does not tell whether it keeps what it pushes out (--cache-ram)"
+        f"{whose} a conversation of {stake:,} tokens, which they may push out, and whether the "
+        "server keeps it then (--cache-ram) cannot be told: the next turn may be read anew"
     )

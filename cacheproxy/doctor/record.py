@@ -16,6 +16,8 @@ _LAST = 10
 """Requests that the headline speaks of."""
 _LONGEST = 200
 """Characters of what a server said."""
+_IN_TEMPLATE = "Jinja Exception:"
+"""llama-server: behind it stands what the template has to say, before it a part of its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,5 +163,7 @@ def _number(value: Any) -> float:
 
 
 def _line(value: Any) -> str | None:
-    """Return what a server said on one line of a sane length."""
-    return " ".join(value.split())[:_LONGEST] or None if isinstance(value, str) else None
+    """Return what a server said on one line of a sane length, of a template's error the end."""
+    if not isinstance(value, str):
+        return None
+    return " ".join(value.rpartition(_IN_TEMPLATE)[2].split())[:_LONGEST] or None

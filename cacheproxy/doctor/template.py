@@ -12,7 +12,7 @@ from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.site import Site
 
-PLACE = "start the proxy with --placement user   (late system messages go on as the user's)"
+PLACE = "start the proxy with --placement user"
 _UNKNOWN = "unknown"
 _SENDERS = ("claude",)
 """Clients that send system messages in the middle of a conversation."""
@@ -57,7 +57,7 @@ def check(placement: Placement | None, record: Record | None) -> list[Finding]:
     if not senders:
         return []
     text = (
-        f"not known where this server puts the system messages that {senders[0]} sends in "
-        "mid-conversation: if requests are refused, or read again each turn, place them"
+        f"not known where this server puts system messages in mid-conversation, as {senders[0]} "
+        "sends them: if it refuses them, or reads all again, they can go on as the user's"
     )
     return [Finding("template", State.WARN, text, PLACE)]

@@ -90,9 +90,9 @@ def test_one_slot_without_a_sign_of_a_ram_cache(around):
     asked = []
     examined, _, _ = around(ONE | NO_CACHE, ask=asked.append)
     (question,) = asked
-    assert question.startswith("its only slot holds a conversation of 2,")
+    assert "600 tokens; the only slot holds a conversation of 2," in question
     (found,) = [one for one in examined.findings if one.name == "reuse"]
-    assert found.text.startswith("test prompts were not sent: its only slot holds")
+    assert found.text.startswith("test prompts were not sent: the only slot holds")
     assert "--send" in found.fix
     assert examined.trials == ()
     assert examined.conclusion.answer is Answer.YES  # by the agent's own turns

@@ -78,6 +78,9 @@ def test_what_the_server_said_of_a_failure_is_on_one_line(peer):
     assert one.failed
     assert one.said.startswith("System message must be first. xxx")
     assert len(one.said) == 200
+    page["said"] = "Unable to ...\nraise_exception('System me...\nError: Jinja Exception: It must."
+    (one,) = record.read(peer({record.PAGE: [page]}).url, {}).seen
+    assert one.said == "It must."
     (mute,) = record.read(peer({record.PAGE: [{"turn": 1, "status": 502}]}).url, {}).seen
     assert (mute.failed, mute.said) == (True, None)
 
