@@ -128,8 +128,14 @@ def read(proxy: str, headers: Mapping[str, str]) -> Record | None:
     if not isinstance(page, list):
         return None
     seen = [_seen(item) for item in page if isinstance(item, dict)]
-    mine = [one for one in seen if one.turn > 0 and one.client != DOCTOR]
+    mine = [one for one in seen if _has_prompt(one) and one.client != DOCTOR]
     return Record(tuple(sorted(mine, key=lambda one: one.number)))
+
+
+def _has_prompt(one: Seen) -> bool:
+    """Whether it is a turn, or would have been one if it had not failed."""
+    counts = one.path.rstrip("/").endswith("/count_tokens")
+    return one.turn > 0 or (one.failed and bool(one.session) and not counts)
 
 
 def _seen(item: dict[str, Any]) -> Seen:
@@ -150,7 +156,7 @@ def _seen(item: dict[str, Any]) -> Seen:
         path=str(item.get("path") or ""),
         status=_count(item.get("status")),
         outcome=str(item.get("outcome") or Outcome.COMPLETE),
-        said=_line(item.get("said")),
+        said=_line(item.get("error")),
     )
 
 

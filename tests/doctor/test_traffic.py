@@ -73,12 +73,12 @@ def test_the_record_leaves_out_what_is_no_agent_s(read):
 
 def test_what_the_server_said_of_a_failure_is_on_one_line(peer):
     """It is in the record of a proxy that knows it."""
-    page = {"turn": 1, "status": 400, "said": "System message\n must be\tfirst. " + "x" * 999}
+    page = {"turn": 1, "status": 400, "error": "System message\n must be\tfirst. " + "x" * 999}
     (one,) = record.read(peer({record.PAGE: {"exchanges": [page]}}).url, {}).seen
     assert one.failed
     assert one.said.startswith("System message must be first. xxx")
     assert len(one.said) == 200
-    page["said"] = "Unable to ...\nraise_exception('System me...\nError: Jinja Exception: It must."
+    page["error"] = "Unable to ...\nraise_exception('System me...\nError: Jinja Exception: It must."
     (one,) = record.read(peer({record.PAGE: [page]}).url, {}).seen
     assert one.said == "It must."
     (mute,) = record.read(peer({record.PAGE: [{"turn": 1, "status": 502}]}).url, {}).seen
