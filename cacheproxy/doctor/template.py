@@ -8,12 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cacheproxy.core import rendering
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.site import Site
+from cacheproxy.doctor.site import NoAnswerError, Site
 
 PLACE = "start the proxy with --placement user"
 _UNKNOWN = "unknown"
+_SECONDS = 2.0
+"""For an answer: to render a dozen words takes a server milliseconds."""
 _SENDERS = ("claude",)
 """Clients that send system messages in the middle of a conversation."""
 
@@ -40,8 +43,21 @@ def of_health(page: Any) -> Placement | None:
     return Placement(late, says, setting if isinstance(setting, str) else "")
 
 
-def of_server(site: Site) -> Placement | None:  # noqa: ARG001
+def of_server(site: Site) -> Placement | None:
     """Ask the model server at ``site`` itself; None: it does not tell. Never raises."""
+    for path in rendering.PAGES:
+        asking = rendering.asking(path)
+        body = next(asking)
+        try:
+            while True:
+                answer = site.post(path, body, _SECONDS)
+                body = asking.send((answer.status, answer.body))
+        except NoAnswerError:
+            return None
+        except StopIteration as end:
+            if end.value is not None:
+                says = end.value.says.replace("they go on", "through the proxy they go on")
+                return Placement(str(end.value.late), says)
     return None
 
 

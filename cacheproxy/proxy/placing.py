@@ -21,11 +21,12 @@ from cacheproxy.core.look import Look, State
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.placement import Late, Placement, alike
 from cacheproxy.core.placing import late_messages, place
+from cacheproxy.core.rendering import LLAMA, VLLM
 from cacheproxy.core.request import Request
 from cacheproxy.core.responsehead import ResponseHead
 from cacheproxy.core.roleerror import LARGEST, STATUSES, refuses_late, wants_turns
 from cacheproxy.proxy.dialects import Dialects
-from cacheproxy.proxy.inquiry import LLAMA, VLLM, Inquiry, model_of
+from cacheproxy.proxy.inquiry import Inquiry, model_of
 from cacheproxy.proxy.translating import Translating
 from cacheproxy.proxy.upstream import Upstream
 
