@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from cacheproxy import hookimpl
 from cacheproxy.core.credentials import hide_text
 from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.placing import NAME, count_of
 from cacheproxy.core.redact import carried, redact_target
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement, Reason
@@ -110,7 +111,7 @@ def _turn(exchange: Exchange) -> str:
     if exchange.first_byte is not None:
         parts.append(f"{exchange.first_byte:5.1f}s first")
     parts += [*_output(exchange.usage), verdict(exchange)]
-    edited = _edited(exchange)
+    edited = "; ".join(filter(None, (_placed(exchange), _edited(exchange))))
     return "  ".join(parts) + (f"  ({edited})" if edited else "")
 
 
@@ -145,9 +146,19 @@ def _plain(exchange: Exchange) -> str:
     )
 
 
+def _placed(exchange: Exchange) -> str:
+    """How many late system messages were given to the user: messages, not edits."""
+    count = sum(count_of(report.edits) for report in exchange.reports if report.rule == NAME)
+    return f"placed {count}" if count else ""
+
+
 def _edited(exchange: Exchange) -> str:
     """How many places each rule changed, and among how many items (messages) of the request."""
-    counts = [f"{report.rule} {len(report.edits)}" for report in exchange.reports if report.edits]
+    counts = [
+        f"{report.rule} {len(report.edits)}"
+        for report in exchange.reports
+        if report.edits and report.rule != NAME
+    ]
     if not counts:
         return ""
     body = exchange.received.json or {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from functools import partial
 
@@ -20,57 +19,9 @@ from cacheproxy.core.rendering import (
     tool_questions,
 )
 
+from .templates import RefusedError, as_user, drop, hoist, inline, strict, turns
+
 QUESTIONS = first_questions() | tool_questions()
-
-
-class RefusedError(Exception):
-    """A template that raises."""
-
-
-def chatml(messages, tools=None, *, role_of=lambda message: message["role"]):
-    lines = [f"<|{role_of(m)}|>{m['content']}<|end|>" for m in messages]
-    return json.dumps(tools) + "".join(lines)
-
-
-def is_late(number, message):
-    return number > 0 and message["role"] in ("system", "developer")
-
-
-def inline(messages, tools=None):
-    return chatml(messages, tools)
-
-
-def as_user(messages, tools=None):
-    roles = {"system": "user", "developer": "user"}
-    return chatml(messages[:1]) + chatml(
-        messages[1:], tools, role_of=lambda m: roles.get(m["role"], m["role"])
-    )
-
-
-def hoist(messages, tools=None):
-    head = [m for m in messages if m["role"] in ("system", "developer")]
-    return chatml([*head, *(m for m in messages if m not in head)], tools)
-
-
-def drop(messages, tools=None):
-    return chatml([m for n, m in enumerate(messages) if not is_late(n, m)], tools)
-
-
-def strict(messages, tools=None):
-    if any(is_late(n, m) for n, m in enumerate(messages)):
-        raise RefusedError
-    return chatml(messages, tools)
-
-
-def turns(messages, tools=None):
-    """As Mistral's: users and the assistant in turns, the system text in the last user message."""
-    body = strict(messages, tools) and [m for m in messages[1:] if not m.get("tool_calls")]
-    spoken = ["user" if m["role"] in ("user", "tool") else "assistant" for m in body]
-    if body[1:] and body[1]["role"] == "tool":
-        spoken = spoken[1:]
-    if any(one == other for one, other in itertools.pairwise(spoken)):
-        raise RefusedError
-    return chatml([*messages[1:-1], messages[0], messages[-1]], tools)
 
 
 def answers(template):

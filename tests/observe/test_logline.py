@@ -14,7 +14,9 @@ from twisted.logger import globalLogPublisher
 from cacheproxy.core.difference import Kind
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.normalize import Report
+from cacheproxy.core.normalize import Report, step
+from cacheproxy.core.placement import Late, alike
+from cacheproxy.core.placing import rule_for
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
@@ -172,6 +174,24 @@ def test_edits_are_counted_by_rule():
     for body in (b'{"prompt":"x"}', b'{"messages":"x"}', b"", b"not json"):
         odd = Request("POST", "/completion", (), body)
         assert line(received=odd, reports=reports).endswith("(edited: billing 2, date 1)")
+
+
+def test_late_system_messages_are_counted_by_messages():
+    """Each takes several edits; the rules' own are told behind."""
+    body = {"system": "s", "messages": [{"role": "user", "content": "hi"}]}
+    body["messages"] += [
+        {"role": "system", "content": "x", "n": 1},
+        {"role": "system", "content": ""},
+    ]
+    asked = Request("POST", "/v1/messages", (), json.dumps(body).encode())
+    for joins in (False, True):
+        after, report = step(asked, rule_for(alike(Late.REFUSED, "test", joins=joins)))
+        assert len(report.edits) > 2 or joins
+        said = line(received=asked, sent=after, reports=(report,))
+        assert said.endswith("  ok  (placed 2)")
+        more = (report, Report("billing", EDITS[:1]))
+        said = line(received=asked, sent=after, reports=more)
+        assert said.endswith("  ok  (placed 2; edited: billing 1 in 3 items)")
 
 
 def test_verbose_adds_sizes_and_each_edit():
