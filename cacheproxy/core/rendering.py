@@ -42,6 +42,10 @@ _LARGEST = 64 << 10
 """Bytes of a rendered dozen of words; what is larger is none."""
 
 
+class NoPageError(Exception):
+    """The server has no such page, or not for us, or not now."""
+
+
 def first_questions() -> dict[str, Json]:
     """Return conversations to be rendered, as chat bodies without a model, by name."""
     head, one, two, three = (
@@ -100,7 +104,8 @@ def asking(path: str, model: str = "") -> Asking:
     """Ask the page ``path``, whoever sends the bodies that this yields.
 
     It takes the status and the body of each answer, and returns what is known then: None where
-    there is no such page. Without a ``model`` the server's own is asked for.
+    not even a plain conversation is rendered, as by a server that wants to know the ``model``.
+    Raises NoPageError.
     """
     extra = {**PAGES[path], "model": model} if model else PAGES[path]
     rendered: dict[str, str | None] = {}
@@ -109,8 +114,10 @@ def asking(path: str, model: str = "") -> Asking:
         for name, question in questions.items():
             status, body = yield body_of(question, **extra)
             text = _text(body) if status == 200 else None
-            if text is None and (status in _NO_PAGE or status == 200 or name == PLAIN):
-                return None  # not even this: there is no page, or it wants to know the model
+            if text is None and (status in _NO_PAGE or status == 200):
+                raise NoPageError
+            if text is None and name == PLAIN:
+                return None
             rendered[name] = text
         placement = placement_of(rendered, path)
         if placement is None or not placement.places:

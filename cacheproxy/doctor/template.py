@@ -54,6 +54,8 @@ def of_server(site: Site) -> Placement | None:
                 body = asking.send((answer.status, answer.body))
         except NoAnswerError:
             return None
+        except rendering.NoPageError:
+            continue
         except StopIteration as end:
             if end.value is not None:
                 says = end.value.says.replace("they go on", "through the proxy they go on")

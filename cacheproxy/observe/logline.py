@@ -13,6 +13,7 @@ from cacheproxy import hookimpl
 from cacheproxy.core.credentials import hide_text
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.headers import values
+from cacheproxy.core.placing import NAME, count_of
 from cacheproxy.core.redact import carried, redact_target
 from cacheproxy.core.refusal import WITHHELD
 from cacheproxy.core.usage import Usage
@@ -114,7 +115,7 @@ def _turn(exchange: Exchange) -> str:
     if exchange.first_byte is not None:
         parts.append(f"{exchange.first_byte:5.1f}s first")
     parts += [*_output(exchange.usage), verdict(exchange)]
-    edited = _edited(exchange)
+    edited = "; ".join(filter(None, (_placed(exchange), _edited(exchange))))
     return "  ".join(parts) + (f"  ({edited})" if edited else "")
 
 
@@ -180,9 +181,19 @@ def _path(exchange: Exchange) -> str:
     return path if len(path) <= _LONGEST else f"{path[:_LONGEST]}…"
 
 
+def _placed(exchange: Exchange) -> str:
+    """How many late system messages were given to the user: messages, not edits."""
+    count = sum(count_of(report.edits) for report in exchange.reports if report.rule == NAME)
+    return f"placed {count}" if count else ""
+
+
 def _edited(exchange: Exchange) -> str:
     """How many places each rule changed, and among how many items (messages) of the request."""
-    counts = [f"{report.rule} {len(report.edits)}" for report in exchange.reports if report.edits]
+    counts = [
+        f"{report.rule} {len(report.edits)}"
+        for report in exchange.reports
+        if report.edits and report.rule != NAME
+    ]
     if not counts:
         return ""
     body = exchange.received.json or {}

@@ -125,7 +125,7 @@ class Placing:
         if not refuses_late(error):
             return None
         known = self._known(received)
-        if known is None or known == placed.by:
+        if known is not None and known == placed.by:
             self.forget()  # another server, or model, may have taken the place of the one we knew
             known = await self._of(received, quietly=True)
         joins, guess = wants_turns(error), None

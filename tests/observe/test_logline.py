@@ -15,6 +15,8 @@ from cacheproxy.core.difference import Kind
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.normalize import Report
+from cacheproxy.core.placement import Late, alike
+from cacheproxy.core.placing import place
 from cacheproxy.core.refusal import WITHHELD
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
@@ -210,6 +212,23 @@ def test_edits_are_counted_by_rule():
     for body in (b'{"prompt":"x"}', b'{"messages":"x"}', b"", b"not json"):
         odd = Request("POST", "/completion", (), body)
         assert line(received=odd, reports=reports).endswith("(edited: billing 2, date 1)")
+
+
+def test_late_system_messages_are_counted_by_messages():
+    """Each takes several edits; the rules' own are told behind."""
+    body = {"system": "s", "messages": [{"role": "user", "content": "hi"}]}
+    body["messages"] += [
+        {"role": "system", "content": "x", "n": 1},
+        {"role": "system", "content": ""},
+    ]
+    asked = Request("POST", "/v1/messages", (), json.dumps(body).encode())
+    for joins in (False, True):
+        after, report = place(asked, alike(Late.REFUSED, "test", joins=joins))
+        said = line(received=asked, sent=after, reports=(report,))
+        assert said.endswith("  ok  (placed 2)")
+        more = (report, Report("billing", EDITS[:1]))
+        said = line(received=asked, sent=after, reports=more)
+        assert said.endswith("  ok  (placed 2; edited: billing 1 in 3 items)")
 
 
 def test_verbose_adds_sizes_and_each_edit():

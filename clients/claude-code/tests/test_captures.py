@@ -8,6 +8,8 @@ from itertools import pairwise
 import pytest
 from cacheproxy_claude_code import RULES
 
+from cacheproxy.core.placement import Late, alike
+from cacheproxy.core.placing import rule_for
 from cacheproxy.core.session import session_of
 from cacheproxy.testing import (
     assert_extends,
@@ -25,11 +27,16 @@ each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 DEFAULT = [rule for rule in RULES if rule.default]
 PINS = [rule for rule in RULES if rule.needs_previous]
 DROP = rule_named(RULES, "claude-drop-billing-header")
-REMINDERS = rule_named(RULES, "claude-system-reminders")
+PLACED = [
+    rule_for(alike(Late.REFUSED, "test")),
+    rule_for(alike(Late.REFUSED, "test", joins=True)),
+]
+"""What the proxy does with Claude Code's late system messages where a server refuses them."""
 CHOICES = {
     "pins": [*DEFAULT, *PINS],
     "drop": [DROP, *DEFAULT, *PINS],
-    "reminders": [*DEFAULT, *PINS, REMINDERS],
+    "placed": [*DEFAULT, *PINS, PLACED[0]],
+    "joined": [*DEFAULT, *PINS, PLACED[1]],
 }
 
 # What really changes: (turns of one session, counted from 0) that no rule is to make alike.
@@ -108,10 +115,12 @@ def test_only_the_header_changes_by_default(path):
 
 
 @each_capture
-def test_no_system_message_is_left_inline(path):
-    """With the option on, users and the assistant alternate, and results follow their calls."""
+def test_placed_no_system_message_is_left_but_the_head(path):
+    """Joined, users and the assistant alternate, and results follow their calls."""
     for one in load_capture(path):
-        messages = (normalized([REMINDERS], one).json or {}).get("messages", [])
+        for rule in PLACED:
+            messages = (normalized([rule], one).json or {}).get("messages", [])
+            assert "system" not in [message["role"] for message in messages]
         roles = [message["role"] for message in messages]
         assert roles == [("user", "assistant")[i % 2] for i in range(len(roles))]
         for earlier, later in pairwise(messages):
@@ -126,5 +135,5 @@ def test_normalizing_twice_is_normalizing_once(path):
     """With all rules on, and the previous request at hand."""
     previous = None
     for one in load_capture(path):
-        assert_idempotent(RULES, one, previous)
+        assert_idempotent([*RULES, *PLACED], one, previous)
         previous = normalized(RULES, one, previous) if one.json else previous

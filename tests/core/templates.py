@@ -1,0 +1,56 @@
+"""What the chat templates of vendors do with late system messages, each in a few lines."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+
+class RefusedError(Exception):
+    """A template that raises."""
+
+
+def chatml(messages, tools=None, *, role_of=lambda message: message["role"]):
+    lines = [f"<|{role_of(m)}|>{m['content']}<|end|>" for m in messages]
+    return json.dumps(tools) + "".join(lines)
+
+
+def is_late(number, message):
+    return number > 0 and message["role"] in ("system", "developer")
+
+
+def inline(messages, tools=None):
+    return chatml(messages, tools)
+
+
+def as_user(messages, tools=None):
+    roles = {"system": "user", "developer": "user"}
+    return chatml(messages[:1]) + chatml(
+        messages[1:], tools, role_of=lambda m: roles.get(m["role"], m["role"])
+    )
+
+
+def hoist(messages, tools=None):
+    head = [m for m in messages if m["role"] in ("system", "developer")]
+    return chatml([*head, *(m for m in messages if m not in head)], tools)
+
+
+def drop(messages, tools=None):
+    return chatml([m for n, m in enumerate(messages) if not is_late(n, m)], tools)
+
+
+def strict(messages, tools=None):
+    if any(is_late(n, m) for n, m in enumerate(messages)):
+        raise RefusedError
+    return chatml(messages, tools)
+
+
+def turns(messages, tools=None):
+    """As Mistral's: users and the assistant in turns, the system text in the last user message."""
+    body = strict(messages, tools) and [m for m in messages[1:] if not m.get("tool_calls")]
+    spoken = ["user" if m["role"] in ("user", "tool") else "assistant" for m in body]
+    if body[1:] and body[1]["role"] == "tool":
+        spoken = spoken[1:]
+    if any(one == other for one, other in pairwise(spoken)):
+        raise RefusedError
+    return chatml([*messages[1:-1], messages[0], messages[-1]], tools)
