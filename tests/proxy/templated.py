@@ -20,7 +20,7 @@ PATHS = {
 }
 PAGE, TOKENIZE = "/apply-template", "/tokenize"
 REFUSAL = {"error": {"code": 400, "message": "System message must be at the beginning."}}
-_TOKEN = re.compile(r"<\|\w+\|>|\w+|\s|[^\w\s]")
+_TOKEN = re.compile(r"<\|\w+\|>|\w+|\s+|[^\w\s]")
 
 
 class ModelServer:

@@ -572,6 +572,7 @@ GZIPPED = bytes.fromhex("1f8b08000000000002ff") + json.dumps(REFUSAL).encode()
 def test_any_other_error_comes_down_as_it_is_and_is_not_tried_again(quiet, status, answer, body):
     """Byte for byte with its headers, once."""
     proxy, server = quiet
+    server.apis = ()  # a 404 has the proxy look for another API
     answer = answer.replace(b"200 OK", status, 1)
     server.pages[PATHS["chat"]] = says(answer)
     found = ask(proxy, api="chat")
@@ -580,7 +581,7 @@ def test_any_other_error_comes_down_as_it_is_and_is_not_tried_again(quiet, statu
     assert found.end == "whole"
     assert found.values(b"x-odd") == [b"two  spaces", b"again"]
     assert found.values(b"content-type") == [b"text/weird"]
-    assert len(server.bodies(PATHS["chat"])) == 1
+    assert len([body for body in server.bodies(PATHS["chat"]) if body]) == 1
 
 
 def test_an_error_that_breaks_off_breaks_off(quiet):
