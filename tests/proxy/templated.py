@@ -38,7 +38,7 @@ class ModelServer:
         reports: bool = True,
     ) -> None:
         self.template = template
-        self.pages = {} if pages is None else pages
+        self.pages = dict(pages or {})
         self.apis = apis
         self.reports = reports
         self.asked: list[tuple[str, dict[str, Any]]] = []
