@@ -12,9 +12,7 @@ go to /v1/messages and, turned into chat shape as gateways do, to /v1/chat/compl
     python benchmarks/reuse.py --template FILE   with another chat template (Jinja)
     python benchmarks/reuse.py --enable RULE     with more rules on in both passes through it
 
-Needs the extra ``demo``, both client packages and an editable install (requirements-dev.txt). The
-captures are looked for as in the tests: CACHEPROXY_CAPTURES, or shared/captures beside the
-repository.
+Needs the extra ``demo``, both client packages and an editable install (requirements-dev.txt).
 
 Reading the table: "reuse" is the reused part of all prompt tokens after the first turn, "worst"
 that of the worst turn. A turn breaks if it reuses less than the prompt before it, less 8 tokens.
@@ -33,7 +31,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cacheproxy.embedded import LlamaServer
-from cacheproxy.testing import find_captures, load_capture
+from cacheproxy.testing import capture_name, find_captures, load_capture
 from tests.llama import openclaw_2026_02
 from tests.llama.exceptions import reasons
 from tests.llama.replay import (
@@ -110,9 +108,6 @@ def main() -> int:
     parser.add_argument("--enable", default="", metavar="RULE[,RULE]")
     arguments = parser.parse_args()
     jobs = list(find_jobs(arguments.only))
-    if not jobs:
-        print("no captures found, or none of that name", file=sys.stderr)
-        return 2
     template = arguments.template.read_text() if arguments.template else None
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -138,9 +133,9 @@ def find_jobs(pattern: str):
         found = load_sessions(file)
         if not found:  # each request is a session of its own, and what they share is the question
             turns = enumerate(load_capture(file), start=1)
-            found = [Session(file.stem, tuple(Turn(number, one) for number, one in turns))]
+            found = [Session(capture_name(file), tuple(Turn(number, one) for number, one in turns))]
         for session in found:
-            name = file.stem
+            name = capture_name(file)
             if len(found) > 1:
                 name += f" #{session.turns[0].number}…"
             for api in session.apis:

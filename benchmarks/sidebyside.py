@@ -25,7 +25,7 @@ from bench import check, memory, process, rules, streaming, wrk
 from bench.bodies import Bodies
 from bench.figures import Figures
 from bench.goals import GOALS
-from bench.ours import REPOSITORY, Ours
+from bench.ours import Ours
 from bench.peer import PEERS, Peer
 from bench.plan import FULL, QUICK
 from bench.requests import Requests
@@ -43,9 +43,6 @@ def main() -> int:
     if options.setup:
         print(*setup(), sep="\n")
         return 0
-    if not options.captures.is_dir():
-        print(f"no captures in {options.captures}: see --captures", file=sys.stderr)
-        return 2
     figures = Figures()
     peers = present(chosen(options), figures)
     _, core = process.cores()
@@ -54,7 +51,7 @@ def main() -> int:
     others = process.Others()
     with tempfile.TemporaryDirectory() as name, upstream() as direct:
         plan = QUICK if options.quick else FULL
-        run = Run(Bodies(options.captures), plan, figures, Path(name))
+        run = Run(Bodies(), plan, figures, Path(name))
         measure(options.only, peers, direct, run)
     figures.notes.append(f"others used {others.share():.0%} of the machine meanwhile")
     for group in figures.rounds:
@@ -142,7 +139,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--peers", type=names, default=(), metavar="NAME,...")
     parser.add_argument("--tree", type=pair, action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--variant", type=pair, action="append", default=[], metavar="NAME=ARGS")
-    parser.add_argument("--captures", type=Path, default=REPOSITORY.parent / "shared" / "captures")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     if "cpu" in options.only:  # measured with the same requests

@@ -1,6 +1,6 @@
 """What translation costs: CPU of one request's body, of one whole answer, of one streamed event.
 
-    python benchmarks/translate.py [--captures FOLDER] [--rounds 300]
+    python benchmarks/translate.py [--rounds 300]
 
 Bodies: the largest recorded request of each dialect, and one of about 130 KB made of it by
 repeating its messages. Streams: 2,000 chunks of text, and of a tool call, fed one by one. Printed:
@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from cacheproxy.core.request import Request
 from cacheproxy.testing import find_captures, load_capture
@@ -126,11 +124,8 @@ DIRECTIONS = [
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--captures", type=Path, help="a folder of *.jsonl")
     parser.add_argument("--rounds", type=int, default=300)
     options = parser.parse_args()
-    if options.captures:
-        os.environ["CACHEPROXY_CAPTURES"] = str(options.captures)
     recorded = [one for file in find_captures("*.jsonl", __file__) for one in load_capture(file)]
     for direction in DIRECTIONS:
         print(direction.name)

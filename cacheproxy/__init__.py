@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cacheproxy.core.client import Client
+from cacheproxy.core.codeblocks import lines_outside_code
 from cacheproxy.core.edits import REMOVE, Edit
 from cacheproxy.core.paths import match_paths, to_pointer
 from cacheproxy.core.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
@@ -21,11 +23,13 @@ __all__ = [
     "SYSTEM_HEAD",
     "SYSTEM_TEXT",
     "USER_TEXT",
+    "Client",
     "CodeRule",
     "Edit",
     "Request",
     "Rule",
     "hookimpl",
+    "lines_outside_code",
     "match_paths",
     "to_pointer",
 ]

@@ -17,9 +17,15 @@ import msgspec
 import platformdirs
 from msgspec import Meta
 
+from cacheproxy.core.client import EVERY, Client, ClientError
 from cacheproxy.core.rules import Rule, RuleError
 
 ENV_PREFIX = "CACHEPROXY_"
+_GONE = {
+    "pin_slots": "is gone: on llama-server's defaults a pinned conversation reuses nothing. "
+    "Take it out; llama-server --slot-prompt-similarity 0.5 does what it was for",
+}
+"""Settings there were, and why there are none any more."""
 
 
 class ConfigError(ValueError):
@@ -27,20 +33,28 @@ class ConfigError(ValueError):
 
 
 class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.Rule."""
+    """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.Rule.
+
+    ``client``: the name of one (cacheproxy.core.client), or ``*`` for all.
+    """
 
     name: str
     where: str | list[str]
     pattern: str
-    replacement: str = ""
+    replacement: str | None = None
     why: str = ""
     pin: bool = False
     default: bool = True
     literals: list[str] = []
+    client: str = EVERY
 
     def rule(self) -> Rule:
         """Return it as a Rule; raises RuleError."""
         where = self.where if isinstance(self.where, str) else tuple(self.where)
+        try:
+            client = None if self.client == EVERY else Client(self.client)
+        except ClientError as error:
+            raise RuleError(f"rule {self.name!r}: {error}") from None
         return Rule(
             self.name,
             where,
@@ -50,6 +64,7 @@ class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             default=self.default,
             pin=self.pin,
             literals=tuple(self.literals),
+            client=client,
         )
 
 
@@ -92,10 +107,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             "quiet (no test prompts), user (always), off"
         ),
     ] = "auto"
-    pin_slots: Annotated[
-        bool,
-        Meta(description="give each conversation a slot of llama-server (it wants three or more)"),
-    ] = False
     edit_remote: Annotated[
         bool, Meta(description="edit requests even if the upstream is not a local server")
     ] = False
@@ -232,6 +243,7 @@ def load(
     if named or path.exists():
         merged |= _checked(_read(path), str(path), strict=True)
     names = {ENV_PREFIX + option.field.upper(): option.field for option in options()}
+    names |= {ENV_PREFIX + field.upper(): field for field in _GONE}
     given = {field: environ[name] for name, field in names.items() if environ.get(name)}
     merged |= _checked(given, "the environment", strict=False)
     merged |= _checked(dict(command_line), "the command line", strict=False)
@@ -256,6 +268,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _checked(values: dict[str, Any], source: str, *, strict: bool) -> dict[str, Any]:
     """Return ``values`` with texts turned into what the table says, or name the wrong one."""
+    for field in _GONE.keys() & values.keys():
+        raise ConfigError(f"{source}: {field} {_GONE[field]}")
     for option in options():
         value = values.get(option.field)
         if option.kind is tuple and isinstance(value, str):

@@ -14,6 +14,7 @@ import pluggy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cacheproxy.core.client import Client
     from cacheproxy.core.edits import Edit
     from cacheproxy.core.exchange import Exchange
     from cacheproxy.core.request import Request
@@ -32,10 +33,34 @@ def hookimpl(function: _F) -> _F:
 
 
 @_hookspec
+def cacheproxy_client() -> Client:
+    """Return the client that this package is for, with the marks by which it is told.
+
+    Called once, at start-up. The package's rules and its hooks cacheproxy_normalize and
+    cacheproxy_session are used for this client's requests alone: another client's user may have
+    typed, or keep in their files, the very text that a rule looks for. Marks are what the client
+    itself writes, at its own place: the beginning of its user agent, a header that it alone sends,
+    the beginning of its system text, a line of its system text outside of fenced code. The prompt
+    is looked at only up to the first message of a user, and only where the user agent names no
+    other client that cacheproxy knows: gateways send a user agent of their own. What edits have
+    changed does not matter: it is told by the request as it came, or as the user's own rules and
+    the packages before left it. Whose a request is, is worked out at most once per package.
+
+    A package with rules, cacheproxy_normalize or cacheproxy_session that does not say whose
+    requests it is for is not loaded. ``Client("*")`` is for all; a rule with a ``client`` of its
+    own is for that one. cacheproxy_exchange_finished sees everybody's exchanges. ``name`` is what
+    sessions, metrics and the log call the client, and what ``client = "…"`` of a rule in the config
+    file names.
+    """
+    raise NotImplementedError
+
+
+@_hookspec
 def cacheproxy_rules() -> Iterable[Normalizer]:
     """Return the package's rules: ``Rule`` (a row in a table) and ``CodeRule`` objects.
 
-    Called once, at start-up, for at most 1,000 rules. Each rule has a name of its own, by which
+    Called once, at start-up, for at most 1,000 rules. They edit requests of the package's client
+    alone (cacheproxy_client). Each rule has a name of its own, by which
     users switch it on and off (``enable``, ``disable``), and by which it is counted and logged.
     Rules run in the order given; packages run in the order of their entry-point names. A name
     that another package has taken stops the proxy from starting, with one line that names both.
@@ -47,8 +72,9 @@ def cacheproxy_rules() -> Iterable[Normalizer]:
 def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable[Edit] | None:
     """Return the edits that make ``request`` constant where it was volatile, or None.
 
-    For what a rule cannot say. Called for every request whose body is a JSON object and whose
-    upstream is local (or ``edit_remote`` is on), in a thread, for up to four requests at a time.
+    For what a rule cannot say. Called for every request of the package's client whose body is a
+    JSON object and whose upstream is local (or ``edit_remote`` is on), in a thread, for up to four
+    requests at a time.
     Guaranteed: each plugin is called on its own, by name, and sees the result of the earlier
     ones, as a copy of its own; ``request.json`` is never None; what a plugin raises, an edit that
     cannot be made, more than 10,000 edits, edits with more text than the request and 1 MiB, and
@@ -68,7 +94,8 @@ def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable
 def cacheproxy_session(request: Request) -> str | None:
     """Return which conversation ``request`` belongs to, as ``client/id`` or ``id``, or None.
 
-    The first answer that is not None wins; else the core decides: session headers that clients
+    Asked about requests of the package's client alone; an ``id`` gets that client's name. The
+    first answer that is not None wins; else the core decides: session headers that clients
     send, ``prompt_cache_key``, the session part of ``metadata.user_id``, else a hash of client,
     system text and first user message. The id must be the same in every turn. It is shown
     shortened in the log, so it must not contain prompt text. At most 256 characters that can be

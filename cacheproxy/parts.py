@@ -24,7 +24,6 @@ from cacheproxy.observe.recent import Recent
 from cacheproxy.plugins import Plugins
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
-from cacheproxy.proxy.pinning import SlotSource
 from cacheproxy.proxy.placing import Placing
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.site import ProxySite
@@ -40,8 +39,8 @@ class Relaying:
     """What lasts in a process that relays, whatever its configuration becomes.
 
     ``finished`` takes each exchange that is over. ``via``: our own token in the Via header.
-    ``keep_bodies``: whether observers want response bodies. ``slots`` gives out those of an
-    upstream. ``learn`` and ``forgot``: see ``Translating``.
+    ``keep_bodies``: whether observers want response bodies. ``learn`` and ``forgot``: see
+    ``Translating``.
     """
 
     reactor: Any
@@ -52,7 +51,6 @@ class Relaying:
     finished: Callable[[Exchange], None]
     via: bytes
     keep_bodies: bool
-    slots: Callable[[Upstream], SlotSource]
     learn: Callable[[Request], Awaitable[None]] | None = None
     forgot: Callable[[], None] = lambda: None
 
@@ -90,9 +88,8 @@ class Lasting:
 class Arrangement:
     """What one configuration makes. An exchange keeps to the one it began with.
 
-    ``rules``: those that are on; ``edits``: whether they are used with this upstream. ``slots``: of
-    the upstream, if conversations are to be given some. ``placing``: where its late system
-    messages go. ``forget`` drops what was learned of it.
+    ``rules``: those that are on; ``edits``: whether they are used with this upstream.
+    ``placing``: where its late system messages go. ``forget`` drops what was learned of it.
     """
 
     config: Config
@@ -102,7 +99,6 @@ class Arrangement:
     resource: ProxyResource
     limits: Limits
     access: Access
-    slots: SlotSource | None
     placing: Placing
     forget: Callable[[], None]
 

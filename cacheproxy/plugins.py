@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from itertools import islice
 from types import ModuleType
@@ -16,13 +16,15 @@ from twisted.internet.threads import blockingCallFromThread
 from twisted.logger import Logger
 
 from cacheproxy import hookspecs
+from cacheproxy.core.client import Client, client_of, name_of
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.normalize import kind_of, one_line
 from cacheproxy.core.request import Request
-from cacheproxy.core.rules import RULE_FIELDS, CodeRule, Normalizer, RuleError, settled
-from cacheproxy.core.sessionhook import SessionHook
+from cacheproxy.core.rules import RULE_FIELDS, CodeRule, Normalizer, Rule, RuleError, settled
+from cacheproxy.core.session import session_of
+from cacheproxy.core.sessionhook import MOST_ID, SessionHook
 from cacheproxy.observers import Observer
 from cacheproxy.proxy.workers import Workers
 from cacheproxy.searchpath import entry_points, without_working_directory
@@ -49,7 +51,8 @@ class PluginError(ValueError):
 class Package:
     """One client package: where it came from and what it brought, or why it is not there.
 
-    ``name`` is that of its entry point; ``error`` says why it could not be loaded.
+    ``name`` is that of its entry point; ``client``: whose requests it is for, None if it edits
+    none; ``error`` says why it could not be loaded.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Package:
     rules: tuple[Normalizer, ...] = ()
     blocked: bool = False
     error: str | None = None
+    client: Client | None = None
 
 
 class Plugins:
@@ -130,12 +134,13 @@ class Plugins:
     def normalizers(self, own: Iterable[Normalizer] = ()) -> list[Normalizer]:
         """All rules and normalize hooks, package by package, then the user's ``own``.
 
-        Raises PluginError if two rules have the same name.
+        Of those, one that names a client that a package declares is for what that package tells
+        to be its requests. Raises PluginError if two rules have the same name.
         """
         found: list[Normalizer] = []
         owners: dict[str, str] = {}
         sources = [(package.name, self.rules_of(package)) for package in self.packages]
-        for owner, rules in (*sources, ("the config file", list(own))):
+        for owner, rules in (*sources, ("the config file", list(map(self._declared, own)))):
             for rule in rules:
                 if rule.name in owners:
                     raise PluginError(
@@ -150,11 +155,18 @@ class Plugins:
         """Return the package's rules, and its normalize hook as one more."""
         if package.error is not None or package.blocked:
             return []
-        return [*package.rules, *self._normalize_hook(package.name)]
+        return [*package.rules, *self._normalize_hook(package.name, package.client)]
+
+    @property
+    def clients(self) -> list[Client]:
+        """The clients that packages declare, in the order of the packages."""
+        return [package.client for package in self.packages if package.client is not None]
 
     def session(self, request: Request) -> str | None:
         """Ask the plugins which session ``request`` belongs to: the first answer wins."""
         for hook in self.session_hooks():
+            if not hook.is_for(request):
+                continue
             answer, problem = hook.answer(request)
             if problem is not None:
                 _log.warn("plugin {name} {problem}", name=hook.name, problem=problem)
@@ -163,11 +175,26 @@ class Plugins:
         return None
 
     def session_hooks(self) -> list[SessionHook]:
-        """Return each plugin's session hook, in the order in which they are to be asked."""
-        return [
-            SessionHook(name, self._asker(plugin), own=self._is_own(name))
+        """Return each plugin's session hook, in the order in which they are to be asked.
+
+        The last is our own: where the user agent is a gateway's, it gives a declared client's
+        requests that client's name.
+        """
+        clients = tuple(self.clients)
+        owners = {package.name: package.client for package in self.packages}
+        hooks = [
+            SessionHook(name, self._asker(plugin), self._is_own(name), owners.get(name))
             for name, plugin in self._plugins_with("cacheproxy_session")
         ]
+
+        def name(request: Request) -> str | None:
+            client = name_of(request, clients)
+            if client == client_of(request):
+                return None
+            identity = session_of(request, client=client).id
+            return f"{client}/{identity}"[:MOST_ID] if identity.isprintable() else None
+
+        return [*hooks, SessionHook("clients", name, own=True)] if clients else hooks
 
     def finished(self, exchange: Exchange) -> None:
         """Show a finished exchange to every observer: our own at once, others in their threads."""
@@ -202,6 +229,14 @@ class Plugins:
         for each in sorted(hook.get_hookimpls(), key=lambda each: each.plugin_name):
             observer = self._observers.get(each.plugin_name)
             yield each.plugin_name, each.function if observer is None else observer.put
+
+    def _declared(self, rule: Normalizer) -> Normalizer:
+        """Return a rule of the user's; one for a client by name is for the one of that name."""
+        if not isinstance(rule, Rule) or rule.client is None:
+            return rule
+        named = rule.client.name
+        found = next((client for client in self.clients if client.name == named), None)
+        return rule if found is None else replace(rule, client=found)
 
     def _plugins_with(self, hook: str) -> list[tuple[str, object]]:
         found = getattr(self._manager.hook, hook).get_hookimpls()
@@ -250,15 +285,39 @@ class Plugins:
             plugin = entry.load()
             self.register(plugin, entry.name)
             own = distribution in _OWN_DISTRIBUTIONS
-            rules = tuple(settled(rule, own=own) for rule in self._rules(entry.name, plugin))
-            list(self._normalize_hook(entry.name))  # raises where its name is no name for a rule
+            client = self._client(plugin)
+            given = self._rules(entry.name, plugin)
+            rules = tuple(settled(rule, own=own, client=client) for rule in given)
+            # raises where its name is no name for a rule
+            normalizers = (*rules, *self._normalize_hook(entry.name, client))
+            self._check_whose(plugin, normalizers, client)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a broken package must not stop the proxy
             if plugin is not None and self._manager.get_name(plugin) == entry.name:
                 self._manager.unregister(plugin)
             return Package(entry.name, distribution, version, error=_reason(error))
-        return Package(entry.name, distribution, version, rules)
+        return Package(entry.name, distribution, version, rules, client=client)
+
+    def _client(self, plugin: object) -> Client | None:
+        found = self._caller("cacheproxy_client", plugin)()
+        if any(type(client) is not Client for client in found):
+            raise PluginError("cacheproxy_client returns a cacheproxy.Client")
+        return found[0] if found else None
+
+    def _check_whose(
+        self, plugin: object, normalizers: Sequence[Normalizer], client: Client | None
+    ) -> None:
+        """Refuse what would edit everybody's requests, or name their sessions, without saying so.
+
+        An accident here is silent: another client's user loses what they typed.
+        """
+        names = any(found is plugin for _, found in self._plugins_with("cacheproxy_session"))
+        if client is None and (names or any(rule.client is None for rule in normalizers)):
+            raise PluginError(
+                "it does not say whose requests it is for: implement cacheproxy_client "
+                '(Client("*") is for all)'
+            )
 
     def _rules(self, name: str, plugin: object) -> Iterator[Normalizer]:
         for answer in self._caller("cacheproxy_rules", plugin)():
@@ -269,7 +328,7 @@ class Plugins:
                     raise RuleError(f"{name} returned {kind_of(rule)} instead of a Rule")
                 yield rule
 
-    def _normalize_hook(self, name: str) -> Iterator[Normalizer]:
+    def _normalize_hook(self, name: str, client: Client | None) -> Iterator[Normalizer]:
         plugin = self._manager.get_plugin(name)
         for implementation in self._manager.hook.cacheproxy_normalize.get_hookimpls():
             if implementation.plugin is plugin and plugin is not None:
@@ -279,6 +338,7 @@ class Plugins:
                     find=self._finder(plugin),
                     needs_previous="previous" in implementation.argnames,
                     own=self._is_own(name),
+                    client=client,
                 )
 
     def _finder(self, plugin: object) -> Callable[[Request, Request | None], Iterable[Edit]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from cacheproxy.core.access import Access
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.locality import is_local
+from cacheproxy.core.rules import Normalizer, client_name
 from cacheproxy.crew.keeper import Crew
 from cacheproxy.descriptors import raise_limit
 from cacheproxy.metrics.counting import Metrics
@@ -41,12 +42,11 @@ from cacheproxy.options import Options
 from cacheproxy.parts import Arrangement, Lasting, Relaying
 from cacheproxy.plugins import PluginError, Plugins, choose
 from cacheproxy.proxy.counting import Counting
-from cacheproxy.proxy.dialects import AUTO, Dialects
+from cacheproxy.proxy.dialects import Dialects
 from cacheproxy.proxy.exchange import Course
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
-from cacheproxy.proxy.pinning import Pinning, UpstreamSlots
 from cacheproxy.proxy.placing import Placing
 from cacheproxy.proxy.polling import poll_plainly
 from cacheproxy.proxy.probe import probe
@@ -147,7 +147,6 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         finished=afterwards,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
         keep_bodies=capture is not None,
-        slots=lambda upstream: UpstreamSlots(upstream, reactor),
     )
     several = config.workers > 1
     return Lasting(
@@ -188,17 +187,20 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
 def arrange_relaying(
     relaying: Relaying,
     config: Config,
-    pages: Callable[[Upstream, list[str], Access, Placing], Callable[[ProxyRequest], bytes | int]],
+    pages: Callable[
+        [Upstream, Sequence[Normalizer], Access, Placing], Callable[[ProxyRequest], bytes | int]
+    ],
 ) -> Arrangement:
-    """Do the same for a process that relays; ``pages`` makes what answers for our own pages."""
+    """Do the same for a process that relays; ``pages`` makes what answers for our own pages.
+
+    It is given the rules that edit requests: none for an upstream that is not local.
+    """
     reactor, plugins, memory = relaying.reactor, relaying.plugins, relaying.memory
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
     rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
-    names = [rule.name for rule in rules] if edits else []
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
-    slots = relaying.slots(upstream) if config.pin_slots else None
-    dialects = Dialects(upstream, reactor, _dialect(config), b"1.1 " + relaying.via)
+    dialects = Dialects(upstream, reactor, config.dialect, b"1.1 " + relaying.via)
     translating = Translating(
         reactor,
         dialects,
@@ -230,7 +232,6 @@ def arrange_relaying(
         via=relaying.via,
         translating=translating,
         placing=placing if edits else None,
-        pinning=Pinning(slots, reactor) if slots is not None else None,
         keep_bodies=relaying.keep_bodies,
         ping_after=config.ping_after,
     )
@@ -240,10 +241,9 @@ def arrange_relaying(
         upstream=upstream,
         rules=rules,
         edits=edits,
-        resource=ProxyResource(course, pages(upstream, names, access, placing)),
+        resource=ProxyResource(course, pages(upstream, rules if edits else (), access, placing)),
         limits=_limits(config),
         access=access,
-        slots=slots,
         placing=placing,
         forget=partial(_forget, dialects, placing),
     )
@@ -255,9 +255,14 @@ def _forget(dialects: Dialects, placing: Placing) -> None:
 
 
 def _own_pages(
-    lasting: Lasting, upstream: Upstream, names: list[str], access: Access, placing: Placing
+    lasting: Lasting,
+    upstream: Upstream,
+    rules: Sequence[Normalizer],
+    access: Access,
+    placing: Placing,
 ) -> OwnPages:
     reactor, failures = lasting.reactor, lasting.plugins.failures
+    names = [rule.name for rule in rules]
     pages: dict[bytes, Page] = {
         HEALTH: Health(
             version(),
@@ -265,6 +270,8 @@ def _own_pages(
             names,
             lambda: probe(upstream, reactor),
             failures,
+            clients={rule.name: client_name(rule) for rule in rules},
+            recent=lasting.recent,
             workers=lasting.front.standing,
             placement=placing.as_dict,
         ),
@@ -308,11 +315,6 @@ def _dashboard(
     unkept = Unkept(reactor, time.time)
     plugins.register(unkept, "unkept")
     return Dashboard(unkept, recent, latest, version(), kept=False)
-
-
-def _dialect(config: Config) -> str:
-    """Slots have names on chat only: /v1/messages drops them without a word."""
-    return "openai" if config.pin_slots and config.dialect == AUTO else config.dialect
 
 
 def _limits(config: Config) -> Limits:

@@ -5,17 +5,22 @@ Needs nothing but cacheproxy. What fails is an AssertionError, so any test runne
 
 from __future__ import annotations
 
+import gzip
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+import lzma
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cacheproxy.core.normalize import normalize
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.request import Request
-from cacheproxy.core.rules import Normalizer
+from cacheproxy.core.rules import Normalizer, settled
 
+CAPTURES = "tests/captures"
+"""Where a project keeps the traffic its tests read, from the folder that holds its tests."""
+
+_PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _TEXT_TYPES = ("text", "input_text", "output_text")
 _SHOWN = 60
 
@@ -34,8 +39,12 @@ def request(
 
 
 def load_capture(path: str | Path) -> list[Request]:
-    """Return the requests of a capture: JSON lines of method, path, headers and body (text)."""
-    with Path(path).open(encoding="utf-8") as lines:
+    """Return the requests of a capture: JSON lines of method, path, headers and body (text).
+
+    A file whose name ends in ``.xz`` or ``.gz`` is read as if it were unpacked.
+    """
+    unpacked = _PACKED.get(Path(path).suffix, open)
+    with unpacked(path, "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines if line.strip()]
     return [
         Request(
@@ -49,15 +58,33 @@ def load_capture(path: str | Path) -> list[Request]:
 
 
 def find_captures(pattern: str, near: str | Path) -> list[Path]:
-    """Return the capture files that match ``pattern``, sorted; none if there are no captures.
+    """Return the captures that match ``pattern``, sorted by name; packed ones as well.
 
-    They are looked for in the folder that the environment variable CACHEPROXY_CAPTURES names,
-    else in ``shared/captures`` beside the folders that hold ``near`` (a test's ``__file__``).
+    They are the files in the nearest folder ``tests/captures`` at or above ``near`` (a test's
+    ``__file__``). ``claude*.jsonl`` matches ``claude-resume.jsonl.xz``, too. Fails when nothing
+    matches: a test without its captures would pass without looking at anything.
     """
-    named = os.environ.get("CACHEPROXY_CAPTURES")
-    beside = (parent / "shared" / "captures" for parent in Path(near).resolve().parents)
-    folders = [Path(named)] if named else beside
-    return next((sorted(folder.glob(pattern)) for folder in folders if folder.is_dir()), [])
+    folders = [parent / CAPTURES for parent in Path(near).resolve().parents]
+    folder = next((folder for folder in folders if folder.is_dir()), None)
+    assert folder is not None, f"there is no folder {CAPTURES} at or above {near}"
+    endings = ("", *_PACKED)
+    found = sorted({file for ending in endings for file in folder.glob(pattern + ending)})
+    assert found, f"no capture in {folder} matches {pattern}"
+    return found
+
+
+def capture_name(path: str | Path) -> str:
+    """Return a capture's name: ``claude-resume`` for ``claude-resume.jsonl.xz``."""
+    return Path(path).name.partition(".jsonl")[0]
+
+
+def rules_of(plugin: Any) -> list[Normalizer]:
+    """Return the rules of a client package as the proxy runs them: for its client alone.
+
+    ``plugin``: its module, with cacheproxy_client and cacheproxy_rules.
+    """
+    client = plugin.cacheproxy_client()
+    return [settled(rule, own=False, client=client) for rule in plugin.cacheproxy_rules()]
 
 
 def rule_named(rules: Iterable[Normalizer], name: str) -> Normalizer:

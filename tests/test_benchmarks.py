@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.testing import find_captures
-
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 
 
@@ -25,10 +23,7 @@ def test_each_body_has_its_size_and_one_header_that_changes():
     """Within 5 % of what it is called; the header stands in the first system block."""
     from bench.bodies import CHAT, HEADER, SIZES, Bodies
 
-    captures = find_captures("claude_2.1.174-gitchange.jsonl", __file__)
-    if not captures:
-        pytest.skip("no captures")
-    bodies = Bodies(captures[0].parent)
+    bodies = Bodies()
     for name, size in SIZES.items():
         body = bodies[name]
         one, two = body.content(1), body.content(2)

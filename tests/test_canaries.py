@@ -75,7 +75,11 @@ import os
 
 from twisted.internet.defer import fail
 
-from cacheproxy import hookimpl
+from cacheproxy import Client, hookimpl
+
+@hookimpl
+def cacheproxy_client():
+    return Client("*")
 
 @hookimpl
 def cacheproxy_normalize(request):

@@ -41,7 +41,7 @@ def test_hadolint_has_nothing_to_say():
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     assert (result.returncode, result.stdout) == (0, "")
 
@@ -96,7 +96,7 @@ def test_it_does_not_start_without_a_token(tmp_path):
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=120,
     )
     assert result.returncode == 2
     assert "CACHEPROXY_TOKEN" in result.stderr
@@ -115,7 +115,7 @@ def test_the_health_check_tells_a_proxy_from_nothing(tmp_path):
             env=environment(tmp_path, **settings),
             capture_output=True,
             check=False,
-            timeout=30,
+            timeout=120,
         )
         return result.returncode
 

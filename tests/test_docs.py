@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cacheproxy import hookspecs
@@ -47,21 +50,41 @@ def test_the_manual_has_no_hook_that_is_gone():
 
 
 def test_the_example_package_of_the_manual_works():
-    """The example's rule fires at its place, once, and is idempotent."""
-    from cacheproxy.testing import assert_idempotent, normalized, request
+    """Its rule fires at its place, once, for its client; the second example tells its lines."""
+    from cacheproxy.testing import (
+        assert_idempotent,
+        assert_untouched,
+        normalized,
+        request,
+        rules_of,
+    )
 
-    namespace: dict = {}
-    exec(blocks(HOOKS, "python")[0], namespace)
-    rules = namespace["cacheproxy_rules"]()
-    asked = request({"system": "Be kind.\nIt is 12:34", "messages": []})
+    package, client = blocks(HOOKS, "python")
+    module = types.ModuleType("cacheproxy_example")
+    exec(package, module.__dict__)
+    rules = rules_of(module)
+    clock = {"system": "Be kind.\nIt is 12:34", "messages": []}
+    asked = request(clock, headers={"User-Agent": "ExampleAgent/2.0"})
     assert b"It is 00:00" in normalized(rules, asked).body
     assert_idempotent(rules, asked)
+    assert_untouched(rules, request(clock, headers={"User-Agent": "OtherAgent/2.0"}))
+    made = eval(client, module.__dict__)
+    said = {"system": "Be kind.\nExample-Run: 7f (agent)", "messages": []}
+    assert made.sent(request(said))
+    assert not made.sent(request(clock))
 
 
 def test_the_rule_page_names_every_key_and_place():
-    """Each key of a [[rule]] and each named place is explained, and the example is valid."""
-    for key in RuleTable.__struct_fields__:
-        assert f"| `{key}` |" in RULES
+    """Each key of a [[rule]] with its default, each named place; and the example is valid."""
+    for field in msgspec.structs.fields(RuleTable):
+        default = "must be given"
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = f"`{json.dumps(field.default_factory())}`"
+        elif field.default is None:
+            default = "must be given, or `pin`"
+        elif field.default is not msgspec.NODEFAULT:
+            default = f"`{json.dumps(field.default)}`"
+        assert f"| `{field.name}` | {default} |" in RULES
     for name in NAMED:
         assert f"* `{name}`:" in RULES
     for block in blocks(RULES, "toml") + blocks(README, "toml"):
@@ -84,15 +107,23 @@ def test_the_readme_lists_every_option_with_its_default():
         assert rows[flag] == wanted, flag
 
 
-def test_ci_runs_the_readme_commands():
-    """The install, demo and test commands of the README are those that CI runs."""
+def test_ci_takes_the_commands_from_the_readme():
+    """The demo's and the tests', each with its installation, and runs them as they stand there."""
     ci = (ROOT / ".ci/run").read_text()
-    demo, tests = (block.strip() for block in blocks(README, "sh"))
-    install, separator, command = demo.rpartition(" && ")
-    assert install + "\n" in ci
-    assert command in ci
-    assert separator
-    assert tests + "\n" in ci
+    function = re.search(r"^command_of_the_readme\(\) \{.*?^\}", ci, re.MULTILINE | re.DOTALL)[0]
+    lines = [line for block in blocks(README, "sh") for line in block.splitlines()]
+    for variable, end in (("demo", "cacheproxy demo"), ("tests", "pytest -n auto --dist loadfile")):
+        call = re.search(rf"^{variable}=\$\((.*)\)$", ci, re.MULTILINE)[1]
+        found = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", f"{function}\n{call}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.removesuffix("\n")
+        assert found in lines
+        assert found.endswith(end)
+        assert f'bash -euo pipefail -c "${variable}"\n' in ci
 
 
 def test_every_command_of_the_readme_exists():

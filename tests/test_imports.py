@@ -27,7 +27,7 @@ def loaded_by(statement: str) -> set[str]:
     path = json.dumps([entry for entry in sys.path if entry])
     code = f"import sys\nsys.path[:] = {path}\n{code}"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
     return set(json.loads(done.stdout))
 

@@ -28,13 +28,14 @@ from tests.proxy.harness import (
     eventually,
     free_port,
     head,
+    share_of_a_processor,
     sound_upstream,
     twistd,
     whole,
 )
 
-QUICK = 5.0
-"""Seconds: far more than it takes on an idle machine, far less than the grace of 30 s."""
+PATIENT = ("--grace", "3600")
+"""What then ends all the same ends at once."""
 
 
 class Held:
@@ -108,15 +109,13 @@ def refuses(address):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_with_nothing_open_it_ends_at_once(start, number):
     """With 0; connections that wait for a request, or never sent one, are closed."""
-    proxy = start()
+    proxy = start(*PATIENT)
     with Client(proxy.address) as used, Client(proxy.address) as unused:
         assert used.ask("/x").answer().status == 200
-        began = time.monotonic()
         proxy.signal(number)
-        assert used.wait_closed(QUICK)
-        assert unused.wait_closed(QUICK)
+        assert used.wait_closed()
+        assert unused.wait_closed()
         assert proxy.ended() == 0
-        assert time.monotonic() - began < QUICK
     assert "stopping" in proxy.lines
     socket.create_server(proxy.address).close()
 
@@ -130,7 +129,7 @@ def test_open_answers_are_finished(start, upstream):
         pieces = client.pieces(answer)
         assert next(pieces) == b"data: 1\n\n"
         proxy.signal(signal.SIGTERM)
-        assert idle.wait_closed(QUICK)
+        assert idle.wait_closed()
         said = proxy.wait_for("stopping")
         assert said == (
             "stopping: 1 open answer may take up to 30 s; a second signal breaks off what is left"
@@ -138,7 +137,7 @@ def test_open_answers_are_finished(start, upstream):
         assert refuses(proxy.address)
         held.go.set()
         assert b"".join(pieces) == b"data: 2\n\n"
-        assert client.wait_closed(QUICK)
+        assert client.wait_closed()
         assert proxy.ended() == 0
 
 
@@ -178,7 +177,7 @@ def test_no_request_begins_any_more(start, upstream):
         slow.close()
         held.go.set()
         assert b"".join(pieces) == b"data: 2\n\n"
-        assert client.wait_closed(QUICK)
+        assert client.wait_closed()
         assert proxy.ended() == 0
     assert upstream.received().line == b"POST /x HTTP/1.1"
     assert upstream.requests.empty()
@@ -195,7 +194,7 @@ def test_what_does_not_end_in_time_is_broken_off(start, upstream):
         answer = client.answer()
         assert answer.body == b"data: 1\n\n"
         assert answer.end in ("rst", "fin")
-        assert held.left.wait(QUICK)
+        assert held.left.wait(TIMEOUT)
         assert proxy.ended() == 1
     assert "may take up to 0.3 s" in proxy.output
     assert "warn: 1 open answer broken off" in proxy.lines
@@ -204,18 +203,16 @@ def test_what_does_not_end_in_time_is_broken_off(start, upstream):
 def test_a_second_signal_breaks_off_at_once(start, upstream):
     """Whoever does not want to wait need not kill it."""
     held = Held()
-    proxy = start(script=held)
+    proxy = start(*PATIENT, script=held)
     with Client(proxy.address) as first, Client(proxy.address) as second:
         for client in (first, second):
             next(client.pieces(client.ask("/x", b"{}").begin()))
-        began = time.monotonic()
         proxy.signal(signal.SIGTERM)
         proxy.wait_for("stopping: 2 open answers")
         proxy.signal(signal.SIGINT)
         assert proxy.ended() == 1
-        assert time.monotonic() - began < QUICK
         assert first.answer().end != "whole"
-    assert held.left.wait(QUICK)
+    assert held.left.wait(TIMEOUT)
     assert "warn: 2 open answers broken off" in proxy.lines
 
 
@@ -295,7 +292,7 @@ def test_as_a_daemon(tmp_path, upstream):
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
 
@@ -335,6 +332,7 @@ def read_until(descriptor, text):
     """Read until ``text`` has come."""
     said = b""
     while text not in said:
+        assert select.select([descriptor], [], [], TIMEOUT)[0], said
         said += os.read(descriptor, 1 << 16)
 
 
@@ -380,14 +378,14 @@ def test_a_terminal_that_closes_does_not_end_it_under_nohup(tmp_path, upstream):
 
 
 def test_it_starts_before_its_upstream(tmp_path):
-    """And serves within a second of the upstream's return."""
+    """And serves when the upstream is there, for as long as it is."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with Proxy(tmp_path, "--upstream", url) as proxy, Client(proxy.address) as client:
         assert client.ask("/v1/messages", b"{}").answer().status == 502
         upstream = Upstream(socket.create_server(("127.0.0.1", port)))
         try:
-            assert eventually(lambda: client.ask("/x", b"{}").answer().status == 200) < 1
+            eventually(lambda: client.ask("/x", b"{}").answer().status == 200)
         finally:
             upstream.close()
         assert client.ask("/x", b"{}").answer().status == 502
@@ -430,21 +428,13 @@ def test_it_survives_running_out_of_descriptors(start):
             clients.append(Client(proxy.address))
     eventually(lambda: len(proxy.open_files()) >= 60)
     time.sleep(0.3)  # until the rest has been turned away
-    before = cpu_seconds(proxy.pid)
-    time.sleep(1)
-    assert cpu_seconds(proxy.pid) - before < 0.3
+    assert share_of_a_processor(proxy.pid) < 0.5
     for client in clients:
         client.close()
     eventually(lambda: len(proxy.open_files()) < 30)
     for _ in range(5):
         with Client(proxy.address) as client:
             assert client.ask("/x", b"{}").answer().status == 200
-
-
-def cpu_seconds(pid):
-    """What the process ``pid`` has used of the processors."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_clients_that_leave_take_their_descriptors_along(start, upstream):

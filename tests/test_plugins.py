@@ -19,7 +19,13 @@ from cacheproxy.searchpath import entry_points
 from .observe.exchanges import exchange as exchange_of
 from .turning import TurningReactor
 
-HEAD = "from cacheproxy import CodeRule, Edit, Rule, hookimpl\n"
+HEAD = "from cacheproxy import Client, CodeRule, Edit, Rule, hookimpl\n"
+CLIENT = """
+@hookimpl
+def cacheproxy_client():
+    return Client("*")
+"""
+EDITING = ("rules", "normalize", "session")
 
 
 @pytest.fixture
@@ -35,9 +41,13 @@ def install(tmp_path, monkeypatch):
         module: str | None = None,
         target: str | None = None,
         distribution: str | None = None,
+        client: bool = True,
     ) -> None:
         module = module or "plugin_of_" + name.replace("-", "_")
-        (tmp_path / f"{module}.py").write_text(HEAD + textwrap.dedent(code), encoding="utf-8")
+        code = textwrap.dedent(code)
+        if client and any(f"def cacheproxy_{hook}(" in code for hook in EDITING):
+            code = CLIENT + code
+        (tmp_path / f"{module}.py").write_text(HEAD + code, encoding="utf-8")
         info = tmp_path / f"{module}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(
@@ -566,8 +576,8 @@ def test_registering_a_hook_with_other_arguments_registers_nothing():
 
 
 RULES = [
-    Rule("on", "/a", "x"),
-    Rule("off", "/a", "x", default=False),
+    Rule("on", "/a", "x", ""),
+    Rule("off", "/a", "x", "", default=False),
     CodeRule("code", "why", lambda request, previous: []),
 ]
 

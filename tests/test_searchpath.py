@@ -152,8 +152,8 @@ def test_a_repository_of_somebody_elses_is_no_plugin(tmp_path, form):
     here, there = tmp_path / "cloned", tmp_path / "installed"
     marker = tmp_path / "it ran"
     evil = f"open({str(marker)!r}, 'a').write(__name__ + ' ')\n"
-    hook = "from cacheproxy import Rule, hookimpl\n@hookimpl\ndef cacheproxy_rules():\n"
-    sound = hook + "    return [Rule('sound-rule', 'system', 'x')]\n"
+    hook = "from cacheproxy import Client, Rule, hookimpl\n@hookimpl\ndef cacheproxy_rules():\n"
+    sound = hook + "    return [Rule('sound-rule', 'system', 'x', '', client=Client('*'))]\n"
     distribution(here, "evil", "evil_plugin")
     distribution(here, "sound", "evil_plugin", "evil-too", version="9.0")  # hides the real one
     for name in ("evil_plugin", "sound_plugin", "sound_helper"):

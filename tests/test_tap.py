@@ -20,7 +20,7 @@ from cacheproxy import config, listening, service, tap
 from cacheproxy.config import Config, options
 from cacheproxy.proxy.upstream import UpstreamURL
 from cacheproxy.tap import Options
-from tests.proxy.harness import Client, Proxy, Upstream, environment, free_port, twistd
+from tests.proxy.harness import TIMEOUT, Client, Proxy, Upstream, environment, free_port, twistd
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +144,7 @@ MISTAKES = [
     (["--port", "{busy}"], 1, "Address already in use: choose another with --port"),
     (["--port", "{free}", "--interface", "0.0.0.0"], 2, "set a secret in CACHEPROXY_TOKEN"),
 ]
-RULE = "[[rule]]\nname = 'x'\nwhere = 'user'\npattern = '{}'\n"
+RULE = "[[rule]]\nname = 'x'\nwhere = 'user'\npattern = '{}'\nreplacement = ''\n"
 
 
 @pytest.fixture
@@ -209,7 +209,7 @@ def test_twistd_ends_with_that_line_and_code(folder, command):
             env=environment(folder),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         return result.returncode, result.stdout, result.stderr
@@ -226,7 +226,7 @@ def test_a_refused_start_leaves_no_pid_file(tmp_path):
         command = twistd("--port", str(listener.getsockname()[1]))
         command[command.index("--pidfile=")] = "--pidfile=proxy.pid"
         result = subprocess.run(
-            command, env=environment(tmp_path), cwd=tmp_path, check=False, timeout=30
+            command, env=environment(tmp_path), cwd=tmp_path, check=False, timeout=120
         )
     assert result.returncode == 1
     assert not (tmp_path / "proxy.pid").exists()
@@ -253,7 +253,7 @@ def test_twistd_knows_the_proxy():
         "assert 'cacheproxy' in [p.tapname for p in getPlugins(IServiceMaker)];"
         "assert 'cacheproxy.tap' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 def test_it_stops_when_it_is_asked_to(tmp_path):
@@ -279,7 +279,7 @@ def test_it_listens_where_an_endpoint_says(tmp_path):
     try:
         assert re.match(rf"cacheproxy \S+   {path}  →  ", process.stdout.readline())
         with socket.socket(socket.AF_UNIX) as sock:
-            sock.settimeout(10)
+            sock.settimeout(TIMEOUT)
             sock.connect(str(path))
             sock.sendall(b"GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             answer = b""
@@ -289,7 +289,7 @@ def test_it_listens_where_an_endpoint_says(tmp_path):
         assert answer.endswith(b'{"ok":true}')
     finally:
         process.terminate()
-        said, _ = process.communicate(timeout=10)
+        said, _ = process.communicate(timeout=120)
         upstream.close()
     assert "critical: " not in said
 

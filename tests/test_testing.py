@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 
 import pytest
 
@@ -11,6 +13,7 @@ from cacheproxy.testing import (
     assert_extends,
     assert_idempotent,
     assert_untouched,
+    capture_name,
     find_captures,
     load_capture,
     normalized,
@@ -19,7 +22,7 @@ from cacheproxy.testing import (
 )
 
 NONCE = Rule("nonce", "/system", r"nonce=\w+", "nonce=0")
-GROWS = Rule("grows", "/system", r"\A", "x")
+GROWS = CodeRule("grows", "each pass adds", lambda *_: [Edit("/system", "x", "", (0, 0))])
 BROKEN = CodeRule("broken", "edits what is not there", lambda *_: [Edit("/nowhere", 1, "")])
 TURN = {
     "tools": [{"name": "ls", "input_schema": {"type": "object", "properties": {}}}],
@@ -56,17 +59,35 @@ def test_a_capture_is_loaded_line_by_line(tmp_path):
     assert post.json == {"é": 1}
 
 
-def test_captures_are_found_by_environment_or_beside_the_repository(tmp_path, monkeypatch):
-    """The environment variable wins; without captures the list is empty."""
-    near = tmp_path / "repository" / "tests" / "test_x.py"
-    monkeypatch.delenv("CACHEPROXY_CAPTURES", raising=False)
-    shared = tmp_path / "shared" / "captures"
-    shared.mkdir(parents=True)
-    (shared / "one-a.jsonl").touch()
-    (shared / "two-a.jsonl").touch()
-    assert find_captures("one*.jsonl", near) == [shared / "one-a.jsonl"]
-    monkeypatch.setenv("CACHEPROXY_CAPTURES", str(tmp_path / "none"))
-    assert find_captures("one*.jsonl", near) == []
+@pytest.mark.parametrize(("ending", "packing"), [(".xz", lzma), (".gz", gzip)])
+def test_a_packed_capture_is_read_as_if_it_were_unpacked(ending, packing, tmp_path):
+    """By the end of the file's name."""
+    file = tmp_path / f"client-scenario.jsonl{ending}"
+    line = json.dumps({"method": "POST", "path": "/", "headers": {}, "body": "é"})
+    file.write_bytes(packing.compress(line.encode()))
+    assert [one.body for one in load_capture(file)] == ["é".encode()]
+    assert capture_name(file) == "client-scenario"
+
+
+def test_captures_are_found_in_the_nearest_folder_for_them(tmp_path):
+    """Beside the test or above it, packed or not, by name."""
+    far, near = tmp_path / "tests" / "captures", tmp_path / "package" / "tests" / "captures"
+    for folder in (far, near):
+        folder.mkdir(parents=True)
+        for name in ("two.jsonl", "one-b.jsonl.xz", "one-a.jsonl", "one-a.txt"):
+            (folder / name).touch()
+    found = [near / "one-a.jsonl", near / "one-b.jsonl.xz"]
+    assert find_captures("one*.jsonl", tmp_path / "package" / "tests" / "x" / "test_x.py") == found
+    assert find_captures("two.jsonl", tmp_path / "other" / "test_x.py") == [far / "two.jsonl"]
+
+
+def test_a_test_without_its_captures_fails(tmp_path):
+    """Else it would pass without having looked at anything."""
+    (tmp_path / "one" / "tests" / "captures").mkdir(parents=True)
+    with pytest.raises(AssertionError, match=r"matches one\*\.jsonl"):
+        find_captures("one*.jsonl", tmp_path / "one" / "test_x.py")
+    with pytest.raises(AssertionError, match="there is no folder tests/captures"):
+        find_captures("one*.jsonl", "/test_x.py")
 
 
 def test_a_rule_is_found_by_name():

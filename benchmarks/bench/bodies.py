@@ -11,8 +11,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
-from pathlib import Path
 from typing import Any
+
+from cacheproxy.core.request import Request
+from cacheproxy.testing import find_captures, load_capture
 
 SIZES = {
     "2 KB": 2_000,
@@ -83,16 +85,12 @@ class Body:
 
 
 class Bodies:
-    """All bodies of one run; made when asked for, kept. ``folder`` holds the captures.
+    """All bodies of one run; made when asked for, kept."""
 
-    Raises FileNotFoundError when they are not there.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._made: dict[str, Body] = {}
-        self._recorded = _largest(folder / _CLAUDE)
-        self._pairs = list(_conversations(folder))
+        (self._recorded,) = _largest(_CLAUDE)
+        self._pairs = list(_conversations())
 
     def __getitem__(self, name: str) -> Body:
         """Return the body called ``name``: a key of SIZES, CHAT, or "N turns"."""
@@ -106,7 +104,7 @@ class Bodies:
         if name.endswith(" turns"):
             turns = int(name.removesuffix(" turns"))
             return self._body(name, self._grown([*islice(cycle(self._pairs), turns * _PAIRS)]))
-        missing = SIZES[name] - len(self._recorded["body"].encode())
+        missing = SIZES[name] - len(self._recorded.body)
         large = missing > 0
         return self._body(
             name, self._grown(self._fill(missing)) if large else self._cut(SIZES[name])
@@ -116,7 +114,7 @@ class Bodies:
         start = content.index(_CCH, content.index(HEADER)) + len(_CCH)
         return Body(
             name,
-            self._recorded["path"],
+            self._recorded.target,
             _headers(self._recorded),
             content[:start],
             content[start + 5 :],
@@ -124,7 +122,7 @@ class Bodies:
 
     def _grown(self, more: list[bytes]) -> bytes:
         """The recorded body with ``more`` messages at the end of its conversation."""
-        head, found, tail = self._recorded["body"].encode().partition(b'],"system":[')
+        head, found, tail = self._recorded.body.partition(b'],"system":[')
         return b"".join([head, *more, found, tail])
 
     def _fill(self, size: int) -> list[bytes]:
@@ -141,7 +139,7 @@ class Bodies:
 
     def _cut(self, size: int) -> bytes:
         """The recorded body with tools, messages and words cut away until it has ``size`` bytes."""
-        body = json.loads(self._recorded["body"])
+        body = json.loads(self._recorded.body)
         excess = len(_dumps(body)) - size
         longest = max(body["tools"], key=lambda tool: len(tool["description"]))
         if excess < len(longest["description"]):
@@ -159,29 +157,25 @@ class Bodies:
         return _dumps(body)
 
     def _chat(self) -> Body:
-        recorded = _largest(self._folder / _OPENAI)
-        return Body(CHAT, recorded["path"], _headers(recorded), recorded["body"].encode())
+        (recorded,) = _largest(_OPENAI)
+        return Body(CHAT, recorded.target, _headers(recorded), recorded.body)
 
 
-def _largest(file: Path) -> dict[str, Any]:
-    with file.open(encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
-    return max(records, key=lambda record: len(record["body"] or ""))
+def _largest(pattern: str) -> Iterator[Request]:
+    """Yield the largest request of each capture that matches."""
+    for file in find_captures(pattern, __file__):
+        yield max(load_capture(file), key=lambda request: len(request.body))
 
 
-def _headers(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (name, value)
-        for name, value in record["headers"].items()
-        if name.lower() not in _OWN_HEADERS
-    )
+def _headers(request: Request) -> tuple[tuple[str, str], ...]:
+    pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers)
+    return tuple((name, value) for name, value in pairs if name.lower() not in _OWN_HEADERS)
 
 
-def _conversations(folder: Path) -> Iterator[bytes]:
+def _conversations() -> Iterator[bytes]:
     """Yield ``,assistant,user`` of every recorded Claude Code conversation, in turn."""
-    for file in sorted(folder.glob("claude*.jsonl")):
-        body = _largest(file)["body"]
-        messages = [m for m in json.loads(body)["messages"] if m["role"] != "system"]
+    for request in _largest("claude*.jsonl"):
+        messages = [m for m in json.loads(request.body)["messages"] if m["role"] != "system"]
         for asked, said in zip(messages[2::2], messages[1::2], strict=False):
             yield b",%s,%s" % (_dumps(said), _dumps(asked))
 

@@ -11,14 +11,17 @@ _NO_KEY = "cacheproxy"
 """Clients insist on some key; a server without one does not look at it."""
 _SMALL_OUTPUT = 8192
 """Tokens of an answer that every model can give, if its context is large enough."""
+_TAKEN = ("inline", "user")
+_UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
     """``url``: the proxy's, without a slash at its end. ``context``: the server's, in tokens.
 
-    ``token``: the proxy's own. ``api_key``: the one the model server asks for. ``model`` and
-    ``context`` are None where the server did not tell.
+    ``token``: the proxy's own. ``api_key``: the one the model server asks for. ``late``: what the
+    server does with a system message late in the list, in the words of the health page.
+    ``responses``: whether it serves the Responses API. None: not known.
     """
 
     url: str
@@ -26,6 +29,13 @@ class Need:
     api_key: str = ""
     model: str | None = None
     context: int | None = None
+    late: str | None = None
+    responses: bool | None = None
+
+    @property
+    def takes_late(self) -> bool | None:
+        """Whether a late system message stays where it is; None if no server was asked."""
+        return None if self.late is None else self.late in _TAKEN
 
     @property
     def openai(self) -> str:
@@ -63,11 +73,28 @@ class Need:
 
 def told(page: Any) -> tuple[str | None, int | None]:
     """Return model and context in tokens from the health page, None for what it does not tell."""
-    upstream = page.get("upstream") if isinstance(page, dict) else None
-    server = upstream.get("server") if isinstance(upstream, dict) else None
-    if not isinstance(server, dict):
+    server = _server(page)
+    if server is None:
         return None, None
     model, context = server.get("model"), server.get("context")
     sane = isinstance(model, str) and model.isprintable() and 0 < len(model) <= 200
     positive = isinstance(context, int) and not isinstance(context, bool) and context > 0
     return model if sane else None, context if positive else None
+
+
+def late(page: Any) -> str | None:
+    """Return what the health page says the server does with late system messages.
+
+    ``unknown`` where it does not say, None where no server answers the proxy.
+    """
+    if _server(page) is None:
+        return None
+    placement = page.get("placement")
+    found = placement.get("late") if isinstance(placement, dict) else None
+    return found if isinstance(found, str) else _UNKNOWN
+
+
+def _server(page: Any) -> dict[str, Any] | None:
+    upstream = page.get("upstream") if isinstance(page, dict) else None
+    server = upstream.get("server") if isinstance(upstream, dict) else None
+    return server if isinstance(server, dict) else None

@@ -12,26 +12,41 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cacheproxy.agents.need import Need
+from cacheproxy.agents.shell import bash
 from cacheproxy.core.access import TOKEN_HEADER
 
 _TOKEN = TOKEN_HEADER.decode().title()
 _PROVIDER = "cacheproxy"
+_DOES = {
+    "hoisted": "moves late system messages to the head of the prompt",
+    "refused": "refuses late system messages",
+    "dropped": "drops late system messages",
+    "unknown": "may not take late system messages where they stand",
+}
+_COUNTDOWN = "The server {}: so Claude Code's token countdown, which is made of them, is off."
+_TOOL_SEARCH = (
+    "If you like: ENABLE_TOOL_SEARCH=false sends all tools at once, a prompt of 32,300 tokens that "
+    "is read once. Else it begins at 20,000, and each time that tools are loaded later, 12,300 of "
+    "them are read again, and the conversation so far."
+)
+"""Measured with Claude Code 2.1.329 on llama.cpp, with its own tools alone."""
+_NO_RESPONSES = "the model server has no /v1/responses, and Codex speaks no other API"
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
     """``variables`` and ``unset``: of the shell. ``content``: what goes into ``file``.
 
-    ``notes``: comments. ``cannot_send_token``: the token has no place beside the server's key.
+    ``file`` is None where the content is for people, who type it in. ``notes``: what to know.
+    ``warnings``: what will not work.
     """
 
     variables: dict[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
     file: str | None = None
     content: str | None = None
-    comment: str = "#"
     notes: tuple[str, ...] = ()
-    cannot_send_token: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 def claude(need: Need) -> Setup:
@@ -41,6 +56,9 @@ def claude(need: Need) -> Setup:
     server's own name of the model is set as well; by itself it sends the names of Anthropic's.
     Names that begin with claude- are known: the window for those is the smaller of what is known
     and CLAUDE_CODE_AUTO_COMPACT_WINDOW.
+
+    The token countdown (2.1.233 to 2.1.280 with any model, later with names of Anthropic's) is a
+    system message after each tool result and each user message.
     """
     variables = {"ANTHROPIC_BASE_URL": need.url, "ANTHROPIC_AUTH_TOKEN": need.key}
     if need.needs_header:
@@ -53,8 +71,12 @@ def claude(need: Need) -> Setup:
         variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(need.context)
         if need.model is not None and need.model.startswith("claude-"):
             variables["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(need.context)
+    notes = [_TOOL_SEARCH]
+    if need.takes_late is False:
+        variables["CLAUDE_CODE_TOTAL_TOKENS_REMINDER"] = "off"
+        notes.insert(0, _COUNTDOWN.format(_DOES.get(need.late or "", _DOES["unknown"])))
     # it would be sent instead of the token, to a server that is not Anthropic's
-    return Setup(variables, unset=("ANTHROPIC_API_KEY",))
+    return Setup(variables, unset=("ANTHROPIC_API_KEY",), notes=tuple(notes))
 
 
 def aider(need: Need) -> Setup:
@@ -62,7 +84,7 @@ def aider(need: Need) -> Setup:
     variables = {"OPENAI_API_BASE": need.openai, "OPENAI_API_KEY": need.key}
     if need.model is not None:
         variables["AIDER_MODEL"] = f"openai/{need.model}"
-    return Setup(variables, cannot_send_token=need.needs_header)
+    return Setup(variables, warnings=_no_header("aider", need))
 
 
 def qwen(need: Need) -> Setup:
@@ -74,7 +96,7 @@ def qwen(need: Need) -> Setup:
     if need.context is not None:
         setting = {"model": {"generationConfig": {"contextWindowSize": need.context}}}
         notes = (f"The context window goes into ~/.qwen/settings.json: {json.dumps(setting)}",)
-    return Setup(variables, notes=notes, cannot_send_token=need.needs_header)
+    return Setup(variables, notes=notes, warnings=_no_header("Qwen Code", need))
 
 
 def codex(need: Need) -> Setup:
@@ -93,7 +115,9 @@ def codex(need: Need) -> Setup:
         lines.append(f'env_key = "{need.key_variable}"')
     if need.needs_header:
         lines.append(f'env_http_headers = {{ "{_TOKEN}" = "CACHEPROXY_TOKEN" }}')
-    return Setup(file="~/.codex/config.toml", content="\n".join(lines) + "\n", notes=_key(need))
+    content = "\n".join(lines) + "\n"
+    warnings = (_NO_RESPONSES,) if need.responses is False else ()
+    return Setup(file="~/.codex/config.toml", content=content, notes=_key(need), warnings=warnings)
 
 
 def opencode(need: Need) -> Setup:
@@ -160,7 +184,28 @@ def cline(need: Need) -> Setup:
         fields.append(f"  Context Window Size:  {need.context}")
     if need.needs_header:
         fields.append(f"  Custom Headers:       {_TOKEN}: (the value of CACHEPROXY_TOKEN)")
-    return Setup(notes=tuple(fields))
+    return Setup(content="\n".join(fields) + "\n")
+
+
+def pi(need: Need) -> Setup:
+    """Pi (docs/models.md of its npm package): a provider beside its own.
+
+    A key that is the name of a variable stands for the variable's value.
+    """
+    model: dict[str, Any] = {"id": need.model_name}
+    if need.context is not None:
+        model |= {"contextWindow": need.context, "maxTokens": need.output}
+    provider: dict[str, Any] = {
+        "baseUrl": need.openai,
+        "api": "openai-completions",
+        "apiKey": need.key_variable or need.key,
+        "models": [model],
+    }
+    if need.needs_header:
+        provider["headers"] = {_TOKEN: "CACHEPROXY_TOKEN"}
+    start = f"pi --provider {_PROVIDER} --model {bash(need.model_name)}"
+    note = f"Choose the model with /model, or start it: {start}"
+    return _of_json("~/.pi/agent/models.json", {"providers": {_PROVIDER: provider}}, need, note)
 
 
 CLIENTS: dict[str, Callable[[Need], Setup]] = {
@@ -170,13 +215,20 @@ CLIENTS: dict[str, Callable[[Need], Setup]] = {
     "codex": codex,
     "openclaw": openclaw,
     "opencode": opencode,
+    "pi": pi,
     "qwen": qwen,
 }
 
 
-def _of_json(file: str, value: Any, need: Need) -> Setup:
+def _of_json(file: str, value: Any, need: Need, *notes: str) -> Setup:
     content = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-    return Setup(file=file, content=content, comment="//", notes=_key(need))
+    return Setup(file=file, content=content, notes=(*_key(need), *notes))
+
+
+def _no_header(client: str, need: Need) -> tuple[str, ...]:
+    if not need.needs_header:
+        return ()
+    return (f"{client} cannot send the proxy's token beside the server's key",)
 
 
 def _key(need: Need) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,10 +20,12 @@ from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.config import ConfigError, load
 from cacheproxy.core.capture import read
 from cacheproxy.core.captured import Captured
+from cacheproxy.core.client import Client, ClientError
 from cacheproxy.core.conversations import Lane, lanes_of
 from cacheproxy.core.diagnosis import report_captured
 from cacheproxy.core.propose import Proposal, Refusal, propose
-from cacheproxy.core.report import Report, ReportError
+from cacheproxy.core.report import Report, ReportError, failed
+from cacheproxy.core.request import Request
 from cacheproxy.core.volatile import fields
 from cacheproxy.plugins import PluginError
 
@@ -79,9 +82,9 @@ def diagnose(
     records, problems = read(files)
     for problem in problems:
         click.echo(f"cacheproxy: {problem}", err=True)
-    lanes = lanes_of(records, found.name)
+    lanes = lanes_of(records, found.name, answered=not proposing)
     if not lanes and not problems:
-        _fail(f"no request with a prompt in {', '.join(files)}")
+        _fail(f"no request with a prompt that was answered in {', '.join(files)}")
     if lanes and proposing:
         _propose(lanes, found, config if apply else None, apply=apply, as_json=as_json)
     elif lanes:
@@ -113,6 +116,8 @@ def _from_captures(
     if index not in places:
         if not 0 <= index < len(records):
             _fail(f"there is no request {name}: the captures hold 1 to {len(records)}")
+        if records[index].has_failed:
+            _fail(failed(records[index], int(name)))
         _fail(f"request {name} has no prompt that we can read")
     lane, turn = places[index]
     return report_captured(lane, turn, found.rules, found.active)
@@ -124,7 +129,8 @@ def _propose(
     steps = [(one.request, later.request) for lane in lanes for one, later in pairwise(lane.turns)]
     requests = [turn.request for lane in lanes for turn in lane.turns]
     names = {rule.name for rule in found.rules}
-    proposals, refusals = propose(fields(steps, found.rules), steps, requests, names)
+    volatile = fields(steps, found.rules)
+    proposals, refusals = propose(volatile, steps, requests, names, _whose(lanes, found))
     if as_json:
         click.echo(json.dumps(_as_object(proposals, refusals), indent=2))
     else:
@@ -136,6 +142,22 @@ def _propose(
         except AppendError as error:
             _fail(str(error))
         click.echo(f"Appended to {file}. Restart the proxy to use it.", err=as_json)
+
+
+def _whose(lanes: list[Lane], found: Installed) -> Callable[[Request], Client | None]:
+    """Return what says of which client a request is, where a rule for that client can tell it."""
+    named = {id(turn.request): lane.session.client for lane in lanes for turn in lane.turns}
+    declared = {client.name: client for client in reversed(found.clients)}
+
+    def whose(request: Request) -> Client | None:
+        name = named[id(request)]
+        try:
+            client = declared.get(name) or Client(name)
+        except ClientError:
+            return None
+        return client if client.sent(request) else None
+
+    return whose
 
 
 def _as_object(proposals: list[Proposal], refusals: list[Refusal]) -> dict[str, Any]:

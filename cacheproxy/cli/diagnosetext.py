@@ -59,6 +59,8 @@ def _verdict(found: Report) -> str:
     if found.path is None:
         return f"{start}: no break."
     differ = f"{start}, then differ in {place_name(found.path)}."
+    if found.judgement is Judgement.COMPACTED:
+        return f"{differ} The client wrote the history anew, shorter: no break."
     if found.judgement is Judgement.OK:
         return f"{differ} That is no break."
     return differ

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from cacheproxy.config import ConfigError, load
 from cacheproxy.demo.client import checked_url
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
+from cacheproxy.doctor.guard import Ask
 from cacheproxy.doctor.report import Report, of_examination
 from cacheproxy.doctor.server_log import NoLogError
 from cacheproxy.doctor.server_log import read as read_log
@@ -32,7 +34,11 @@ from cacheproxy.plugins import PluginError
 @click.option("--server-log", metavar="FILE", help="Read a llama-server log instead; - for stdin.")
 @click.option("--api-key", metavar="KEY", help="The key the model server asks for, if it does.")
 @click.option("--model", help="The model to ask for; by default the first one the server lists.")
-@click.option("--no-send", is_flag=True, help="Send no test prompts.")
+@click.option(
+    "--send/--no-send",
+    default=None,
+    help="Send test prompts without asking, or none; by default it asks where it may cost much.",
+)
 @click.option(
     "--watch",
     metavar="SECONDS",
@@ -49,7 +55,7 @@ def doctor(
     server_log: str | None,
     api_key: str | None,
     model: str | None,
-    no_send: bool,
+    send: bool | None,
     watch: float,
     config: str | None,
     as_json: bool,
@@ -58,9 +64,10 @@ def doctor(
 
     Asks the proxy and the model server, and sends the server a made-up prompt of about 600
     tokens three or four times on each API it serves, to see what is reused with the rules and
-    without. That costs the server two or three short prefills on each, and may push another
-    conversation out of a slot: --no-send leaves it out. With --server-log nothing is asked or
-    sent.
+    without. That costs the server two or three short prefills on each; the proxy keeps them out
+    of its records. Where they might push a conversation out of llama-server's slots, it asks
+    first (not at a terminal: sends nothing); --send and --no-send answer beforehand. With
+    --server-log nothing is asked or sent.
 
     The exit code is 0 if nothing FAILs, 1 if something does, 2 if nothing can be said.
     """
@@ -70,19 +77,20 @@ def doctor(
         try:
             settings = load({}, os.environ, config)
             _url(settings.upstream)
-            inputs = Inputs(
-                config=settings,
-                proxy=_url(proxy or proxy_url(settings)),
-                upstream=_url(upstream) if upstream is not None else None,
-                environ=os.environ,
-                home=Path.home(),
-                headers=_headers(api_key),
-                token=settings.token_header(),
-                model=model,
-                send=not no_send,
-                watch=watch,
-            )
-            with _progress() as on_step:
+            with _progress() as (on_step, ask):
+                inputs = Inputs(
+                    config=settings,
+                    proxy=_url(proxy or proxy_url(settings)),
+                    upstream=_url(upstream) if upstream is not None else None,
+                    environ=os.environ,
+                    home=Path.home(),
+                    headers=_headers(api_key),
+                    token=settings.token_header(),
+                    model=model,
+                    send=send,
+                    ask=ask,
+                    watch=watch,
+                )
                 report = of_examination(examine(inputs, on_step))
         except (ConfigError, PluginError) as error:
             _fail(str(error))
@@ -127,14 +135,25 @@ def _headers(key: str | None) -> dict[str, str]:
 
 
 @contextmanager
-def _progress() -> Iterator[OnStep]:
-    """Say on standard error what is being done, if that is a terminal."""
+def _progress() -> Iterator[tuple[OnStep, Ask]]:
+    """Say on standard error what is being done, and ask there, if that is a terminal."""
     terminal = console(stderr=True)
     if not terminal.is_terminal:
-        yield lambda _: None
+        yield (lambda _: None), (lambda _: False)
         return
     with terminal.status("") as status:
-        yield status.update
+
+        def ask(question: str) -> bool:
+            if not sys.stdin.isatty():
+                return False
+            status.stop()
+            for line in textwrap.wrap(question, terminal.width, break_on_hyphens=False):
+                terminal.print(line, markup=False)
+            answer = click.confirm("Send them?", default=False, err=True)
+            status.start()
+            return answer
+
+        yield status.update, ask
 
 
 def _fail(message: str) -> NoReturn:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 
 import click
 
-from cacheproxy.agents.need import Need, told
+from cacheproxy.agents.need import Need, late, told
 from cacheproxy.agents.setups import CLIENTS, Setup
 from cacheproxy.agents.shell import SHELLS, lines
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.cli.settings import OneLine, fail
 from cacheproxy.config import ConfigError, load
+from cacheproxy.core.access import TOKEN_HEADER
+from cacheproxy.core.headers import PROBE
+from cacheproxy.core.served import is_served
 from cacheproxy.demo.client import checked_url
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.proxy import HEALTH
+from cacheproxy.doctor.site import NoAnswerError, Site
+
+_SECONDS = 5.0
 
 
 @click.command(cls=OneLine)
@@ -48,8 +55,8 @@ def env(
 
     Claude Code, aider and Qwen Code read variables:  eval "$(cacheproxy env claude)"  (fish:
     cacheproxy env claude --shell fish | source). For the others it prints what goes into their
-    configuration file, and says which. The proxy's token, if there is one, stands in the
-    variables in plain text; files only name the variable.
+    configuration file, and says on standard error which file that is. The proxy's token, if there
+    is one, stands in the variables in plain text; files only name the variable.
     """
     if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
         fail("--api-key: a key is printable ASCII")
@@ -58,32 +65,53 @@ def env(
         url = checked_url(proxy or proxy_url(settings))
     except (ConfigError, DemoError) as error:
         fail(str(error))
-    model, context = None, None
+    page = None
     try:
-        model, context = told(get_json(url, HEALTH, settings.token_header()))
-        if model is None:
+        page = get_json(url, HEALTH, settings.token_header())
+        if told(page)[0] is None:
             _warn("the model server does not answer the proxy, or names no model: start it, then")
     except RunningError:
         _warn(f"no cacheproxy answers at {url}, or not with this token: start it, then")
-    need = Need(url, settings.token, api_key or "", model, context)
+    need = Need(url, settings.token, api_key or "", *told(page), late(page))
+    if client == "codex" and need.late is not None:
+        need = replace(need, responses=_serves_responses(need))
     setup = CLIENTS[client](need)
-    if setup.cannot_send_token:
-        click.echo(
-            f"cacheproxy: {client} cannot send the proxy's token beside the server's key", err=True
-        )
-    click.echo(_as_json(setup) if as_json else _text(setup, shell))
+    for warning in setup.warnings:
+        _say(warning)
+    if as_json:
+        click.echo(_as_json(setup))
+    elif setup.content is None:
+        unset = [name for name in setup.unset if os.environ.get(name)]
+        click.echo("\n".join(lines(shell, setup.variables, unset, setup.notes)))
+    else:
+        if setup.file is not None:
+            _say(f"this goes into {setup.file}; merge it with what is there.")
+        for note in setup.notes:
+            _say(note)
+        click.echo(setup.content, nl=False)
+
+
+def _say(what: str) -> None:
+    """Say it beside standard output, which a shell evaluates or a file takes in."""
+    click.echo(f"cacheproxy: {what}", err=True)
 
 
 def _warn(what: str) -> None:
-    click.echo(f"cacheproxy: {what} run this again for the model and its context window", err=True)
+    _say(f"{what} run this again for the model and its context window")
 
 
-def _text(setup: Setup, shell: str) -> str:
-    if setup.content is None:
-        unset = [name for name in setup.unset if os.environ.get(name)]
-        return "\n".join(lines(shell, setup.variables, unset, setup.notes))
-    head = [f"Goes into {setup.file}; merge it with what is there.", *setup.notes]
-    return "\n".join([*(f"{setup.comment} {line}" for line in head), setup.content.rstrip("\n")])
+def _serves_responses(need: Need) -> bool | None:
+    """Return whether the server knows /v1/responses, by its answer to an empty request."""
+    headers = {PROBE.decode(): "env"}
+    if need.api_key:
+        headers["Authorization"] = f"Bearer {need.api_key}"
+    if need.token:
+        headers[TOKEN_HEADER.decode()] = need.token
+    try:
+        answer = Site(need.url, headers).post("/v1/responses", b"{}", _SECONDS)
+    except NoAnswerError:
+        return None
+    return is_served(answer.status, answer.body)
 
 
 def _as_json(setup: Setup) -> str:
@@ -93,5 +121,6 @@ def _as_json(setup: Setup) -> str:
         "file": setup.file,
         "content": setup.content,
         "notes": list(setup.notes),
+        "warnings": list(setup.warnings),
     }
     return json.dumps(value, indent=2, ensure_ascii=False)

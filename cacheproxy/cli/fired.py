@@ -32,10 +32,6 @@ class Fired:
             return sum(self.turns.values())
         return self.turns.get(client, 0)
 
-    def client_of(self, package: str) -> str:
-        """Return the client that a package is for: claude-code is for claude."""
-        return next((name for name in self.turns if package.startswith(f"{name}-")), package)
-
 
 def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> tuple[Fired, str]:
     """Ask the proxy at the URL ``proxy``; return the counts, and their source in words.

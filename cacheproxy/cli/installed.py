@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cacheproxy.config import load
+from cacheproxy.core.client import Client
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer
 from cacheproxy.plugins import Plugins, choose
@@ -14,11 +15,12 @@ from cacheproxy.plugins import Plugins, choose
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """All rules, the names of those that are on, and what plugins say of sessions."""
+    """All rules, the names of those that are on, what plugins say of sessions, and of clients."""
 
     rules: tuple[Normalizer, ...]
     active: frozenset[str]
     name: Callable[[Request], str | None]
+    clients: tuple[Client, ...] = ()
 
 
 def installed(config: str | None) -> Installed:
@@ -28,4 +30,9 @@ def installed(config: str | None) -> Installed:
     plugins.load_packages(settings.block)
     rules = plugins.normalizers(settings.rules())
     active = choose(rules, settings.enable, settings.disable)
-    return Installed(tuple(rules), frozenset(rule.name for rule in active), plugins.session)
+    return Installed(
+        tuple(rules),
+        frozenset(rule.name for rule in active),
+        plugins.session,
+        tuple(plugins.clients),
+    )

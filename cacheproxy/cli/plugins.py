@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cacheproxy.config import ConfigError, load
-from cacheproxy.core.rules import Normalizer
+from cacheproxy.core.rules import Normalizer, client_name
 from cacheproxy.plugins import Package, PluginError, Plugins, choose
 
 
@@ -17,7 +17,10 @@ from cacheproxy.plugins import Package, PluginError, Plugins, choose
 @click.option("-c", "--config", metavar="FILE", help="TOML file to read.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plugins(config: str | None, *, as_json: bool) -> None:
-    """List the installed client packages, their rules, and the rules of the config file."""
+    """List the installed client packages, their rules, and the rules of the config file.
+
+    With each rule: whether it is on, and whose requests it edits (* for all clients).
+    """
     found = Plugins()
     try:
         settings = load({}, os.environ, config)
@@ -53,16 +56,26 @@ def _state(package: Package) -> str:
 
 def _print_rules(rules: list[Normalizer] | list[Any], active: set[str]) -> None:
     width = max((len(rule.name) for rule in rules), default=0)
+    whose = max((len(client_name(rule)) for rule in rules), default=0)
     for rule in rules:
         on = "on " if rule.name in active else "off"
-        click.echo(f"  {on}  {rule.name:<{width}}  {rule.why}".rstrip())
+        client = f"{client_name(rule):<{whose}}"
+        click.echo(f"  {on}  {rule.name:<{width}}  {client}  {rule.why}".rstrip())
 
 
 def _as_json(
     groups: list[tuple[Package, list[Normalizer]]], own: list[Any], active: set[str]
 ) -> dict[str, Any]:
     def listed(rules: list[Any]) -> list[dict[str, Any]]:
-        return [{"name": rule.name, "on": rule.name in active, "why": rule.why} for rule in rules]
+        return [
+            {
+                "name": rule.name,
+                "on": rule.name in active,
+                "client": client_name(rule),
+                "why": rule.why,
+            }
+            for rule in rules
+        ]
 
     return {
         "packages": [

@@ -15,6 +15,8 @@ from cacheproxy.cli.fired import Fired, look
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.cli.settings import OneLine, fail
 from cacheproxy.config import Config, ConfigError, load
+from cacheproxy.core.client import EVERY
+from cacheproxy.core.rules import client_name
 from cacheproxy.demo.client import checked_url
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.proxy import HEALTH, is_health
@@ -25,7 +27,7 @@ _OWN = "the config file"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rule. ``client``: whose turns tell of it, None for all. What is not known is None.
+    """One rule. ``client``: whose requests it edits, None for all. What is not known is None.
 
     ``on``: in the running proxy, else as the configuration says. ``fired``: exchanges it changed,
     of ``turns``. ``failed``: how often, since the proxy was started.
@@ -120,15 +122,15 @@ def _rows(settings: Config, seen: Seen | None) -> Iterator[Row]:
     active = choose(plugins.normalizers(own), settings.enable, settings.disable)
     on = seen.on if seen is not None else {rule.name for rule in active}
     for package in plugins.packages:
-        client = seen.fired.client_of(package.name) if seen is not None else None
         for rule in plugins.rules_of(package):
-            where = f"{package.distribution} {package.version}"
-            yield _row(rule, where, client, seen, on=rule.name in on)
+            yield _row(rule, f"{package.distribution} {package.version}", seen, on=rule.name in on)
     for rule in own:
-        yield _row(rule, _OWN, None, seen, on=rule.name in on)
+        yield _row(rule, _OWN, seen, on=rule.name in on)
 
 
-def _row(rule: Any, package: str, client: str | None, seen: Seen | None, *, on: bool) -> Row:
+def _row(rule: Any, package: str, seen: Seen | None, *, on: bool) -> Row:
+    name = client_name(rule)
+    client = None if name == EVERY else name
     if seen is None:
         return Row(rule.name, package, rule.why, on, client)
     failures = seen.failures.get(rule.name)
@@ -167,7 +169,7 @@ def _lines(rows: Sequence[Row], seen: Seen | None, least: int) -> Iterator[str]:
 
 def _told(row: Row) -> str:
     if not row.on or row.fired is None:
-        return row.why
+        return f"{row.client or 'every client'}: {row.why}" if row.why else row.client or ""
     whose = f" of {row.client}" if row.client else ""
     told = f"fired in {row.fired:,} exchanges; {row.turns:,} turns{whose}"
     return told + (f"; failed in {row.failed:,}" if row.failed else "")

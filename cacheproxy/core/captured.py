@@ -89,6 +89,11 @@ class Captured:
         set_field(self, "response_body", response_body)
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it was turned down: nothing was evaluated then."""
+        return self.status is not None and self.status >= 400
+
+    @property
     def request(self) -> Request:
         """The request as it came, but for its credentials."""
         return Request(self.method, self.target, self.headers, self.body)

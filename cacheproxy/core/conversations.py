@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cacheproxy.core.captured import Captured
+from cacheproxy.core.client import client_of
 from cacheproxy.core.prompt import Prompt, prompt_of
 from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session, session_of
+from cacheproxy.core.session import DOCTOR, Session, session_of
 from cacheproxy.core.turns import Lanes, Place, alike_systems, system_of, tools_of
 
 _HASH = re.compile(r"[0-9a-f]{16}")
@@ -41,18 +42,24 @@ class Lane:
 
 
 def lanes_of(
-    records: Sequence[Captured], name: Callable[[Request], str | None] = lambda _: None
+    records: Sequence[Captured],
+    name: Callable[[Request], str | None] = lambda _: None,
+    *,
+    answered: bool = False,
 ) -> list[Lane]:
     """Return the lanes of all conversations, in the order of their first requests.
 
     ``name``: what a plugin says the session is (see ``Plugins.session``). Requests without a
-    prompt belong to none.
+    prompt belong to none, nor do those of our own doctor, nor those that failed if only the
+    ``answered`` are asked for.
     """
     sessions: dict[Session, _Session] = {}
     for index, record in enumerate(records):
         request = record.request
+        if answered and record.has_failed:
+            continue
         prompt = None if request.path.endswith(_NO_TURN) else prompt_of(request)
-        if prompt is None:
+        if prompt is None or is_doctors(record):
             continue
         session = record.session or session_of(request, name(request))
         known = sessions.get(session) or _resumed(session, prompt, sessions.values())
@@ -63,6 +70,12 @@ def lanes_of(
     unique = list(dict.fromkeys(sessions.values()))
     lanes = [lane for session in unique for lane in session.lanes(_parent(session, unique))]
     return sorted(lanes, key=lambda lane: lane.turns[0].index)
+
+
+def is_doctors(record: Captured) -> bool:
+    """Whether our own doctor sent it: since it marks its requests, none comes into a capture."""
+    session = record.session
+    return (client_of(record.request) if session is None else session.client) == DOCTOR
 
 
 @dataclass(eq=False, slots=True)

@@ -30,7 +30,7 @@ def report_captured(
     turn = lane.turns[index]
     record = replace(turn.record, session=lane.session, side=lane.is_side)
     before = lane.turns[index - 1].record if index else None
-    verdict = judged(before, record, order)
+    verdict = judged(before, record, order, replaced=turn.place.replaced)
     field = seen = None
     if before is not None and verdict.where is not None:
         steps = [(_sent(one.record), _sent(other.record)) for one, other in pairwise(lane.turns)]
@@ -48,10 +48,17 @@ def report_captured(
     )
 
 
-def judged(before: Captured | None, after: Captured, order: Order = Order.TOOLS_FIRST) -> Verdict:
+def judged(
+    before: Captured | None,
+    after: Captured,
+    order: Order = Order.TOOLS_FIRST,
+    *,
+    replaced: bool = False,
+) -> Verdict:
     """Return the verdict on a captured turn; where no server has counted, by our own estimate.
 
-    ``where`` is there for every turn that does not extend the one before, a break or not.
+    ``replaced``: see ``turns.Place``. ``where`` is there for every turn that does not extend the
+    one before, a break or not.
     """
     sent, unedited = prompt_of(_sent(after), order), prompt_of(after.request, order)
     if sent is None or unedited is None:
@@ -64,7 +71,7 @@ def judged(before: Captured | None, after: Captured, order: Order = Order.TOOLS_
     counted = before.usage.prompt
     tokens = counted if counted is not None else round(ours.chars / CHARS_PER_TOKEN)
     known = Before(ours, theirs, tokens)
-    verdict = judge(known, sent, unedited, after.usage, first=False)
+    verdict = judge(known, sent, unedited, after.usage, first=False, replaced=replaced)
     if verdict.reason is None:  # a difference near the end is no break, but worth showing
         verdict = replace(verdict, where=parted_at(known, sent, after.usage))
     if counted is None and verdict.expected is not None:

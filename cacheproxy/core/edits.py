@@ -71,6 +71,11 @@ def apply(document: Document, edits: Iterable[Edit]) -> bytes:
 
 def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
     """Do the same; None if nothing changes."""
+    return splice(document, splices_of(document, edits))
+
+
+def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
+    """Return what ``edits`` change in the document's body; raises EditError or PathError."""
     whole: dict[Path, Any] = {}
     in_strings: dict[Path, tuple[Entry, list[Edit]]] = {}
     for edit in edits:
@@ -97,7 +102,7 @@ def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
         splices.extend(_inside(document, path, entry, string_edits))
     for parent, keys in removed.items():
         splices.extend(_remove(document, parent, keys))
-    return _splice(document, splices)
+    return splices
 
 
 def encode(value: Any) -> str:
@@ -224,7 +229,8 @@ def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[Spli
     ]
 
 
-def _splice(document: Document, splices: list[Splice]) -> Edited | None:
+def splice(document: Document, splices: list[Splice]) -> Edited | None:
+    """Return the body with ``splices`` made, None if nothing changes; raises EditError."""
     if not splices:
         return None
     body = document.body

@@ -28,11 +28,12 @@ class Exchange:
 
     ``received``: the request as it came; ``sent``: as it went upstream (None if it never did).
     ``reports``: what each normalizer did. ``turn``: counts from 1 in its session, 0 for requests
-    without a prompt.
+    without a prompt and for those that failed (a status from 400): nothing was evaluated.
     ``status``: as sent to the client, None if nothing was. ``wall``: when the request had been
     read, seconds since the epoch. ``first_byte``, ``seconds``: from then to the first body byte
     and to the end, monotonic. ``bytes_down``: of the response's body.
-    ``error``: for people, one line, without any text of the bodies.
+    ``error``: for people, one line, without any text of the request: ours, or where a response
+    came whole with a status from 400, what it says (see ``core.refusal``).
     ``number``: counts from 1 since the proxy started. ``side``: a request of the session that does
     not extend its conversation (a title, a subagent). ``edited_after``, ``sent_after``,
     ``head_after``: seconds from ``wall`` until the rules were through, until it was sent and until
@@ -63,6 +64,11 @@ class Exchange:
     response_headers: Headers = ()
     response_body: bytes | None = None
     verdict: Verdict | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it was turned down: nothing was evaluated then."""
+        return self.status is not None and self.status >= 400
 
     def changed(self, **fields: Any) -> Exchange:
         """Return it with other values in some ``fields``.

@@ -21,6 +21,9 @@ _HOP_BY_HOP = frozenset(
     }
 )
 
+PROBE = b"x-cacheproxy-probe"
+"""Marks a test request, as ``cacheproxy doctor`` sends: relayed like any other, never recorded."""
+
 
 def end_to_end(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
     """Return ``headers`` without the hop-by-hop ones, those that Connection names, and ``also``."""

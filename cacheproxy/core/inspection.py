@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.changes import changes
-from cacheproxy.core.conversations import Lane, Turn, lanes_of
+from cacheproxy.core.conversations import Lane, Turn, is_doctors, lanes_of
 from cacheproxy.core.normalize import normalize
 from cacheproxy.core.prefix import parting
 from cacheproxy.core.prompt import Order, Part, Prompt, Segment, prompt_of
@@ -122,6 +122,7 @@ def inspect(
     them; ``name``: see ``lanes_of``.
     """
     on = {rule.name for rule in rules if rule.default} if active is None else set(active)
+    records = [record for record in records if not is_doctors(record)]
     lanes = lanes_of(records, name)
     mains = [lane for lane in lanes if not lane.is_side]
     steps = [pair for lane in lanes for pair in pairwise(lane.turns)]

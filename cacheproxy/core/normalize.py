@@ -71,21 +71,27 @@ def step(
 ) -> tuple[Request, Report | None]:
     """Take ``request`` through one normalizer: the request after it, and its report if any.
 
-    Our own rules are asked before the JSON is looked at: they may know without it that there is
-    nothing for them. ``shown``: an equal request that the normalizer gets to see instead, so that
-    nothing it does to that one reaches others. ``asked``: it is known that it may fire. Whatever
-    it raises is its own failure, a SystemExit as well; only a KeyboardInterrupt goes on, which may
-    be the user's.
+    It is asked only if the request is its client's. Only our own code without literals is asked
+    before that, and counts after it: it may know without the JSON that there is nothing for it, and
+    whose request it is may have to be read. ``shown``: an equal request that the normalizer
+    gets to see instead, so that nothing it does to that one reaches others. ``asked``: it is known
+    that it may fire. Whatever it raises is its own failure, a SystemExit as well; only a
+    KeyboardInterrupt goes on, which may be the user's.
     """
     is_rule = type(normalizer) is Rule
     is_ours = is_rule or (type(normalizer) is CodeRule and normalizer.own)
     try:
         if not asked and not may_fire(normalizer, request):
             return request, None
+        asks_last = is_ours and not is_rule and not normalizer.literals
+        if not asks_last and not is_for(normalizer, request):
+            return request, None
         if not is_ours and request.document is None:
             return request, None
         found = normalizer.edits(shown or request, previous)
         edits = _checked(found or (), request, trusted=is_rule)
+        if asks_last and edits and not is_for(normalizer, request):
+            return request, None
     except KeyboardInterrupt:
         raise
     except _RefusedError as error:
@@ -108,6 +114,12 @@ def may_fire(normalizer: Normalizer, request: Request) -> bool:
     if not literals:
         return bool(request.body)
     return any(map(request.literals.__contains__, literals))
+
+
+def is_for(normalizer: Normalizer, request: Request) -> bool:
+    """Whether ``request`` is one of the client that the normalizer belongs to (law 10)."""
+    client = getattr(normalizer, "client", None)
+    return client is None or client.sent(request)
 
 
 def describe(error: BaseException) -> str:

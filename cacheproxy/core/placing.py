@@ -15,23 +15,32 @@ goes. Blocks that are not text stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cacheproxy.core.dialect import ANTHROPIC, CHAT, OLLAMA, RESPONSES
-from cacheproxy.core.edits import REMOVE, Edit
+from cacheproxy.core.document import Document
+from cacheproxy.core.edits import REMOVE, Edit, encode, splice, splices_of
 from cacheproxy.core.joining import join_late
+from cacheproxy.core.normalize import Report, describe
 from cacheproxy.core.placement import ROLES, Placement
-from cacheproxy.core.reminder import says_something
+from cacheproxy.core.reminder import CLOSE, OPEN, says_something
 from cacheproxy.core.request import Request
+from cacheproxy.core.rereading import Splice
 from cacheproxy.core.reroling import WHY, re_role
-from cacheproxy.core.rules import CodeRule
 
 NAME = "late-system-messages"
 """Under which placed messages are reported and counted, beside the rules."""
 _EMPTY = "late system message without any text left out"
 _LITERALS = tuple(f'"{role}"' for role in ROLES)
+_PLAIN = re.compile(
+    rb'\{\s*"role"\s*:\s*"(?P<role>system|developer)(?P<between>"\s*,\s*"content"\s*:\s*")'
+    rb'(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"\s*\}'
+)
+"""A message as most clients spell it: its role and a text."""
+_MARK = OPEN.strip().encode()
+_OPEN, _CLOSE = (encode(text)[1:-1].encode() for text in (OPEN, CLOSE))
 
 
 class LateMessage(NamedTuple):
@@ -64,39 +73,73 @@ def late_messages(request: Request) -> list[LateMessage]:
     return found
 
 
-@lru_cache(maxsize=64)
-def rule_for(placement: Placement) -> CodeRule:
-    """Return ``placement`` as a rule, which the fold of requests can take."""
-    return CodeRule(NAME, WHY, partial(_place, placement), own=True, literals=_LITERALS)
-
-
 def count_of(edits: Sequence[Edit]) -> int:
     """Return how many late messages ``edits`` of such a rule placed or left out."""
     return sum(edit.why in (WHY, _EMPTY) for edit in edits)
 
 
-def _place(placement: Placement, request: Request, _previous: Request | None) -> Iterator[Edit]:
-    items, root = _items(request), f"/{_name(request.dialect)}"
+def place(request: Request, placement: Placement) -> tuple[Request, Report | None]:
+    """Return ``request`` with its late messages where ``placement`` says, and what was done.
+
+    It never raises: what cannot be placed goes on as it came, and the report says why.
+    """
+    items, document = _items(request), request.document
+    moved, gone = _needed(request, items, placement)
+    if document is None or not (moved or gone):
+        return request, None
+    root = _name(request.dialect)
+    splices: list[Splice] = []
+    edits = [Edit(f"/{root}/{number}", REMOVE, _EMPTY) for number in sorted(gone)]
+    done = list(edits)
+    try:
+        if placement.joins_user or placement.joins_tool:
+            edits += join_late(items, moved, gone, placement, f"/{root}")
+            done = edits
+        else:
+            for number in sorted(moved):
+                pointer = f"/{root}/{number}"
+                plain = _plainly(document, root, number)
+                splices += [] if plain is None else [plain]
+                edits += re_role(pointer, items[number]) if plain is None else ()
+                done.append(Edit(f"{pointer}/role", "user", WHY))
+        edited = splice(document, [*splices_of(document, edits), *splices])
+    except Exception as error:  # law 4
+        return request, Report(NAME, error=describe(error))
+    if edited is None:
+        return request, None
+    return request.with_body(*edited), Report(NAME, tuple(done))
+
+
+def _needed(request: Request, items: list[Any], placement: Placement) -> tuple[set[int], set[int]]:
+    """Return which late messages become the user's, and which go: they say nothing."""
     moved: set[int] = set()
     gone: set[int] = set()
-    has_led = False  # what leads behind one that becomes the user's leads no more
     for number, role, leads in late_messages(request):
         content = items[number].get("content")
         if not isinstance(content, str | list):
             continue
-        if not placement.moves(role, leads=leads and not has_led):
+        # What leads behind one that becomes the user's leads no more.
+        if not placement.moves(role, leads=leads and not moved):
             continue
-        if says_something(content) or items[number].get("images"):
-            moved.add(number)
-            has_led = True
-        else:
-            gone.add(number)
-            yield Edit(f"{root}/{number}", REMOVE, _EMPTY)
-    if not placement.joins_user and not placement.joins_tool:
-        for number in sorted(moved):
-            yield from re_role(f"{root}/{number}", items[number])
-        return
-    yield from join_late(items, moved, gone, placement, root)
+        says = says_something(content) or items[number].get("images")
+        (moved if says else gone).add(number)
+    return moved, gone
+
+
+def _plainly(document: Document, root: str, number: int) -> Splice | None:
+    """Return a message of nothing but role and text as the user's; None for any other.
+
+    The same as ``re_role`` does, in a tenth of the time: a conversation may hold hundreds.
+    """
+    container = document.inner(root)
+    assert container is not None
+    start = document.entry((root,)).value_start
+    first, last = start + container.starts[number], start + container.ends[number]
+    found = _PLAIN.fullmatch(document.body, first, last)
+    if found is None or found["text"].startswith((_MARK, b"\\")):  # marked, or it may be
+        return None
+    new = (b"user", found["between"], _OPEN, found["text"], _CLOSE)
+    return Splice(found.start("role"), found.end("text"), b"".join(new))
 
 
 def _items(request: Request) -> list[Any]:

@@ -8,12 +8,13 @@ seen. It counts only once it has been run over everything that was captured (see
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
 from cacheproxy.core.changes import Change
+from cacheproxy.core.client import Client
 from cacheproxy.core.difference import EDGE_AFTER, EDGE_BEFORE, SHAPES, Kind
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.paths import parse_pointer
@@ -69,11 +70,13 @@ def propose(
     steps: Sequence[Step],
     requests: Sequence[Request],
     taken: Collection[str] = (),
+    whose: Callable[[Request], Client | None] = lambda _: None,
 ) -> tuple[list[Proposal], list[Refusal]]:
     """Return a rule, or the reason why there is none, for each field without one.
 
     ``fields``: as found in ``steps``; ``requests``: all that were captured, whatever their
-    conversation; ``taken``: names of rules that exist.
+    conversation; ``taken``: names of rules that exist; ``whose``: the client that a request is of,
+    None if that cannot be told. A field seen in one client alone gets a rule for that client.
     """
     proposals: list[Proposal] = []
     refusals: list[Refusal] = []
@@ -82,7 +85,7 @@ def propose(
         if field.rules:
             continue
         try:
-            rule = _rule(field, steps, names)
+            rule = replace(_rule(field, steps, names), client=_client(field, steps, whose))
         except (_RefusedError, RuleError) as error:
             refusals.append(Refusal(field, str(error)))
             continue
@@ -93,6 +96,14 @@ def propose(
         else:
             refusals.append(Refusal(field, why))
     return proposals, refusals
+
+
+def _client(
+    field: Field, steps: Sequence[Step], whose: Callable[[Request], Client | None]
+) -> Client | None:
+    """Return the one client in whose requests the field was seen, if there is but one."""
+    seen = {whose(request) for one in field.sightings for request in steps[one.step]}
+    return seen.pop() if len(seen) == 1 else None
 
 
 def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
@@ -117,7 +128,7 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
         name=_name(field, anchor, names),
         where=places[0] if len(places) == 1 else places,
         pattern=anchor.pattern(_SHAPES[field.kind]),
-        replacement="" if is_date else _constant(field.kind, changes),
+        replacement=None if is_date else _constant(field.kind, changes),
         why=f"{field.kind.value} {'kept as first seen' if is_date else 'made constant'}",
         default=not is_date,
         pin=is_date,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from cacheproxy.core.changes import changes
 from cacheproxy.core.document import Document
 from cacheproxy.core.edits import Edit
-from cacheproxy.core.normalize import normalize
+from cacheproxy.core.normalize import is_for, normalize
 from cacheproxy.core.paths import parse_pointer
 from cacheproxy.core.prefix import parting
 from cacheproxy.core.prompt import Order, prompt_of
@@ -30,6 +30,8 @@ def objection(
     """Return why ``rule`` will not do for ``field``, or None. Quotes nothing of the requests."""
     spy = Rule(rule.name, rule.where, rule.pattern, _MARK)
     for request in requests:
+        if not is_for(rule, request):
+            continue
         if not _is_clients(spy, request):
             return "its pattern also matches text that a user, a tool or the model wrote"
         if not _is_clean(rule, request):

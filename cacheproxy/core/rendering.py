@@ -8,7 +8,7 @@ for each question; marks in the rendered text tell the answer. Sources: llama-se
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from cacheproxy.core.placement import ROLES, Late, Placement, Treatment
@@ -33,6 +33,13 @@ PLAIN = "plain"
 Json = dict[str, Any]
 Rendered = Mapping[str, str | None]
 """The rendered text by question; None where the template refused."""
+Asking = Generator[bytes, tuple[int, bytes], Placement | None]
+LLAMA, VLLM = "/apply-template", "/tokenize"
+PAGES: Mapping[str, Json] = {LLAMA: {}, VLLM: {"return_token_strs": True}}
+"""Where servers render a conversation, and what they are asked for besides."""
+_NO_PAGE = frozenset({401, 403, 404, 405, 410, 429, 501, 502, 503, 504, 508})
+_LARGEST = 64 << 10
+"""Bytes of a rendered dozen of words; what is larger is none."""
 
 
 def first_questions() -> dict[str, Json]:
@@ -89,6 +96,28 @@ def placement_of(rendered: Rendered, told_by: str) -> Placement | None:
     )
 
 
+def asking(path: str, model: str = "") -> Asking:
+    """Ask the page ``path``, whoever sends the bodies that this yields.
+
+    It takes the status and the body of each answer, and returns what is known then: None where
+    there is no such page. Without a ``model`` the server's own is asked for.
+    """
+    extra = {**PAGES[path], "model": model} if model else PAGES[path]
+    rendered: dict[str, str | None] = {}
+    placement = None
+    for questions in (first_questions(), tool_questions()):
+        for name, question in questions.items():
+            status, body = yield body_of(question, **extra)
+            text = _text(body) if status == 200 else None
+            if text is None and (status in _NO_PAGE or status == 200 or name == PLAIN):
+                return None  # not even this: there is no page, or it wants to know the model
+            rendered[name] = text
+        placement = placement_of(rendered, path)
+        if placement is None or not placement.places:
+            break
+    return placement
+
+
 def text_of(answer: Any) -> str | None:
     """Return the rendered text in the JSON answer of either server, None if there is none."""
     if not isinstance(answer, dict):
@@ -105,6 +134,13 @@ def text_of(answer: Any) -> str | None:
 def body_of(question: Json, **more: Any) -> bytes:
     """Return the JSON body to send for a question."""
     return json.dumps(question | more).encode()
+
+
+def _text(body: bytes) -> str | None:
+    try:
+        return text_of(json.loads(body)) if len(body) <= _LARGEST else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _late(rendered: Rendered, name: str, around: tuple[str, str], as_user: str | None) -> Late:

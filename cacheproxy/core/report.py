@@ -154,6 +154,13 @@ def report(
     return replace(found, advice=tuple(_advice(found)))
 
 
+def failed(exchange: Exchange | Captured, number: int | None = None) -> str:
+    """Return why there is no report on a request that failed. ``number``: as in ``report``."""
+    number = exchange.number if number is None else number
+    said = f" ({exchange.error})" if exchange.error else ""
+    return f"request {number} failed with status {exchange.status}{said}: nothing was evaluated"
+
+
 def _prompt(exchange: Exchange | Captured) -> Count | None:
     if exchange.usage.prompt is not None:
         return Count(exchange.usage.prompt, "measured")

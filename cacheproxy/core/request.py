@@ -78,6 +78,11 @@ class Request:
         """Why ``json`` is None, in a few words without any of the body's text."""
         return self.__dict__["_why"] if self.document is None else None
 
+    @Once
+    def clients(self) -> dict[Any, bool]:
+        """Whose request it is and whose not, as far as it was asked (cacheproxy.core.client)."""
+        return {}
+
     @property
     def is_read(self) -> bool:
         """Whether the JSON has been looked at."""
@@ -111,7 +116,7 @@ class Request:
         """Return this request with another body; ``shared``, ``splices``: what is known of it."""
         other = Request(self.method, self.target, self.headers, body)
         known, ours = other.__dict__, self.__dict__
-        for name in ("path", "dialect", "_by_name"):
+        for name in ("path", "dialect", "clients", "_by_name"):
             if name in ours:
                 known[name] = ours[name]
         other.after(shared)

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from cacheproxy.core.client import EVERY, Client
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.paths import Path, PathError, Pattern, match_all, parse_pattern, to_pointer
 from cacheproxy.core.places import NAMED
 from cacheproxy.core.request import Request
+from cacheproxy.core.secondpass import is_settled
 
 RULE_FIELDS = ("name", "why", "default", "literals", "needs_previous", "edits")
 """What every normalizer has."""
@@ -50,6 +52,10 @@ class Normalizer(Protocol):
     def needs_previous(self) -> bool:
         """Whether it looks at the session's previous request."""
 
+    @property
+    def client(self) -> Client | None:
+        """Whose requests it edits; None: everybody's."""
+
     def edits(self, request: Request, previous: Request | None) -> Iterable[Edit]:
         """The edits for ``request``: pure, idempotent; see the hook cacheproxy_normalize."""
 
@@ -61,25 +67,28 @@ class Rule:
     ``name``: lower-case words joined by ``-``, unique.
     ``where``: path pattern(s) (cacheproxy.core.paths) or ``system``, ``system-head``, ``user``.
     ``pattern``: Python regex; start it with ``\A`` where the text must start with it.
-    ``replacement``: what a match becomes (``\1`` and ``\g<name>`` as in re.sub); if the pattern
-    has a group called ``volatile``, only that group is replaced.
+    ``replacement``: what a match becomes (``\1`` and ``\g<name>`` as in re.sub; ``""``: it goes);
+    if the pattern has a group called ``volatile``, only that group is replaced.
     ``why``: one sentence for people.
     ``default``: on unless switched off.
     ``pin``: instead of ``replacement``, the text that stood at the same place in the session's
     previous request, so that the first value seen stays.
     ``literals``: if given, a body without any of them is not looked at.
+    ``client``: whose requests it edits; None: its package's client's (``cacheproxy_client``), or
+    everybody's where it belongs to no package.
 
-    Raises RuleError.
+    A rule has a replacement or is a pin. Raises RuleError.
     """
 
     name: str
     where: str | tuple[str, ...]
     pattern: str
-    replacement: str = ""
+    replacement: str | None = None
     why: str = ""
     default: bool = True
     pin: bool = False
     literals: tuple[str, ...] = ()
+    client: Client | None = None
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
     _places: tuple[Pattern, ...] = field(init=False, repr=False, compare=False)
 
@@ -88,6 +97,7 @@ class Rule:
         check_literals(self.name, self.literals)
         _check_types(self.name, why=(self.why, str), default=(self.default, bool))
         _check_types(self.name, pin=(self.pin, bool))
+        check_client(self.name, self.client)
         where = (self.where,) if isinstance(self.where, str) else self.where
         if not where or not _are_texts(where):
             raise RuleError(f"rule {self.name!r}: 'where' is a place or a list of places")
@@ -130,13 +140,15 @@ class Rule:
         pinned = self._matches_at(previous, path) if self.pin else []
         for index, found in enumerate(matches):
             start, end = self._span(found)
-            new: str | None = self.replacement
+            new = self._new(found)
             if self.pin:
                 new = pinned[index] if index < len(pinned) else None
-            elif "\\" in self.replacement:
-                new = found.expand(self.replacement)
             if new is not None and start >= 0 and found.string[start:end] != new:
                 yield Edit(pointer, new, self.why, (start, end))
+
+    def _new(self, found: re.Match[str]) -> str | None:
+        new = self.replacement
+        return found.expand(new) if new is not None and "\\" in new else new
 
     def _matches_at(self, previous: Request | None, path: Path) -> list[str | None]:
         """The matches in the string at ``path``; None where ``volatile`` took no part."""
@@ -157,7 +169,18 @@ class Rule:
         return found.span(VOLATILE if VOLATILE in self._regex.groupindex else 0)
 
     def _check_replacement(self) -> None:
-        """Refuse references to groups the pattern does not have, before any request comes."""
+        """Refuse what can be told to be wrong before any request comes.
+
+        References to groups that the pattern does not have, and a result that the rule would find
+        and change once more (law 3).
+        """
+        if self.replacement is None:
+            if self.pin:
+                return
+            raise RuleError(
+                f"rule {self.name!r}: say what a match becomes: replacement = '…' "
+                "(replacement = '' takes it out), or pin = true"
+            )
         if not isinstance(self.replacement, str):
             raise RuleError(f"rule {self.name!r}: bad replacement: not text")
         if len(self.replacement) > MOST_REPLACEMENT:
@@ -168,6 +191,21 @@ class Rule:
             self._regex.sub(self.replacement, "")  # the template is read before any match
         except (re.error, IndexError) as error:
             raise RuleError(f"rule {self.name!r}: bad replacement: {_line(error)}") from None
+        examples = (self.replacement, *self.literals)
+        if not self.pin and not is_settled(self._applied, self.pattern, examples):
+            raise RuleError(
+                f"rule {self.name!r}: bad replacement: the rule would find it and change it again"
+            )
+
+    def _applied(self, text: str) -> str:
+        """Return ``text`` after the rule."""
+        pieces, end = [], 0
+        for found in self._regex.finditer(text):
+            start, stop = self._span(found)
+            if start >= 0:
+                pieces += [text[end:start], self._new(found) or ""]
+                end = stop
+        return "".join([*pieces, text[end:]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +226,14 @@ class CodeRule:
     literals: tuple[str, ...] = ()
     needs_previous: bool = False
     own: bool = False
+    client: Client | None = None
 
     def __post_init__(self) -> None:
         check_name(self.name)
         check_literals(self.name, self.literals)
         _check_types(self.name, why=(self.why, str), default=(self.default, bool))
         _check_types(self.name, needs_previous=(self.needs_previous, bool))
+        check_client(self.name, self.client)
         if not callable(self.find):
             raise RuleError(f"rule {self.name!r}: 'find' is no function")
 
@@ -202,16 +242,23 @@ class CodeRule:
         return self.find(request, previous)
 
 
-def settled(rule: Normalizer, *, own: bool) -> Rule | CodeRule:
+def client_name(rule: Normalizer) -> str:
+    """Return for which client ``rule`` is; ``*``: for all."""
+    return EVERY if rule.client is None else rule.client.name
+
+
+def settled(rule: Normalizer, *, own: bool, client: Client | None = None) -> Rule | CodeRule:
     """Return ``rule`` as one of the two classes above, whose fields stay what they are now.
 
-    Raises RuleError.
+    ``client``: whose it is if it does not say so itself. Raises RuleError.
     """
+    said: Client | None = getattr(rule, "client", None)
+    client = client if said is None else said
     if type(rule) is Rule:
-        return rule
+        return rule if client is said else replace(rule, client=client)
     literals = tuple(rule.literals) if isinstance(rule.literals, list) else rule.literals
     if type(rule) is CodeRule:
-        return replace(rule, own=own, literals=literals)
+        return replace(rule, own=own, literals=literals, client=client)
     return CodeRule(
         name=rule.name,
         why=rule.why,
@@ -220,6 +267,7 @@ def settled(rule: Normalizer, *, own: bool) -> Rule | CodeRule:
         literals=literals,
         needs_previous=rule.needs_previous,
         own=own,
+        client=client,
     )
 
 
@@ -227,6 +275,12 @@ def check_name(name: str) -> None:
     """Raise RuleError unless ``name`` is lower-case words joined by hyphens."""
     if type(name) is not str or len(name) > MOST_NAME or not _NAME.fullmatch(name):
         raise RuleError(f"rule {_shown(name)}: a name is lower-case words joined by '-'")
+
+
+def check_client(name: str, client: Any) -> None:
+    """Raise RuleError unless ``client`` is a Client, or None."""
+    if client is not None and type(client) is not Client:
+        raise RuleError(f"rule {name!r}: 'client' is no Client")
 
 
 def check_literals(name: str, literals: Any) -> None:

@@ -15,9 +15,11 @@ def rule_toml(rule: Rule) -> str:
     )
     lines = ["[[rule]]", f"name = {_quoted(rule.name)}", f"where = {places}"]
     lines.append(f"pattern = {_quoted(rule.pattern)}")
-    lines.append("pin = true" if rule.pin else f"replacement = {_quoted(rule.replacement)}")
+    lines.append("pin = true" if rule.pin else f"replacement = {_quoted(rule.replacement or '')}")
     if rule.why:
         lines.append(f"why = {_quoted(rule.why)}")
+    if rule.client is not None:
+        lines.append(f"client = {_quoted(rule.client.name)}")
     if not rule.default:
         lines.append("default = false")
     if rule.literals:

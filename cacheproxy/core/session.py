@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from cacheproxy.core.client import client_of
 from cacheproxy.core.paths import match_paths
 from cacheproxy.core.places import SYSTEM_TEXT, USER_TEXT
 from cacheproxy.core.request import Request
@@ -23,22 +24,8 @@ _HEADERS = (
 )
 _AGENT_HEADERS = (b"x-claude-code-agent-id", b"x-openai-subagent")
 
-# What a user agent starts with, and the name its client goes by.
-_CLIENTS = (
-    ("claude-cli/", "claude"),
-    ("codex", "codex"),
-    ("opencode/", "opencode"),
-    ("openclaw/", "openclaw"),
-    ("qwencode/", "qwen"),
-    ("cline/", "cline"),
-    ("geminicli/", "gemini"),
-    ("openai/", "openai-sdk"),
-    ("asyncopenai/", "openai-sdk"),
-    ("anthropic/", "anthropic-sdk"),
-    ("asyncanthropic/", "anthropic-sdk"),
-    ("litellm/", "litellm"),
-)
-_PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
+DOCTOR = "cacheproxy-doctor"
+"""The name that the requests of ``cacheproxy doctor`` go by: they are no conversation."""
 # Clocks, counters, dates and nonces in the text must not make a new session of every turn.
 _VOLATILE = re.compile(
     r"(?<![\w.-])[\w.-]*\d[\w.-]*"
@@ -65,32 +52,18 @@ class Session(NamedTuple):
         return f"{self.client}/{tail[:4]}"
 
 
-def client_of(request: Request) -> str:
-    """Return the short name of the client, by its user agent."""
-    return _client(request.header("user-agent") or "")
-
-
-@lru_cache(maxsize=64)
-def _client(agent: str) -> str:
-    lowered = agent.lower()
-    for start, name in _CLIENTS:
-        if lowered.startswith(start):
-            return name
-    product = _PRODUCT.match(agent)
-    return product[0].lower() if product else "client"
-
-
-def session_of(request: Request, answer: str | None = None) -> Session:
+def session_of(request: Request, answer: str | None = None, client: str | None = None) -> Session:
     """Return the session of ``request``; ``answer`` is what a plugin said (``client/id``, ``id``).
 
     Else the first of: a session header, ``prompt_cache_key``, the session part of
-    ``metadata.user_id``, a hash of client, system text and first user message.
+    ``metadata.user_id``, a hash of client, system text and first user message. ``client``: its
+    name, if it is known by more than the user agent.
     """
-    client = client_of(request)
+    client = client or client_of(request)
     if answer is not None:
         name, slash, identity = answer.partition("/")
         return Session(name, identity) if slash and name and identity else Session(client, answer)
-    identity = _from_headers(request) or _from_body(request) or _from_prompt(request)
+    identity = _from_headers(request) or _from_body(request) or _from_prompt(request, client)
     return Session(client, identity)
 
 
@@ -126,12 +99,12 @@ def _from_body(request: Request) -> str | None:
     return session if isinstance(session, str) and session else None
 
 
-def _from_prompt(request: Request) -> str:
+def _from_prompt(request: Request, client: str) -> str:
     system = "".join(_first_texts(request, SYSTEM_TEXT)[:1])[:_LOOKED_AT]
     texts = _first_texts(request, USER_TEXT)
     # Clients wrap <blocks> around what the user typed; they come and go (dates, folder trees).
     typed = [text for text in texts if not text.lstrip().startswith("<")]
-    digest = hashlib.sha256(client_of(request).encode())
+    digest = hashlib.sha256(client.encode())
     for text in (system, *(_ends(text) for text in typed or texts)):
         digest.update(_lasting(text))
     return digest.hexdigest()[:16]

@@ -24,7 +24,7 @@ class Place(NamedTuple):
     """Where a request belongs: ``lane`` and ``turn`` (from 1) in the order of their first.
 
     ``is_side``: whether it is beside the conversation, as far as was known when it came.
-    ``replaced``: a turn whose history was written anew (a compaction).
+    ``replaced``: its history was written anew, and is much shorter (a compaction).
     """
 
     lane: int
@@ -33,13 +33,38 @@ class Place(NamedTuple):
     replaced: bool = False
 
 
+class _History(NamedTuple):
+    """Digests of all texts of the messages, those of the first message, how many messages."""
+
+    texts: tuple[int, ...] = ()
+    first: tuple[int, ...] = ()
+    length: int = 0
+
+    @classmethod
+    def of(cls, prompt: Prompt) -> _History:
+        texts, pieces, heads = prompt.digests, prompt.made.run.pieces, prompt.made.heads
+        if len(pieces) <= heads:  # one text, or an API whose messages are not told apart
+            return cls(texts, texts[:1], len(texts))
+        return cls(texts, pieces[heads].digests, len(pieces) - heads)
+
+    def begins_anew(self, before: _History) -> bool:
+        """Whether it is ``before`` in other words: neither its beginning, nor half as long.
+
+        A conversation only grows, and a turn taken back keeps the beginning.
+        """
+        return self.first != before.first and 0 < 2 * self.length <= before.length
+
+
+_NO_HISTORY = _History()
+
+
 @dataclass(slots=True)
 class _Lane:
-    """What is kept of a lane: digests of its last messages, its tools and system text."""
+    """What is kept of a lane: its last messages, its tools and system text."""
 
     tools: frozenset[str]
     system: tuple[str, ...]
-    messages: tuple[int, ...] = ()
+    messages: _History = _NO_HISTORY
     turns: int = 0
 
 
@@ -65,7 +90,7 @@ class Lanes:
         """Return the lane that ``prompt`` extends, or a new one, and count it."""
         tools = tools_of(prompt)
         system = tuple(map(_TEXT, prompt.of(Part.SYSTEM)))
-        messages = prompt.digests
+        messages = _History.of(prompt)
         index, replaced = self._find(tools, system, messages)
         if index is None:
             index = len(self._lanes)
@@ -78,13 +103,14 @@ class Lanes:
 
     def contains(self, prompt: Prompt) -> float:
         """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
-        return max((_share(lane.messages, prompt.digests) for lane in self._lanes), default=0.0)
+        texts = prompt.digests
+        return max((_share(lane.messages.texts, texts) for lane in self._lanes), default=0.0)
 
     def _find(
-        self, tools: frozenset[str], system: tuple[str, ...], messages: tuple[int, ...]
+        self, tools: frozenset[str], system: tuple[str, ...], messages: _History
     ) -> tuple[int | None, bool]:
         shares = [
-            _share(lane.messages, messages) if _alike_tools(lane.tools, tools) else 0.0
+            _share(lane.messages.texts, messages.texts) if _alike_tools(lane.tools, tools) else 0.0
             for lane in self._lanes
         ]
         best = max(shares, default=0.0)
@@ -93,8 +119,7 @@ class Lanes:
         for index in reversed(range(len(self._lanes))):
             lane = self._lanes[index]
             if lane.tools == tools and alike_systems("".join(lane.system), "".join(system)):
-                # Whether a message or two have changed, or all: nothing of them is left.
-                return index, frozenset(messages).isdisjoint(lane.messages)
+                return index, messages.begins_anew(lane.messages)
         return None, False
 
 

@@ -28,6 +28,7 @@ class Judgement(StrEnum):
 
     OK = "ok"
     COLD = "cold"
+    COMPACTED = "compacted"
     BREAK = "BREAK"
     UNKNOWN = "-"
 
@@ -107,16 +108,24 @@ class Before(NamedTuple):
 
 
 def judge(
-    before: Before | None, sent: Prompt, unedited: Prompt, usage: Usage, *, first: bool
+    before: Before | None,
+    sent: Prompt,
+    unedited: Prompt,
+    usage: Usage,
+    *,
+    first: bool,
+    replaced: bool = False,
 ) -> Verdict:
     """Return the verdict on a turn whose prompt was ``sent``, ``unedited`` as it came.
 
     ``before`` is None for a session's ``first`` turn, or when we have forgotten the last one.
+    ``replaced``: the client wrote the history anew (see ``turns.Place``); that is no break as long
+    as what stands before the messages was reused.
     """
     if before is None:
         if first:
             return Verdict(Judgement.COLD)
-        return _without_before(usage)
+        return Verdict(Judgement.COMPACTED) if replaced else _without_before(usage)
     left = parting(before.sent, sent)
     same_model = before.sent.model == sent.model
     could = without = _NOTHING
@@ -128,6 +137,8 @@ def judge(
     reason = None if same_model else Reason.MODEL_CHANGED
     if reason is None and left.was is not None:
         reason = _REASONS[left.part]
+    if replaced and reason is Reason.MESSAGES_CHANGED and not _lost_its_head(could, usage):
+        return Verdict(Judgement.COMPACTED, None, None, could, None, None, without, saved)
     lost = _lost(before, could, usage)
     broke = lost is not None and lost.tokens > _allowed(before, sent, usage)
     if not broke:
@@ -208,6 +219,13 @@ def _allowed(before: Before, sent: Prompt, usage: Usage) -> float:
     """A prompt that has become shorter than the one before cannot reuse all of it."""
     shorter = max(0, (before.tokens or 0) - (usage.prompt or _scaled(before, sent) or 0))
     return shorter + max(_TOLERANCE_TOKENS, _TOLERANCE * (before.tokens or 0))
+
+
+def _lost_its_head(could: Count, usage: Usage) -> bool:
+    """Whether the server reused far less than the tools and the system text, which are equal."""
+    if usage.reused is None:
+        return False
+    return could.tokens - usage.reused > max(_TOLERANCE_TOKENS, 0.5 * could.tokens)
 
 
 def _was_evicted(could: Count, usage: Usage, before: Before, sent: Prompt) -> bool:

@@ -12,12 +12,11 @@ from typing import Any
 from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
-from cacheproxy.core.affinity import Pieces
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
-from cacheproxy.crew.messages import HowSpelled, Lane, Recall, Sent, Slot, Spelled
+from cacheproxy.crew.messages import HowSpelled, Lane, Recall, Sent, Spelled
 from cacheproxy.crew.shared import Known, LastRequests
 from cacheproxy.crew.wire import request_in, request_out, text_in, text_out
 from cacheproxy.proxy.memory import Memory, SessionMemory, lane_of
@@ -120,21 +119,6 @@ class AskedSpellings(Spellings):
                 super().keep(call, text_in(text))
         while len(self._asked) > _MOST_ASKED:
             self._asked.popitem(last=False)
-
-
-class AskedSlots:
-    """The slots of the upstream, which the keeper gives out."""
-
-    def __init__(self, line: Line) -> None:
-        self._line = line
-
-    async def assign(self, conversation: str, pieces: Pieces) -> int | None:
-        """Return the slot for a request, None if it may have any."""
-        answer = await _ask(self._line, Slot(text_out(conversation), list(pieces)))
-        return None if answer is None else answer[0]
-
-    def forget(self) -> None:
-        """Do nothing: the keeper is told when the upstream was down."""
 
 
 def calls_of(request: Request) -> list[str]:

@@ -32,7 +32,6 @@ from cacheproxy.crew.messages import (
     Recall,
     Said,
     Sent,
-    Slot,
     Spelled,
     Standing,
     Stop,
@@ -44,7 +43,6 @@ from cacheproxy.crew.wire import config_out, exchange_in, request_in, request_ou
 from cacheproxy.parts import Arrangement, Relaying
 from cacheproxy.proxy.draining import tell_broken_off, tell_stopping
 from cacheproxy.proxy.limits import Limits
-from cacheproxy.proxy.pinning import SlotSource
 from cacheproxy.proxy.site import ProxySite
 
 _log = Logger()
@@ -258,7 +256,7 @@ class Crew:
             self._spellings.keep(text_in(message.call), text_in(message.arguments))
         elif isinstance(message, Forget):
             self._forget(member)
-        elif isinstance(message, Recall | HowSpelled | Slot):
+        elif isinstance(message, Recall | HowSpelled):
             self._soon()
             self._questions.append((line, message))
 
@@ -333,13 +331,10 @@ class Crew:
         for line, question in questions:
             if isinstance(question, Recall):
                 self._recall(line, question)
-            elif isinstance(question, HowSpelled):
+            else:
                 known = (self._spellings.kept(text_in(call)) for call in question.calls)
                 found = [None if text is None else text_out(text) for text in known]
                 line.tell(Answer(question.id, found))
-            else:
-                done = Deferred.fromCoroutine(self._give_slot(line, question))
-                done.addErrback(lambda failure: _log.failure("giving a slot failed", failure))
 
     def _recall(self, line: Line, question: Recall) -> None:
         known = self._last.of(question.lane)
@@ -351,24 +346,10 @@ class Crew:
         else:
             line.tell(Answer(question.id, (known.version, request_out(request))), request.body)
 
-    async def _give_slot(self, line: Line, question: Slot) -> None:
-        slots = self._slots()
-        pieces = tuple((number, length) for number, length in question.pieces)
-        slot = None
-        if slots is not None:
-            slot = await slots.assign(text_in(question.conversation), pieces)
-        line.tell(Answer(question.id, slot))
-
     def _forget(self, member: Member) -> None:
-        slots = self._slots()
-        if slots is not None:
-            slots.forget()
         for other in self.members:
             if other is not member:
                 other.tell(Forget())
-
-    def _slots(self) -> SlotSource | None:
-        return None if self._arrangement is None else self._arrangement.slots
 
     def _wait(self, condition: Callable[[], bool], seconds: float | None = None) -> Deferred[None]:
         """Fire when ``condition`` holds, or after ``seconds``."""

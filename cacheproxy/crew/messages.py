@@ -156,14 +156,6 @@ class Recall(_Message):
     id: int = 0
 
 
-class Slot(_Message):
-    """Question: which slot has the conversation with this prompt? Answered with None for any."""
-
-    conversation: Text
-    pieces: list[tuple[int, int]]
-    id: int = 0
-
-
 class Spelled(_Message):
     """The model has called a tool with arguments in this spelling."""
 
@@ -200,7 +192,6 @@ FromWorker = (
     | Page
     | Sent
     | Recall
-    | Slot
     | Forget
     | Spelled
     | HowSpelled

@@ -29,7 +29,7 @@ from zope.interface import implementer
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.failures import Count, Failures
-from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings, lane_out
+from cacheproxy.crew.asking import AskedMemory, AskedSpellings, lane_out
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.messages import (
@@ -314,7 +314,6 @@ def put_together(worker: Worker, begin: Begin) -> tuple[Relaying, Callable[[Any]
         via=begin.via,
         keep_bodies=bool(config.capture),
         collector=Collector(),
-        slots=lambda _: AskedSlots(line),
         learn=spellings.learn,
         forgot=worker.forgot,
     )

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cacheproxy.doctor.finding import Finding, State, counted
+from cacheproxy.doctor.finding import Finding, State, ago, counted
 from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.running import diagnose
 
 
-def check(record: Record | None, now: float) -> list[Finding]:
-    """Return the findings on the clients of ``record``; ``now``: seconds since the epoch."""
+def check(record: Record | None, proxy: str, now: float) -> list[Finding]:
+    """Return the findings on the clients of ``record``.
+
+    ``proxy``: its URL; ``now``: seconds since the epoch.
+    """
     if record is None or not record.seen:
         return []
     parts = []
@@ -18,12 +22,12 @@ def check(record: Record | None, now: float) -> list[Finding]:
         sessions = len({one.session for one in record.seen if one.client == client})
         parts.append(
             f"{client} ({counted(requests, 'request')} in {counted(sessions, 'session')}, "
-            f"the last {_ago(now - last)})"
+            f"the last {ago(now - last)})"
         )
-    return [Finding("agents", State.OK, "seen: " + ", ".join(parts)), *_turns(record)]
+    return [Finding("agents", State.OK, "seen: " + ", ".join(parts)), *_turns(record, proxy)]
 
 
-def _turns(record: Record) -> list[Finding]:
+def _turns(record: Record, proxy: str) -> list[Finding]:
     if not record.breaks:
         return []
     reasons = Counter(one.reason or "unknown" for one in record.breaks)
@@ -32,11 +36,11 @@ def _turns(record: Record) -> list[Finding]:
         f"cache: {', '.join(f'{reason} {number}' for reason, number in reasons.most_common())}"
     )
     state = State.FAIL if record.is_broken else State.WARN
-    return [Finding("turns", state, text, "cacheproxy diagnose last   says where and why")]
-
-
-def _ago(seconds: float) -> str:
-    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds // unit:.0f} {name} ago"
-    return "just now" if seconds < 5 else f"{seconds:.0f} s ago"
+    return [
+        Finding(
+            "turns",
+            state,
+            text,
+            f"{diagnose(proxy, record.breaks[-1].number)}   says where and why",
+        )
+    ]

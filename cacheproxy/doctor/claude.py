@@ -119,6 +119,12 @@ def _window(settings: Settings, context: int | None) -> list[Finding]:
     if setting is None:
         if context >= ASSUMED_CONTEXT:
             return []
+        if BASE_URL not in settings.values:  # the shell that it runs in may well have both
+            text = (
+                f"the shell that Claude Code runs in tells it of the server's {context:,} tokens, "
+                "if its settings were made there"
+            )
+            return [Finding("window", State.OK, text, fix)]
         text = (
             f"Claude Code assumes {ASSUMED_CONTEXT:,} tokens for a model it does not know, the "
             f"server has {context:,}: long conversations fail instead of being compacted"

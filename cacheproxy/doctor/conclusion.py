@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cacheproxy.doctor import failing as failures
 from cacheproxy.doctor.finding import Finding, State, counted
 from cacheproxy.doctor.need import Need
 from cacheproxy.doctor.proxy import Proxy
@@ -47,6 +48,9 @@ def conclude(known: Known, findings: Sequence[Finding]) -> Conclusion:
     """Return the verdict: what agents' requests showed comes before what ours did."""
     if known.upstream.server is None:
         return Conclusion(Answer.NOT_MEASURED, _sentence(known.upstream.problem or ""))
+    if known.record is not None and known.record.failing:
+        failing = map(failures.summary, known.record.failing.values())
+        return Conclusion(Answer.NO, _sentence(", and ".join(failing)))
     if known.need is not None and known.need.is_superfluous:
         return Conclusion(Answer.NOT_NEEDED, _sentence(known.need.text.partition(": ")[2]))
     if known.record is not None and known.record.later:

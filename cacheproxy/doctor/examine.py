@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from cacheproxy.config import Config
 from cacheproxy.core.locality import is_local
-from cacheproxy.doctor import agents, claude, need, outcome, plugins, proxy, record, reuse, traffic
+from cacheproxy.doctor import (
+    agents,
+    claude,
+    failing,
+    need,
+    outcome,
+    plugins,
+    proxy,
+    record,
+    reuse,
+    slots,
+    template,
+    traffic,
+)
 from cacheproxy.doctor import load as loads
 from cacheproxy.doctor import upstream as upstreams
 from cacheproxy.doctor.conclusion import Conclusion, Known, conclude
 from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.guard import Guard
 from cacheproxy.doctor.prompt import PATHS
 from cacheproxy.doctor.proxy import Proxy
+from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.site import Site, is_same, shown
+from cacheproxy.doctor.site import AS_PROBE, Site, is_same, shown
 from cacheproxy.doctor.traffic import Look
 from cacheproxy.doctor.upstream import LLAMA, Upstream
 
@@ -31,7 +46,8 @@ OnStep = Callable[[str], None]
 class Inputs:
     """What to look at. ``proxy``: its URL; ``upstream``: the server's, None to ask the proxy.
 
-    ``send``: whether test prompts may be sent; ``watch``: seconds to wait for the agent's own.
+    ``send``: whether test prompts may be sent; None: ``ask``, with a question for people, where
+    they might push out a conversation. ``watch``: seconds to wait for the agent's own.
     ``headers`` go to the server, and hold its key; ``token`` to the proxy.
     """
 
@@ -43,7 +59,8 @@ class Inputs:
     headers: dict[str, str] = field(default_factory=dict)
     token: dict[str, str] = field(default_factory=dict)
     model: str | None = None
-    send: bool = True
+    send: bool | None = None
+    ask: Callable[[str], bool] = lambda _: False
     watch: float = 0.0
 
 
@@ -73,30 +90,35 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
         on_step(f"watching for {watched:.0f} s: use your agent now")
         time.sleep(watched)
         after = Look(loads.look(site), record.read(running.url, inputs.token) or before.record)
-    here = tuple(rule.name for rule in found.rules)
-    rules = running.rules if running.is_up else here
+    rules = running.rules if running.is_up else tuple(rule.name for rule in found.rules)
     # the test prompt imitates a field that vendors' own APIs check
     edits = inputs.config.edit_remote or is_local(urlsplit(url).hostname or "")
-    trials = _trials(inputs, server, running, found, on_step) if inputs.send and edits else ()
+    own = after.record if _is_its_own(running, url) else None
+    guard = Guard(site, server, own, None if inputs.send else inputs.ask)
+    trials: tuple[Trial, ...] = ()
+    if inputs.send is not False and edits:
+        trials = _trials(inputs, server, running, found, guard, on_step)
 
     findings = [*proxy.check(running, url), *upstreams.check(server)]
     if running.upstream is not None and not is_same(running.upstream, url):
         findings.append(_another_upstream(running.upstream, url))
-    has_package = any(package.distribution == outcome.PACKAGE for package in found.packages)
+    now = time.time()
+    findings += failing.check(after.record, running.url, now)
     kind = server.server.kind if server.server is not None else ""
-    for one in trials:
-        on = running.rules if one.through_proxy else here
-        findings.append(outcome.check(one, on, kind, has_package=has_package))
-    if not trials and server.server is not None:
+    findings += [_on_trial(one, running, found, kind) for one in trials]
+    if guard.finding is not None:
+        findings.append(guard.finding)
+    elif not trials and server.server is not None:
         findings.append(_not_tried(inputs, kind, edits=edits))
+    findings += _on_server(site, kind, running, own, trials)
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(after.record.clients()) if after.record is not None else ()
     needed = need.judge(trials, settings, rules, clients)
     if needed is not None:
         findings.append(needed.finding())
-    if _is_its_own(running, url) and server.server is not None:
+    if _is_its_own(running, url) and kind:
         findings += traffic.check(running.url, url, before, after, watched)
-    findings += agents.check(after.record, time.time())
+    findings += agents.check(after.record, running.url, now)
     context = server.server.context if server.server is not None else None
     findings += claude.check(settings, running.url, url, context, seen="claude" in clients)
     names = running.rules if running.is_up else None
@@ -107,27 +129,62 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     return Examination(conclude(known, findings), tuple(findings), running, server, trials)
 
 
-def _trials(
-    inputs: Inputs, server: Upstream, running: Proxy, found: plugins.Installed, on_step: OnStep
+def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
+    inputs: Inputs,
+    server: Upstream,
+    running: Proxy,
+    found: plugins.Installed,
+    guard: Guard,
+    on_step: OnStep,
 ) -> tuple[Trial, ...]:
     """Send test prompts on each path; to Ollama only for a named model, else it would load one."""
     model = inputs.model or server.model
     if server.server is None or (server.server.kind == "Ollama" and inputs.model is None):
         return ()
     headers = inputs.headers | inputs.token
-    through = Site(running.url, headers) if _is_its_own(running, server.url) else None
-    site, trials = Site(server.url, inputs.headers), []
+    through = Site(running.url, headers | AS_PROBE) if _is_its_own(running, server.url) else None
+    site = Site(server.url, inputs.headers)
+    trials: list[Trial] = []
+    one_slot = server.server.kind == LLAMA and server.server.slots == 1
     for api, path in PATHS.items():
         on_step(f"sending a short prompt to {path}")
         mark = secrets.token_hex(8)
-        trial = reuse.measure(api, site, through, found.rules, model or "default", mark)
-        if trial is not None:
+        trial = reuse.measure(
+            api,
+            site,
+            through,
+            found.rules,
+            model or "default",
+            mark,
+            may_send=guard.allows,
+            has_one_slot=one_slot and not any(one.again for one in trials),
+        )
+        if trial is not None and (trial.second is not None or not trial.held_back):
             trials.append(trial)
+        if trial is not None and trial.held_back:
+            break
     return tuple(trials)
 
 
+def _on_trial(trial: Trial, running: Proxy, found: plugins.Installed, kind: str) -> Finding:
+    on = running.rules if trial.through_proxy else tuple(rule.name for rule in found.rules)
+    has_package = any(package.distribution == outcome.PACKAGE for package in found.packages)
+    return outcome.check(trial, on, kind, has_package=has_package)
+
+
+def _on_server(
+    site: Site, kind: str, running: Proxy, own: Record | None, trials: Sequence[Trial]
+) -> list[Finding]:
+    """Return the findings on its template and its slots; ``own``: what the proxy sent to it."""
+    if not kind:
+        return []
+    placement = running.placement if own is not None else None
+    found = template.check(placement or template.of_server(site), own)
+    return found + slots.check(own, trials) if kind == LLAMA else found
+
+
 def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
-    if not inputs.send:
+    if inputs.send is False:
         return Finding("reuse", State.WARN, "not tried, since --no-send was given")
     if not edits:
         text = "not tried: the server is not on your own network, where nothing is edited either"

@@ -24,6 +24,14 @@ class Finding:
     fix: str | None = None
 
 
+def ago(seconds: float) -> str:
+    """Return how long ago something was, for people."""
+    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit:.0f} {name} ago"
+    return "just now" if seconds < 5 else f"{seconds:.0f} s ago"
+
+
 def counted(number: int, noun: str) -> str:
     """Return ``number`` and ``noun``, in the plural where that is due."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -13,17 +13,35 @@ _COUNTER = re.compile(r"^llamacpp:(prompt_tokens(?:_cached)?_total) ([0-9.e+]+)$
 
 
 @dataclass(frozen=True, slots=True)
+class Slot:
+    """A slot: ``task``: the number of its last request, None if it was never used.
+
+    ``held``: tokens that it has in memory, of ``context``.
+    """
+
+    id: int
+    task: int | None = None
+    held: int = 0
+    context: int = 0
+    busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     """A look at the server at one moment; None where it does not say.
 
     ``evaluated``, ``reused``: prompt tokens since the server started (``/metrics``).
-    ``tasks``: the last request of each slot, ``held``: tokens of the longest (``/slots``).
+    ``slots``: what is in them (``/slots``).
     """
 
     evaluated: int | None = None
     reused: int | None = None
-    tasks: tuple[tuple[int, int], ...] | None = None
-    held: int | None = None
+    slots: tuple[Slot, ...] | None = None
+
+    @property
+    def held(self) -> int | None:
+        """Tokens that the fullest slot holds."""
+        return max((slot.held for slot in self.slots), default=0) if self.slots else None
 
     def since(self, before: Load) -> int | None:
         """Return the prompt tokens that were evaluated since ``before``."""
@@ -36,9 +54,9 @@ class Load:
         tokens = self.since(before)
         if tokens is not None:
             return tokens > 0
-        if self.tasks is None or before.tasks is None:
+        if self.slots is None or before.slots is None:
             return None
-        return self.tasks != before.tasks
+        return [slot.task for slot in self.slots] != [slot.task for slot in before.slots]
 
 
 NOTHING = Load()
@@ -53,23 +71,33 @@ def look(site: Site) -> Load:
         if metrics.status == 200:
             text = metrics.body.decode("utf-8", "replace")
             counters = {name: int(float(value)) for name, value in _COUNTER.findall(text)}
-    slots: Any = None
-    with contextlib.suppress(NoAnswerError):
-        slots = site.page("/slots")
-    tasks = _tasks(slots)
     return Load(
         counters.get("prompt_tokens_total"),
         counters.get("prompt_tokens_cached_total"),
-        tasks,
-        max((_number(slot.get("n_prompt_tokens")) for slot in slots), default=0) if tasks else None,
+        slots_of(site),
     )
 
 
-def _tasks(slots: Any) -> tuple[tuple[int, int], ...] | None:
-    if not isinstance(slots, list) or not all(isinstance(slot, dict) for slot in slots):
+def slots_of(site: Site) -> tuple[Slot, ...] | None:
+    """Return what the server at ``site`` says of its slots, if it does. Never raises."""
+    page: Any = None
+    with contextlib.suppress(NoAnswerError):
+        page = site.page("/slots")
+    if not isinstance(page, list) or not all(isinstance(slot, dict) for slot in page):
         return None
-    return tuple((_number(slot.get("id")), _number(slot.get("id_task"), -1)) for slot in slots)
+    return tuple(_slot(slot) for slot in page)
 
 
-def _number(value: Any, otherwise: int = 0) -> int:
-    return value if type(value) is int else otherwise
+def _slot(said: dict[str, Any]) -> Slot:
+    task = said.get("id_task")
+    return Slot(
+        _number(said.get("id")),
+        task if type(task) is int and task >= 0 else None,
+        _number(said.get("n_prompt_tokens")),
+        _number(said.get("n_ctx")),
+        said.get("is_processing") is True,
+    )
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int else 0

@@ -30,7 +30,11 @@ def judge(
 
     ``rules``: names of those that are on. ``clients``: those seen by the proxy.
     """
-    measured = [trial for trial in trials if trial.error is None and trial.is_measured]
+    measured = [
+        trial
+        for trial in trials
+        if trial.error is None and trial.is_measured and trial.without is not None
+    ]
     others = [name for name in rules if not _is_for_header(name)]
     strangers = [name for name in clients if name != "claude"]
     rest = f"; other rules: {', '.join(others)}" if others else ""

@@ -28,25 +28,24 @@ def check(trial: Trial, rules: tuple[str, ...], kind: str, *, has_package: bool)
     first, second, without = trial.first, trial.second, trial.without
     assert first is not None
     assert second is not None
-    assert without is not None
     how = "through the proxy" if trial.through_proxy else "with the rules installed here"
     prompt = f"{second.usage.prompt:,}-token " if second.usage.prompt else ""
     if not trial.is_measured:
         text = (
             f"{trial.path}: the server does not say what it reused. A {prompt}prompt took "
-            f"{_seconds(first)}, again with another billing header {_seconds(second)} {how}, "
-            f"and {_seconds(without)} without"
+            f"{_seconds(first)}, again with another billing header {_seconds(second)} {how}"
+            + (f", and {_seconds(without)} without" if without is not None else "")
         )
         fix = _SAYS_WITH.get(kind, "compare the seconds; cacheproxy demo --upstream URL shows more")
         return Finding("reuse", State.WARN, text, fix)
     sent = f"{trial.path}: sent one {prompt}prompt twice with different billing headers: "
     if trial.works:
-        text = (
-            f"{sent}the second answer reused {_reused(second)} tokens {how} "
-            f"(without: {without.usage.reused or 0:,})"
-        )
+        text = f"{sent}the second answer reused {_reused(second)} tokens {how}"
+        text += f" (without: {without.usage.reused or 0:,})" if without is not None else ""
         return Finding("reuse", State.OK, text)
     text = f"{sent}the second answer reused only {_reused(second)} tokens {how}"
+    if trial.held_back:
+        return Finding("reuse", State.WARN, f"{text}; what else would tell why was not sent")
     if trial.same is None or not trial.same.is_reused:
         text += ", and the very same prompt sent again no more: the server reuses nothing"
         fix = "switch its prompt cache on (llama-server: no --no-cache-prompt); is it busy?"

@@ -13,6 +13,7 @@ from cacheproxy.demo.client import checked_url
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.site import NoAnswerError, Site, is_loopback, shown
+from cacheproxy.doctor.template import Placement, of_health
 
 HEALTH = "/_cacheproxy/health"
 _DOCUMENTATION = ("192.0.2.1", 9)
@@ -24,7 +25,8 @@ class Proxy:
     """The proxy as its health page tells; None where there is none, or it does not say.
 
     ``problem``: why ``version`` is None. ``reachable``: an address of this machine at which
-    others can reach it, too; ``has_token``: they need a token then.
+    others can reach it, too; ``has_token``: they need a token then. ``placement``: what the proxy
+    knows of the server's template.
     """
 
     url: str
@@ -32,6 +34,7 @@ class Proxy:
     upstream: str | None = None
     rules: tuple[str, ...] = ()
     problem: str | None = None
+    placement: Placement | None = None
     reachable: str | None = None
     has_token: bool = False
 
@@ -61,6 +64,7 @@ def look(url: str, headers: Mapping[str, str]) -> Proxy:
         version=page["version"],
         upstream=_upstream(page.get("upstream")),
         rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
+        placement=of_health(page.get("placement")),
         reachable=_reachable(site),
         has_token=bool(headers),
     )

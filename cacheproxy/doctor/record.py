@@ -6,17 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cacheproxy.core.exchange import Outcome
+from cacheproxy.core.session import DOCTOR
 from cacheproxy.core.verdict import Judgement
-from cacheproxy.doctor.site import CLIENT, NoAnswerError, Site
+from cacheproxy.doctor.site import NoAnswerError, Site
 
 PAGE = "/_cacheproxy/exchanges"
 _LAST = 10
 """Requests that the headline speaks of."""
+_LONGEST = 200
+"""Characters of what a server said."""
+_IN_TEMPLATE = "Jinja Exception:"
+"""llama-server: behind it stands what the template has to say, before it a part of its source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One exchange. ``wall``: when, in seconds since the epoch. Tokens None if not reported."""
+    """One exchange. Tokens None if not reported.
+
+    ``wall``: when it began, in seconds since the epoch; ``seconds``: how long it took. ``status``:
+    as the client saw it, None if it saw nothing. ``said``: what the server said of a failure.
+    """
 
     number: int
     client: str
@@ -28,6 +38,21 @@ class Seen:
     verdict: str
     reason: str
     wall: float
+    seconds: float = 0.0
+    path: str = ""
+    status: int | None = 200
+    outcome: str = Outcome.COMPLETE
+    said: str | None = None
+
+    @property
+    def end(self) -> float:
+        """When it was over, in seconds since the epoch."""
+        return self.wall + self.seconds
+
+    @property
+    def failed(self) -> bool:
+        """Whether its client got an error, or half an answer. One that left is no failure."""
+        return self.outcome == Outcome.UPSTREAM_FAILED or (self.status or 0) >= 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +62,18 @@ class Record:
     seen: tuple[Seen, ...]
 
     @property
+    def recent(self) -> tuple[Seen, ...]:
+        """The last exchanges."""
+        return self.seen[-_LAST:]
+
+    @property
     def measured(self) -> tuple[Seen, ...]:
         """The last exchanges whose reuse the server told."""
-        known = [one for one in self.seen if one.prompt is not None and one.reused is not None]
+        known = [
+            one
+            for one in self.seen
+            if one.prompt is not None and one.reused is not None and not one.failed
+        ]
         return tuple(known[-_LAST:])
 
     @property
@@ -56,6 +90,16 @@ class Record:
     def is_broken(self) -> bool:
         """Whether most of them did."""
         return bool(self.breaks) and 2 * len(self.breaks) >= len(self.later)
+
+    @property
+    def failing(self) -> dict[str, tuple[Seen, ...]]:
+        """The last requests of each client of which the very last, or half, failed."""
+        found = {}
+        for client in self.clients():
+            last = [one for one in self.seen if one.client == client][-_LAST:]
+            if last[-1].failed or 2 * sum(one.failed for one in last) >= len(last):
+                found[client] = tuple(last)
+        return found
 
     def clients(self) -> dict[str, int]:
         """Return how many requests each client sent."""
@@ -84,14 +128,19 @@ def read(proxy: str, headers: Mapping[str, str]) -> Record | None:
     if not isinstance(page, list):
         return None
     seen = [_seen(item) for item in page if isinstance(item, dict)]
-    mine = [one for one in seen if one.turn > 0 and one.client != CLIENT]
+    mine = [one for one in seen if _has_prompt(one) and one.client != DOCTOR]
     return Record(tuple(sorted(mine, key=lambda one: one.number)))
+
+
+def _has_prompt(one: Seen) -> bool:
+    """Whether it is a turn, or would have been one if it had not failed."""
+    counts = one.path.rstrip("/").endswith("/count_tokens")
+    return one.turn > 0 or (one.failed and bool(one.session) and not counts)
 
 
 def _seen(item: dict[str, Any]) -> Seen:
     usage = item.get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    wall = item.get("wall")
     return Seen(
         number=_count(item.get("number")) or 0,
         client=str(item.get("client") or "client"),
@@ -102,9 +151,25 @@ def _seen(item: dict[str, Any]) -> Seen:
         reused=_count(usage.get("reused")),
         verdict=str(item.get("verdict") or "-"),
         reason=str(item.get("reason") or ""),
-        wall=float(wall) if isinstance(wall, int | float) else 0.0,
+        wall=_number(item.get("wall")),
+        seconds=_number(item.get("seconds")),
+        path=str(item.get("path") or ""),
+        status=_count(item.get("status")),
+        outcome=str(item.get("outcome") or Outcome.COMPLETE),
+        said=_line(item.get("error")),
     )
 
 
 def _count(value: Any) -> int | None:
     return value if type(value) is int and value >= 0 else None
+
+
+def _number(value: Any) -> float:
+    return float(value) if type(value) in (int, float) else 0.0
+
+
+def _line(value: Any) -> str | None:
+    """Return what a server said on one line of a sane length, of a template's error the end."""
+    if not isinstance(value, str):
+        return None
+    return " ".join(value.rpartition(_IN_TEMPLATE)[2].split())[:_LONGEST] or None

@@ -51,9 +51,13 @@ class Trial:
     ``first``, ``second``: through the rules, with different headers. ``without``: a third
     header, not edited. ``cch_only``: the same again but for the cch, which llama.cpp repairs by
     itself on ``/v1/messages``. ``same``: exactly what was sent before, which tells whether the
-    server reuses anything at all. ``through_proxy``: through the one that runs, else through the
-    rules in this process. ``edited``: whether the rules changed anything, None where the proxy
-    that runs knows. ``error``: why it ended early, one line.
+    server reuses anything at all. ``again``: the first once more, after those unlike it: on a
+    server with one slot it tells whether the RAM cache is on.
+
+    ``through_proxy``: through the one that runs, else through the rules in this process.
+    ``edited``: whether the rules changed anything, None where the proxy that runs knows.
+    ``error``: why it ended early, one line. ``held_back``: it ended because the next prompt might
+    have pushed out another.
     """
 
     path: str
@@ -63,8 +67,10 @@ class Trial:
     without: Shot | None = None
     cch_only: Shot | None = None
     same: Shot | None = None
+    again: Shot | None = None
     edited: bool | None = None
     error: str | None = None
+    held_back: bool = False
 
     @property
     def is_measured(self) -> bool:
@@ -86,6 +92,10 @@ class _EndedError(Exception):
     """The trial ends here; the message says why, or is empty if the path is not served."""
 
 
+class _HeldBackError(Exception):
+    """The next prompt is not sent."""
+
+
 def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     api: Api,
     upstream: Site,
@@ -93,11 +103,16 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     rules: Sequence[Normalizer],
     model: str,
     mark: str,
+    *,
+    may_send: Callable[[], bool] = lambda: True,
+    has_one_slot: bool = False,
 ) -> Trial | None:
     """Send the requests; None if the server does not serve the path of ``api``.
 
     Three of about 600 tokens, of which one or two are computed; a fourth where it tells more.
-    ``mark``: text that no earlier prompt has, so that the first is cold. Never raises.
+    ``mark``: text that no earlier prompt has, so that the first is cold. ``may_send``: asked
+    before each prompt that is unlike those before. ``has_one_slot``: whether ``again`` tells
+    something. Never raises.
     """
     path = PATHS[api]
     found: dict[str, Shot] = {}
@@ -106,7 +121,9 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     def edit(data: bytes) -> bytes:
         return normalize(Request("POST", path, (), data), rules).request.body
 
-    def send(name: str, header: Header, *, with_rules: bool) -> Shot:
+    def send(name: str, header: Header, *, with_rules: bool, is_new: bool = False) -> Shot:
+        if is_new and not may_send():
+            raise _HeldBackError
         data = body(api, model, header, mark)
         site = upstream
         if with_rules and proxy is not None:
@@ -118,21 +135,25 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
 
     if proxy is None:
         edited = edit(plain := body(api, model, _FIRST, mark)) != plain
-    error = None
+    error, held_back = None, False
     try:
-        send("first", _FIRST, with_rules=True)
-        second = send("second", _SECOND, with_rules=True)
-        without = send("without", _OTHER, with_rules=False)
+        send("first", _FIRST, with_rules=True, is_new=True)
+        second = send("second", _SECOND, with_rules=True, is_new=proxy is None and not edited)
+        without = send("without", _OTHER, with_rules=False, is_new=True)
         if api == "messages" and not without.is_reused:
-            send("cch_only", _OTHER_CCH, with_rules=False)
+            send("cch_only", _OTHER_CCH, with_rules=False, is_new=True)
         if not second.is_reused and second.share is not None:
             last = _OTHER_CCH if "cch_only" in found else _OTHER
             send("same", last, with_rules=False)
+        if has_one_slot and second.is_reused and not without.is_reused:
+            send("again", _FIRST, with_rules=True)
+    except _HeldBackError:
+        held_back = True
     except _EndedError as ended:
         if not found and not str(ended):
             return None
         error = str(ended) or f"{path} was served once, and then no more"
-    return Trial(path, proxy is not None, **found, edited=edited, error=error)
+    return Trial(path, proxy is not None, **found, edited=edited, error=error, held_back=held_back)
 
 
 def _shot(site: Site, path: str, data: bytes) -> Shot:

@@ -13,13 +13,16 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
+from cacheproxy.core.headers import PROBE
+from cacheproxy.core.session import DOCTOR
+
 CONNECT_SECONDS = 3.0
 PAGE_SECONDS = 5.0
 _MOST_BYTES = 8 << 20
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
-USER_AGENT = "cacheproxy-doctor/1"
-CLIENT = "cacheproxy-doctor"
-"""The name our own requests go by in the proxy's record (core.session.client_of)."""
+USER_AGENT = f"{DOCTOR}/1"
+AS_PROBE = {PROBE.decode().title(): "doctor"}
+"""What keeps a request of ours out of the proxy's records."""
 
 
 class NoAnswerError(Exception):

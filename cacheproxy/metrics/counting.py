@@ -6,9 +6,9 @@ from bisect import bisect_left
 from functools import partial
 
 from cacheproxy import hookimpl
+from cacheproxy.core.client import client_of
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.redact import carried
-from cacheproxy.core.session import client_of
 from cacheproxy.core.verdict import Judgement, Verdict
 from cacheproxy.metrics import table
 from cacheproxy.metrics.counted import Counted
@@ -23,6 +23,7 @@ _MOST_RULES = 200
 _VERDICTS = {
     Judgement.OK: "ok",
     Judgement.COLD: "cold",
+    Judgement.COMPACTED: "compacted",
     Judgement.BREAK: "break",
     Judgement.UNKNOWN: UNKNOWN,
 }

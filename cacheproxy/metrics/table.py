@@ -74,7 +74,7 @@ TIMED_SECONDS = _counter(
 TURNS = _counter(
     "cacheproxy_turns_total",
     (*_CLIENT, "verdict"),
-    "Turns of conversations by their verdict: ok, cold, break, or unknown",
+    "Turns of conversations by their verdict: ok, cold, compacted, break, or unknown",
 )
 BREAKS = _counter(
     "cacheproxy_breaks_total",

@@ -18,8 +18,9 @@ from twisted.logger import Logger
 from cacheproxy import hookimpl
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.captureline import to_line
+from cacheproxy.core.client import client_of
 from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.session import Session, client_of
+from cacheproxy.core.session import Session
 from cacheproxy.observe.capturefolder import CaptureFolder
 
 _log = Logger()

@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cacheproxy.core import dialect
+from cacheproxy.core.client import client_of
 from cacheproxy.core.credentials import hide_text
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.redact import carried
 from cacheproxy.core.request import Request
-from cacheproxy.core.session import client_of
 from cacheproxy.observe.body import body_of
 
 Value = str | bool | int | float | tuple[str, ...]

@@ -87,7 +87,14 @@ class KnownPrompts:
             known.lanes, known.last, known.costs = Lanes(), {}, {}
         place = known.lanes.place(sent)
         before = known.last.get(place.lane)
-        verdict = judge(before, sent, unedited, exchange.usage, first=place.turn == 1)
+        verdict = judge(
+            before,
+            sent,
+            unedited,
+            exchange.usage,
+            first=place.turn == 1,
+            replaced=place.replaced,
+        )
         self._keep(known, place.lane, _next(sent, unedited, exchange.usage, before))
         return verdict, place
 

@@ -12,8 +12,10 @@ from twisted.logger import Logger
 from cacheproxy import hookimpl
 from cacheproxy.core.credentials import hide_text
 from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.headers import values
 from cacheproxy.core.placing import NAME, count_of
 from cacheproxy.core.redact import carried, redact_target
+from cacheproxy.core.refusal import WITHHELD
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement, Reason
 
@@ -22,6 +24,9 @@ _GATHERED = 0.02
 """Seconds in which lines are gathered. One that comes alone comes that much later."""
 _LONGEST = 200
 """Characters of a path: it may be 32 kB."""
+_COUNTED = ("/count_tokens", "/apply-template")
+_NOT_THERE = (404, 405, 501)
+"""What is said of a path, which is shown then."""
 
 
 class LogLine:
@@ -57,7 +62,8 @@ class LogLine:
 
 def lines(exchange: Exchange, *, verbose: bool = False) -> Iterator[str]:
     """Yield the line for ``exchange`` and, if ``verbose``, one for each edit."""
-    yield f"{_clock(int(exchange.wall))} {_turn(exchange) if exchange.turn else _plain(exchange)}"
+    what = _turn if exchange.turn else _refused if _was_prompt(exchange) else _plain
+    yield f"{_clock(int(exchange.wall))} {what(exchange)}"
     reason = why(exchange)
     if reason:
         yield f"         {reason}"
@@ -78,11 +84,9 @@ def _clock(second: int) -> str:
 
 
 def verdict(exchange: Exchange) -> str:
-    """Return ``ok``, ``cold``, ``BREAK``, ``side``, ``-`` (not known), or how it failed."""
+    """Return the judgement in one word, ``side``, ``-`` (not known), or how it failed."""
     if exchange.outcome is not Outcome.COMPLETE:
         return f"{exchange.outcome.upper()}{': ' + exchange.error if exchange.error else ''}"
-    if exchange.status is None or exchange.status >= 400:
-        return f"HTTP {exchange.status}"
     if exchange.verdict is None:
         return Judgement.UNKNOWN
     return "side" if exchange.side else exchange.verdict.judgement
@@ -115,6 +119,33 @@ def _turn(exchange: Exchange) -> str:
     return "  ".join(parts) + (f"  ({edited})" if edited else "")
 
 
+def _was_prompt(exchange: Exchange) -> bool:
+    """Whether it would be a turn, had it not failed."""
+    is_prompt = exchange.session is not None and not exchange.received.path.endswith(_COUNTED)
+    return is_prompt and exchange.has_failed
+
+
+def _refused(exchange: Exchange) -> str:
+    """A prompt that was not answered: who turned it down, and in which words."""
+    label = exchange.session.label if exchange.session is not None else "-"
+    edited = _edited(exchange)
+    said = _said(exchange) if exchange.outcome is Outcome.COMPLETE else f" {verdict(exchange)}"
+    return f"{label}  {exchange.status}{said}" + (f"  ({edited})" if edited else "")
+
+
+def _said(exchange: Exchange) -> str:
+    who = next(iter(values(exchange.response_headers, b"server")), b"")
+    name = "llama-server" if who.startswith(b"llama.cpp") else "the upstream"
+    where = f" at {_path(exchange)}" if exchange.status in _NOT_THERE else ""
+    return f" from {name}{where}{_quoted(exchange.error)}"
+
+
+def _quoted(words: str | None) -> str:
+    if not words:
+        return ""
+    return f": {words}" if words == WITHHELD else f': "{words}"'
+
+
 def _figures(usage: Usage) -> Iterator[str]:
     if usage.prompt is None:
         yield "tokens not reported"
@@ -134,14 +165,11 @@ def _output(usage: Usage) -> Iterator[str]:
 
 
 def _plain(exchange: Exchange) -> str:
-    """A request that is no turn: its path, without the query, which may hold keys."""
-    received = exchange.received
-    path = redact_target(received.path, carried(received.headers, received.target))
-    if len(path) > _LONGEST:
-        path = f"{path[:_LONGEST]}…"
-    failed = "" if exchange.outcome is Outcome.COMPLETE else f"  {verdict(exchange)}"
+    """A request that is no turn."""
+    whole = exchange.outcome is Outcome.COMPLETE
+    failed = _quoted(exchange.error) if whole else f"  {verdict(exchange)}"
     return (
-        f"{received.method[:_LONGEST]} {path}  {exchange.status or '-'}  "
+        f"{exchange.received.method[:_LONGEST]} {_path(exchange)}  {exchange.status or '-'}  "
         f"{exchange.seconds * 1e3:.0f} ms{failed}"
     )
 
@@ -150,6 +178,13 @@ def _placed(exchange: Exchange) -> str:
     """How many late system messages were given to the user: messages, not edits."""
     count = sum(count_of(report.edits) for report in exchange.reports if report.rule == NAME)
     return f"placed {count}" if count else ""
+
+
+def _path(exchange: Exchange) -> str:
+    """Without the query, which may hold keys."""
+    received = exchange.received
+    path = redact_target(received.path, carried(received.headers, received.target))
+    return path if len(path) <= _LONGEST else f"{path[:_LONGEST]}…"
 
 
 def _edited(exchange: Exchange) -> str:

@@ -16,7 +16,6 @@ from cacheproxy.proxy.upstream import Upstream
 _log = Logger()
 _SECONDS = 5.0
 _OTHER = {ANTHROPIC: CHAT, CHAT: ANTHROPIC}
-AUTO = "auto"
 SETTINGS = {"anthropic": ANTHROPIC, "openai": CHAT}
 """What ``--dialect`` may be, besides ``auto``."""
 

@@ -13,12 +13,13 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.headers import for_client
+from cacheproxy.core.headers import PROBE, for_client
 from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.placing import NAME
-from cacheproxy.core.refusal import LARGEST
+from cacheproxy.core.refusal import Refusal
 from cacheproxy.core.request import Headers, Request
+from cacheproxy.core.roleerror import LARGEST
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage, UsageReader
 from cacheproxy.proxy.collect import collect
@@ -29,7 +30,6 @@ from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
 from cacheproxy.proxy.peek import peek
 from cacheproxy.proxy.pings import Pings, ping_for, takes_pings
-from cacheproxy.proxy.pinning import Pinning
 from cacheproxy.proxy.placing import Placed, Placing
 from cacheproxy.proxy.relay import Relay
 from cacheproxy.proxy.request import ProxyRequest
@@ -49,8 +49,8 @@ class Course:
     ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
     Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
     seconds of silence after which a streaming client gets a ping, 0 for never. ``placing``: where
-    late system messages go, None where nothing is edited. ``pinning``: gives conversations slots
-    of their own, if that was asked for. ``wall`` and ``clock.seconds`` are the time.
+    late system messages go, None where nothing is edited. ``wall`` and ``clock.seconds`` are the
+    time.
     """
 
     clock: Any
@@ -62,7 +62,6 @@ class Course:
     via: bytes
     translating: Translating
     placing: Placing | None = None
-    pinning: Pinning | None = None
     keep_bodies: bool = False
     ping_after: float = 0.0
 
@@ -76,6 +75,7 @@ class Running:
     received: Request = field(init=False)
     started: float = field(init=False)
     wall: float = field(init=False)
+    is_probe: bool = field(init=False)
     sent: Request | None = None
     reports: tuple[Report, ...] = ()
     session: Session | None = None
@@ -88,6 +88,7 @@ class Running:
     replied_at: float | None = None
     status: int | None = None
     tap: UsageReader | None = None
+    refusal: Refusal | None = None
     relay: Relay | None = None
     left: bool = False
     broken_off: bool = False
@@ -102,6 +103,7 @@ class Running:
         )
         self.started = self.course.clock.seconds()
         self.wall = self.course.wall()
+        self.is_probe = bool(down.header_values(PROBE))
 
     def start(self) -> int:
         """Begin; everything from here on ends in ``_end``, once."""
@@ -120,7 +122,8 @@ class Running:
     async def _run(self) -> None:
         course = self.course
         prepared = await course.normalizing.prepare(self.received)
-        self.reports, self.session = prepared.reports, prepared.session
+        self.reports = prepared.reports
+        self.session = None if self.is_probe else prepared.session  # then it is no turn, too
         placed = await self._place(prepared.request)
         attempts = 1
         self.edited_at = course.clock.seconds()
@@ -154,7 +157,7 @@ class Running:
         self.relay = Relay(
             self.down,
             response.connection,
-            self.tap,
+            self.refusal or self.tap,
             course.clock,
             course.clock.seconds,
             through=through,
@@ -205,16 +208,15 @@ class Running:
         self.sent = placed if translated is None else translated.request
         if self.session is not None and _is_turn(self.sent):
             self.turn = self.turn or course.memory.sent(self.session, request)
-            if course.pinning is not None:
-                self.sent = await course.pinning.pin(self.session, request, self.sent)
         self.sent_at = course.clock.seconds()
         return await course.upstream.request(self.sent, via=b"1.1 " + course.via)
 
     def _translate_whole(
         self, response: UpstreamResponse, translation: Translation, body: bytes
     ) -> None:
-        if self.tap is not None:
-            self.tap.feed(body)
+        tap = self.refusal or self.tap
+        if tap is not None:
+            tap.feed(body)
         try:
             answer = translation.answer(response.head.status, body)
         except TranslationError as error:
@@ -245,7 +247,9 @@ class Running:
         chunked = is_translated or head.values(b"transfer-encoding")
         dropped = frozenset({b"content-length"}) if chunked else frozenset()
         self.response_headers = for_client(head.headers, dropped)
-        if self.turn:
+        if head.status >= 400:
+            self.refusal = Refusal(self.response_headers)
+        elif self.turn:
             self.tap = UsageReader(
                 head.content_type.decode("latin-1"),
                 encoded=bool(head.values(b"content-encoding")),
@@ -273,8 +277,6 @@ class Running:
             self.course.translating.forget()
             if self.course.placing is not None:
                 self.course.placing.forget()
-            if self.course.pinning is not None:
-                self.course.pinning.forget()
         status, message = explain(failure, self.course.upstream.url.text)
         if status == 500:
             _log.failure("an exchange failed", failure)
@@ -288,15 +290,20 @@ class Running:
         self._end(Outcome.REFUSED if refused else Outcome.UPSTREAM_FAILED, message)
 
     def _end(self, outcome: Outcome, error: str | None = None) -> None:
+        if self.is_probe:  # nobody's conversation
+            return
         relay, reply = self.relay, self.reply
         usage = self.tap.close() if self.tap is not None else Usage()
+        has_failed = self.status is not None and self.status >= 400
+        if self.refusal is not None and outcome is Outcome.COMPLETE:
+            error = self.refusal.said(self.received, self.sent or self.received)
         self.course.finished(
             Exchange(
                 received=self.received,
                 sent=self.sent,
                 reports=self.reports,
                 session=self.session,
-                turn=self.turn,
+                turn=0 if has_failed else self.turn,
                 upstream=self.course.upstream.url.text,
                 status=self.status,
                 outcome=outcome,

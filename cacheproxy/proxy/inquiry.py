@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import CancelledError, Deferred
 
 from cacheproxy.core import rendering
-from cacheproxy.core.normalize import step
 from cacheproxy.core.placement import Late, Placement, alike
-from cacheproxy.core.placing import rule_for
-from cacheproxy.core.refusal import STATUSES, refuses_late
+from cacheproxy.core.placing import place
 from cacheproxy.core.request import Headers, Request
+from cacheproxy.core.roleerror import STATUSES, refuses_late
 from cacheproxy.core.shortprompts import FEW, MANY, late_of, short_prompt
 from cacheproxy.core.usage import Usage, usage_of
 from cacheproxy.proxy.probe import ask
 from cacheproxy.proxy.translating import Translating
 from cacheproxy.proxy.upstream import Upstream
 
-LLAMA, VLLM = "/apply-template", "/tokenize"
-"""Where servers render a conversation without evaluating it."""
-_MORE: Mapping[str, Mapping[str, Any]] = {LLAMA: {}, VLLM: {"return_token_strs": True}}
 _RENDER_SECONDS = 2.0
 """For all questions to one page; a server takes milliseconds for them."""
 _PROMPT_SECONDS = 30.0
 """For a short prompt, which waits for a slot as the request does that it is asked for."""
 _ASKED_WITH = frozenset({b"authorization", b"x-api-key", b"api-key"})
-_NO_PAGE = frozenset({401, 403, 404, 405, 410, 429, 501, 502, 503, 504, 508})
-
-
-_LARGEST = 64 << 10
-"""Bytes of a rendered dozen of words; what is larger is none."""
 
 
 class NotNowError(Exception):
@@ -80,32 +70,21 @@ class Inquiry:
             headers += tuple(pair for pair in request.headers if pair[0].lower() in _ASKED_WITH)
         model = "" if request is None else model_of(request)
         for named in ("", model) if model else ("",):
-            extra = {**_MORE[path], "model": named} if named else _MORE[path]
-            rendered: dict[str, str | None] = {}
-            placement = None
-            for questions in (rendering.first_questions(), rendering.tool_questions()):
-                for name, question in questions.items():
-                    asked = Request("POST", path, headers, rendering.body_of(question, **extra))
-                    status, text = await self._rendered(asked)
-                    if text is None and (status in _NO_PAGE or status == 200):
-                        return None
-                    rendered[name] = text
-                    if text is None and name == rendering.PLAIN:
-                        break  # not even this: it wants to know the model
-                placement = rendering.placement_of(rendered, path)
-                if placement is None or not placement.places:
-                    break
+            placement = await self._ask(path, headers, rendering.asking(path, named))
             if placement is not None:
                 return Told(placement, named)
         return None
 
-    async def _rendered(self, asked: Request) -> tuple[int, str | None]:
-        status, body = await ask(
-            self._upstream, asked, self._reactor, _RENDER_SECONDS, via=self._via
-        )
-        if status != 200 or len(body) > _LARGEST:
-            return status, None
-        return status, rendering.text_of(json.loads(body))
+    async def _ask(self, path: str, headers: Headers, asking: rendering.Asking) -> Placement | None:
+        body = next(asking)
+        while True:
+            asked = Request("POST", path, headers, body)
+            answer = await ask(self._upstream, asked, self._reactor, _RENDER_SECONDS, via=self._via)
+            try:
+                body = asking.send(answer)
+            except StopIteration as end:
+                told: Placement | None = end.value
+                return told
 
     async def tried(self, request: Request) -> Placement | None:
         """Send two short prompts in the API of ``request``; None where they do not tell.
@@ -117,7 +96,7 @@ class Inquiry:
         status, body = await self._sent(few)
         told_by = "two short prompts"
         if status in STATUSES and refuses_late(body):
-            again, _ = step(few, rule_for(alike(Late.REFUSED, told_by)))
+            again, _ = place(few, alike(Late.REFUSED, told_by))
             status, body = await self._sent(again)
             if status != 200 and not (status in STATUSES and refuses_late(body)):
                 return None

@@ -20,6 +20,7 @@ from cacheproxy.core.failures import Failures
 from cacheproxy.core.normalize import (
     Normalized,
     Report,
+    is_for,
     kind_of,
     may_fire,
     normalize,
@@ -118,6 +119,8 @@ class Normalizing:
         problems: list[tuple[str, str]] = []
         answer = None
         for hook in self._hooks:
+            if not hook.is_for(plain.request):
+                continue
             answer, problem = hook.answer(plain.request)
             if problem is not None:
                 problems.append((hook.name, problem))
@@ -171,7 +174,7 @@ class Normalizing:
         self, rule: Normalizer, request: Request, previous: Request | None
     ) -> tuple[Request, Report | None]:
         """Take ``request`` through a rule of somebody else's, who sees but copies."""
-        if _is_small(request) and not may_fire(rule, request):
+        if _is_small(request) and not (may_fire(rule, request) and is_for(rule, request)):
             return request, None
 
         def take() -> tuple[Request, Report | None]:
@@ -191,6 +194,8 @@ class Normalizing:
         """Return the first answer to whose conversation it is, and what went wrong before."""
         problems: list[tuple[str, str]] = []
         for hook in self._hooks:
+            if not await self._ours(request, hook.is_for, request):
+                continue
             if hook.own:
                 answer, problem = await self._ours(request, hook.answer, request)
             else:

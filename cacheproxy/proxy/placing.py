@@ -15,17 +15,18 @@ from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
+from cacheproxy.core.client import client_of
 from cacheproxy.core.dialect import CHAT
 from cacheproxy.core.look import Look, State
-from cacheproxy.core.normalize import Report, step
+from cacheproxy.core.normalize import Report
 from cacheproxy.core.placement import Late, Placement, alike
-from cacheproxy.core.placing import late_messages, rule_for
-from cacheproxy.core.refusal import LARGEST, STATUSES, refuses_late, wants_turns
+from cacheproxy.core.placing import late_messages, place
+from cacheproxy.core.rendering import LLAMA, VLLM
 from cacheproxy.core.request import Request
 from cacheproxy.core.responsehead import ResponseHead
-from cacheproxy.core.session import client_of
+from cacheproxy.core.roleerror import LARGEST, STATUSES, refuses_late, wants_turns
 from cacheproxy.proxy.dialects import Dialects
-from cacheproxy.proxy.inquiry import LLAMA, VLLM, Inquiry, model_of
+from cacheproxy.proxy.inquiry import Inquiry, model_of
 from cacheproxy.proxy.translating import Translating
 from cacheproxy.proxy.upstream import Upstream
 
@@ -271,12 +272,13 @@ class Placing:
     # Acting on it.
 
     async def _placed(self, request: Request, placement: Placement) -> Placed:
-        rule = rule_for(placement)
-        if request.effort <= _THREAD_ABOVE:
-            after, report = step(request, rule)
+        # To join takes ten times as long as to give a message to the user in its place.
+        effort = len(request.body) if placement.joins_user else request.effort
+        if effort <= _THREAD_ABOVE:
+            after, report = place(request, placement)
         else:
             pool = self._reactor.getThreadPool()
-            after, report = await deferToThreadPool(self._reactor, pool, step, request, rule)
+            after, report = await deferToThreadPool(self._reactor, pool, place, request, placement)
         if report is not None and report.error is not None:
             _log.warn("late system messages stay as they are: {error}", error=report.error)
         elif report is not None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from twisted.internet.interfaces import IReactorTime
 
+    from cacheproxy.core.refusal import Refusal
     from cacheproxy.core.usage import UsageReader
     from cacheproxy.proxy.connection import UpstreamConnection
     from cacheproxy.proxy.pings import Pings
@@ -48,7 +49,7 @@ class Relay(Protocol):
         self,
         request: ProxyRequest,
         connection: UpstreamConnection,
-        tap: UsageReader | None,
+        tap: UsageReader | Refusal | None,
         clock: IReactorTime,
         seconds: Callable[[], float],
         *,

@@ -21,12 +21,12 @@ from twisted.web.http_headers import Headers as TwistedHeaders
 from twisted.web.iweb import IAgent, IBodyProducer, IResponse
 from zope.interface import implementer
 
-from cacheproxy.core.headers import end_to_end
+from cacheproxy.core.headers import PROBE, end_to_end
 from cacheproxy.core.request import Request
 from cacheproxy.proxy.connection import UpstreamConnection, UpstreamResponse
 from cacheproxy.proxy.endpoints import endpoint_of
 
-_NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect"})
+_NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect", PROBE})
 
 
 class UpstreamURLError(ValueError):

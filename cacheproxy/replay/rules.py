@@ -103,7 +103,8 @@ def _toml(settings: Config, enable: Sequence[str], disable: Sequence[str]) -> st
 
 
 def _fields(table: Any) -> dict[str, Any]:
-    return dict(msgspec.structs.asdict(table))
+    found = msgspec.structs.asdict(table)
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _members(values: dict[str, Any]) -> Iterator[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cacheproxy.core.client import client_of
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.request import Request
-from cacheproxy.core.session import client_of
 from cacheproxy.core.verdict import Judgement, Reason, Verdict
 
 LONGEST_NAME = 120

@@ -5,11 +5,13 @@ It quotes a few words of the prompt around a break, since the user asks for it b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from cacheproxy.core.report import report
+from cacheproxy.core.report import failed, report
 from cacheproxy.observe.recent import Recent
+from cacheproxy.web.pages import Content
 
 PREFIX = b"/_cacheproxy/diagnose/"
 
@@ -21,9 +23,14 @@ class Diagnosis:
         self._recent = recent
         self._active = active
 
-    async def __call__(self, name: str) -> Mapping[str, Any] | None:
+    async def __call__(self, name: str) -> Mapping[str, Any] | Content | None:
         """Return the report on the exchange called ``name``, or None if there is none."""
         exchange = self._recent.find(name)
-        if exchange is None or exchange.verdict is None:
+        if exchange is None:
+            return None
+        if exchange.has_failed:
+            why = failed(exchange)
+            return Content(b"application/json", json.dumps({"error": why}).encode(), 404)
+        if exchange.verdict is None:
             return None
         return report(exchange, exchange.verdict, active=self._active).as_json()

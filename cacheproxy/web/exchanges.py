@@ -34,6 +34,7 @@ def summary(exchange: Exchange) -> dict[str, Any]:
         "path": exchange.received.path,
         "status": exchange.status,
         "outcome": exchange.outcome,
+        "error": exchange.error,
         "usage": {"prompt": usage.prompt, "reused": usage.reused, "output": usage.output},
         "verdict": verdict.judgement if verdict is not None else None,
         "reason": verdict.reason if verdict is not None else None,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.server import Server
 
@@ -15,9 +17,10 @@ PATH = b"/_cacheproxy/health"
 class Health:
     """The page: our version, the upstream, the rules that are on, and how often each failed.
 
-    ``probe`` returns what the upstream says of itself, or None while it is down. ``workers``: how
-    it stands with each of them, None where there are none. ``placement``: what is known of where
-    the upstream puts late system messages.
+    ``clients``: for which client each rule is, ``*`` for all. ``probe`` returns what the
+    upstream says of itself, or None while it is down. ``recent``: the last exchanges.
+    ``workers``: how it stands with each of them, None where there are none. ``placement``: what
+    is known of where the upstream puts late system messages.
     """
 
     def __init__(
@@ -28,13 +31,16 @@ class Health:
         probe: Callable[[], Awaitable[Server | None]],
         failures: Failures,
         *,
+        clients: Mapping[str, str] | None = None,
+        recent: Iterable[Exchange] = (),
         workers: Callable[[], list[dict[str, int]] | None] = lambda: None,
         placement: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ) -> None:
-        self._fixed = {"version": version, "rules": rules}
+        self._fixed = {"version": version, "rules": rules, "clients": dict(clients or {})}
         self._upstream = upstream
         self._probe = probe
         self._failures = failures
+        self._recent = recent
         self._workers = workers
         self._placement = placement
 
@@ -49,6 +55,14 @@ class Health:
             "upstream": state,
             "placement": self._placement(),
             "failures": self._failures.as_dict(),
+            "requests": _requests(self._recent),
         }
         workers = self._workers()
         return page if workers is None else {**page, "workers": workers}
+
+
+def _requests(recent: Iterable[Exchange]) -> dict[str, Any]:
+    """How many of the last exchanges there are, and how many failed with which status."""
+    last = list(recent)
+    failed = Counter(str(exchange.status) for exchange in last if exchange.has_failed)
+    return {"last": len(last), "failed": dict(sorted(failed.items()))}

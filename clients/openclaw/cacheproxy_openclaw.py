@@ -1,4 +1,4 @@
-r"""OpenClaw for cacheproxy: message ids, timestamps, the date, and which session it is.
+r"""OpenClaw for cacheproxy: what tells its requests, message ids, timestamps, the date, sessions.
 
 Shapes, from OpenClaw's sources (``src/auto-reply/reply/inbound-meta.ts``,
 ``src/gateway/server-methods/agent-timestamp.ts``) and its issues 20597, 20894 and 21785:
@@ -19,6 +19,11 @@ Shapes, from OpenClaw's sources (``src/auto-reply/reply/inbound-meta.ts``,
 - then, or at once, ``[Wed 2026-02-18 20:48 UTC] `` and what the user wrote.
 
 Only these shapes at these places count. The user's own text starts behind them.
+
+No version has a user agent of its own: it is that of an SDK (``OpenAI/JS 7.15.0``, ``undici``),
+which other clients send, too. What tells its requests stands in the system text: since 2026.9
+``<!-- openclaw:attempt:STABLE -->`` before everything else, in all versions the sentence that comes
+next and the Runtime line at the end, from 2026.2.15 on the heading above.
 """
 
 from __future__ import annotations
@@ -30,16 +35,39 @@ from typing import Any
 from cacheproxy import (
     SYSTEM_TEXT,
     USER_TEXT,
+    Client,
     CodeRule,
     Edit,
     Request,
     Rule,
     hookimpl,
+    lines_outside_code,
     match_paths,
     to_pointer,
 )
 
-_FENCE_LINE = re.compile(r"(?m)^```(?P<opens>json)?[ \t]*\r?$")
+_HEADING = "## Inbound Context (trusted metadata)"
+# The heading, and a few lines of plain text up to the JSON.
+_INTRODUCTION = (
+    r"## Inbound Context \(trusted metadata\)[ \t]*\r?\n"
+    r"(?:(?!#|```)[^\n]*\n){0,12}?```json[ \t]*\r?\n"
+)
+OPENCLAW = Client(
+    name="openclaw",
+    agents=("openclaw/",),
+    head=(
+        "<!-- openclaw:attempt:",
+        "You are a personal assistant running inside OpenClaw",
+        "You are a personal agent running inside OpenClaw",
+    ),
+    lines=(
+        # In the last paragraph: a file that is quoted stands before it.
+        r"Runtime: agent=[^|\n]+(?: \| [A-Za-z_]+=[^|\n]*){3,30}(?:\n[^\n]+){0,4}\s*\Z",
+        _INTRODUCTION + r'\{\s*"schema": ?"openclaw\.inbound_meta\.',
+    ),
+)
+
+_INBOUND = re.compile(rf"{_INTRODUCTION}(?P<json>[\s\S]*?\n)```[ \t]*\r?(?:\n|\Z)")
 _METADATA = re.compile(
     r"(?P<title>[A-Z][A-Za-z ]* \(untrusted(?: metadata|, for context)\)):\r?\n"
     r"```json\r?\n(?P<json>[\s\S]*?)\r?\n```(?:\r?\n|\Z)(?:\r?\n)?"
@@ -95,15 +123,14 @@ def _metadata(text: str) -> tuple[dict[str, tuple[int, int]], int]:
     return blocks, end
 
 
-def _fences(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where the contents of fenced JSON blocks stand in ``text``."""
-    start: int | None = None
-    for line in _FENCE_LINE.finditer(text):
-        if start is None:
-            start = line.end() if line["opens"] else None
-        elif not line["opens"]:
-            yield start, line.start()
-            start = None
+def _inbound(text: str) -> tuple[int, int] | None:
+    """Return where the JSON under the heading is in ``text``.
+
+    It is the first such heading, for the client writes one; what comes later is a file's.
+    """
+    at = next(lines_outside_code(text, _HEADING), None)
+    found = _INBOUND.match(text, at) if at is not None else None
+    return found.span("json") if found is not None else None
 
 
 def _stamp(text: str) -> tuple[int, int] | None:
@@ -129,9 +156,10 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
 
 def _system_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
     for path, text in _texts(request.json, SYSTEM_TEXT):
-        # The search for a word is ten times faster than that for starts of lines.
-        for fence in _fences(text) if "message_id" in text else ():
-            yield from _ids(path, text, fence, MESSAGE_ID.why)
+        inside = _inbound(text)
+        if inside is not None:
+            yield from _ids(path, text, inside, MESSAGE_ID.why)
+            return
 
 
 def _user_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
@@ -182,6 +210,12 @@ RULES: tuple[Rule | CodeRule, ...] = (TIMESTAMP, MESSAGE_ID, USER_MESSAGE_ID, PI
 
 
 @hookimpl
+def cacheproxy_client() -> Client:
+    """Return OpenClaw, with what tells its requests."""
+    return OPENCLAW
+
+
+@hookimpl
 def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
     """Return the rules; the README says what each is for."""
     return RULES
@@ -189,13 +223,16 @@ def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
 
 @hookimpl
 def cacheproxy_session(request: Request) -> str | None:
-    """Return ``openclaw/<id>`` from the Runtime line: of system text, or the first user text.
+    """Return ``openclaw/<id>`` from the Runtime line: of system text, or the first user message.
 
-    It is the last such line, because OpenClaw appends it; a file it quotes stands before.
+    It is the last such line, because OpenClaw appends it; a file it quotes stands before. After
+    /compact it stands in a later text block of that message than the user's own.
     """
     if "sessionId=" not in request.literals:
         return None
-    for _, text in (*_texts(request.json, SYSTEM_TEXT), *_user_texts(request.json)[:1]):
+    users = _texts(request.json, USER_TEXT)
+    first = [found for found in users if found[0][:2] == users[0][0][:2]]
+    for _, text in (*_texts(request.json, SYSTEM_TEXT), *reversed(first)):
         ids = [found["id"] for found in _RUNTIME.finditer(text)] if "sessionId=" in text else []
         if ids:
             return f"openclaw/{ids[-1]}"

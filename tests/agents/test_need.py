@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.agents.need import Need, told
+from cacheproxy.agents.need import Need, late, told
 
 
 def health(**server):
@@ -27,6 +27,25 @@ def health(**server):
 def test_what_the_health_page_tells(page, found):
     """Whatever answers at that port: nothing goes into a shell that is no name or number."""
     assert told(page) == found
+
+
+@pytest.mark.parametrize(
+    ("page", "found", "taken"),
+    [
+        (health() | {"placement": {"setting": "auto", "late": "inline"}}, "inline", True),
+        (health() | {"placement": {"setting": "auto", "late": "user"}}, "user", True),
+        (health() | {"placement": {"setting": "auto", "late": "refused"}}, "refused", False),
+        (health() | {"placement": {"late": None}}, "unknown", False),
+        (health() | {"placement": None}, "unknown", False),
+        (health(), "unknown", False),
+        ({"upstream": {"state": "down"}, "placement": {"late": "inline"}}, None, None),
+        (None, None, None),
+    ],
+)
+def test_what_becomes_of_a_late_system_message(page, found, taken):
+    """What the server is not known to take counts as not taken; without a server nothing does."""
+    assert late(page) == found
+    assert Need("u", late=late(page)).takes_late is taken
 
 
 def test_the_key():

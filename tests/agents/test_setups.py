@@ -8,7 +8,17 @@ import tomllib
 import pytest
 
 from cacheproxy.agents.need import Need
-from cacheproxy.agents.setups import CLIENTS, aider, claude, cline, codex, openclaw, opencode, qwen
+from cacheproxy.agents.setups import (
+    CLIENTS,
+    aider,
+    claude,
+    cline,
+    codex,
+    openclaw,
+    opencode,
+    pi,
+    qwen,
+)
 
 URL = "http://127.0.0.1:8081"
 BARE = Need(URL)
@@ -43,6 +53,29 @@ def test_claude_with_a_name_it_knows():
     assert found["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] == "65536"
 
 
+@pytest.mark.parametrize("late", ["hoisted", "refused", "dropped", "unknown"])
+def test_claude_without_its_countdown(late):
+    """Where the server would not leave it in its place; a note says why."""
+    setup = claude(Need(URL, late=late))
+    assert setup.variables["CLAUDE_CODE_TOTAL_TOKENS_REMINDER"] == "off"
+    assert "token countdown" in setup.notes[0]
+
+
+@pytest.mark.parametrize("late", ["inline", "user", None])
+def test_claude_with_its_countdown(late):
+    """Where the server takes it, or is not known at all."""
+    setup = claude(Need(URL, late=late))
+    assert "CLAUDE_CODE_TOTAL_TOKENS_REMINDER" not in setup.variables
+    assert "countdown" not in "".join(setup.notes)
+
+
+def test_claudes_tool_search():
+    """Is the user's choice: the price of both stands in a note."""
+    (note,) = claude(FULL).notes
+    assert "ENABLE_TOOL_SEARCH=false" in note
+    assert "ENABLE_TOOL_SEARCH" not in claude(FULL).variables
+
+
 def test_aider_and_qwen():
     """Variables; Qwen Code's window goes into its file."""
     assert aider(FULL).variables == {
@@ -60,8 +93,10 @@ def test_aider_and_qwen():
     assert setting == {"model": {"generationConfig": {"contextWindowSize": 131_072}}}
     assert "AIDER_MODEL" not in aider(BARE).variables
     assert "OPENAI_MODEL" not in qwen(BARE).variables
-    assert (aider(BOTH).cannot_send_token, qwen(BOTH).cannot_send_token) == (True, True)
-    assert not aider(TOKEN).cannot_send_token
+    for client in (aider, qwen):
+        (warning,) = client(BOTH).warnings
+        assert "cannot send the proxy's token" in warning
+        assert client(TOKEN).warnings == ()
 
 
 def test_codex():
@@ -82,6 +117,14 @@ def test_codex():
     both = tomllib.loads(codex(BOTH).content)["model_providers"]["cacheproxy"]
     assert both["env_key"] == "OPENAI_API_KEY"
     assert both["env_http_headers"] == {TOKEN_HEADER: "CACHEPROXY_TOKEN"}
+
+
+def test_codex_without_its_api():
+    """A server that is known not to have it is warned of, one that was not asked is not."""
+    (warning,) = codex(Need(URL, model="m", responses=False)).warnings
+    assert "/v1/responses" in warning
+    assert codex(Need(URL, model="m", responses=True)).warnings == ()
+    assert codex(FULL).warnings == ()
 
 
 def test_opencode():
@@ -113,10 +156,30 @@ def test_openclaw():
 
 def test_cline():
     """Fields of its settings."""
-    text = "\n".join(cline(FULL).notes)
-    assert f"Base URL:             {URL}/v1" in text
-    assert "Context Window Size:  131072" in text
-    assert TOKEN_HEADER in "\n".join(cline(BOTH).notes)
+    setup = cline(FULL)
+    assert f"Base URL:             {URL}/v1" in setup.content
+    assert "Context Window Size:  131072" in setup.content
+    assert setup.file is None
+    assert TOKEN_HEADER in cline(BOTH).content
+
+
+def test_pi():
+    """A provider with the model's limits, and how to start with it."""
+    setup = pi(FULL)
+    (provider,) = json.loads(setup.content)["providers"].items()
+    assert provider == (
+        "cacheproxy",
+        {
+            "baseUrl": f"{URL}/v1",
+            "api": "openai-completions",
+            "apiKey": "cacheproxy",
+            "models": [{"id": FULL.model, "contextWindow": 131_072, "maxTokens": 8192}],
+        },
+    )
+    assert "pi --provider cacheproxy --model 'Qwen" in setup.notes[-1]
+    both = json.loads(pi(BOTH).content)["providers"]["cacheproxy"]
+    assert both["apiKey"] == "OPENAI_API_KEY"
+    assert both["headers"] == {TOKEN_HEADER: "CACHEPROXY_TOKEN"}
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -127,8 +190,8 @@ def test_files_hold_no_secret(name):
         text = f"{setup.content} {setup.notes}"
         assert "SECRET" not in text
         assert "SERVERKEY" not in text
-        assert bool(setup.variables) != bool(setup.content) or name == "cline"
-        if setup.content:
+        assert bool(setup.variables) != bool(setup.content)
+        if setup.file:
             assert setup.file.startswith("~/")
             assert "must be set where it runs" in text
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.agents.shell import SHELLS, fish, lines, powershell
+from tests import needs
 
 ODD = "a b'c\"d$e`f\\g!h#i;j&k|l*m?n~o{p}q[r]s(t)u<v>w%x\\"
 VALUES = [ODD, "", "\\", "'", "''", "$(touch /tmp/x)", "ü€", "-n", "plain"]
@@ -17,7 +16,7 @@ VALUES = [ODD, "", "\\", "'", "''", "$(touch /tmp/x)", "ü€", "-n", "plain"]
 
 def bash(script):
     """What it prints; as it is, since text mode makes a line feed of every carriage return."""
-    result = subprocess.run(["bash", "-c", script], capture_output=True, check=True, timeout=30)
+    result = subprocess.run(["bash", "-c", script], capture_output=True, check=True, timeout=120)
     return result.stdout.decode()
 
 
@@ -39,17 +38,16 @@ def test_bash_reads_any_text(value):
 
 def test_fish_reads_what_was_meant():
     """If it is here."""
-    if shutil.which("fish") is None:
-        pytest.skip("there is no fish here")
+    fish_itself = needs.program("fish")
     named = {f"V{number}": value for number, value in enumerate(VALUES)}
     shown = "".join(f'printf "%s\\n" "${name}"\n' for name in named)
     script = "\n".join(lines("fish", named, [], ["a note"])) + "\n" + shown
     result = subprocess.run(
-        ["fish", "--no-config", "-c", script],
+        [fish_itself, "--no-config", "-c", script],
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     assert result.stdout.splitlines() == VALUES
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import time
 import urllib.error
 import urllib.request
@@ -14,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.embedded import LlamaServer, write_model
-from tests.proxy.harness import Proxy
+from tests import needs
+from tests.proxy.harness import TIMEOUT, Proxy
 
 ARTIFACTS = "CACHEPROXY_TEST_ARTIFACTS"
 """Names the folder for screenshots, one of each state."""
@@ -32,9 +32,7 @@ WORDS = "of or in is to for and the not if "
 def browser():
     """Debian's Chromium. Its event loop runs in this thread, so it ends with its module."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("chromium is not installed")
+    chromium = needs.program("chromium", "chromium-browser")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
         yield browser
@@ -43,7 +41,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    needs.llama()
     return write_model(tmp_path_factory.mktemp("browser") / "tiny.gguf", text=WORDS * 30)
 
 
@@ -95,7 +93,7 @@ def ask(proxy, messages, *, session, client="agent/1", model=CANARY):
     )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(request, timeout=60) as response:
+        with opener.open(request, timeout=120) as response:
             response.read()
             return response.status
     except urllib.error.HTTPError as error:
@@ -111,7 +109,7 @@ class Visit:
             viewport={"width": width, "height": 900}, color_scheme=scheme
         )
         self.page = self._context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(1000 * TIMEOUT)
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self._asked(request.url, url))
@@ -129,13 +127,12 @@ class Visit:
         """The texts of the table's rows, the latest first."""
         return self.page.locator("#rows tr").all_inner_texts()
 
-    def until(self, condition, seconds=10.0):
-        """Wait until ``condition()`` holds; return how long it took."""
+    def until(self, condition):
+        """Wait until ``condition()`` holds."""
         started = time.monotonic()
         while not condition():
-            assert time.monotonic() - started < seconds, "it did not happen"
+            assert time.monotonic() - started < TIMEOUT, "it did not happen"
             self.page.wait_for_timeout(20)
-        return time.monotonic() - started
 
     def sideways(self):
         """Pixels by which the page is wider than its window."""

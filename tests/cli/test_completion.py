@@ -19,7 +19,7 @@ def complete(folder, instruction, **environ):
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=120,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -57,7 +57,7 @@ def test_bash_accepts_the_script(tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     assert "_cacheproxy_completion" in result.stdout
     assert result.stderr == ""

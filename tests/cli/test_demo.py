@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,8 @@ from cacheproxy.cli.demo import MOST_TURNS, demo
 from cacheproxy.demo import conversation, proxy
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.demo.proxy import require_plugin
+from tests import needs
+from tests.proxy.harness import TIMEOUT, eventually
 
 PROGRAM = "from cacheproxy.cli.demo import demo; demo()"
 
@@ -70,7 +71,7 @@ class TestEmbedded:
 
     @pytest.mark.llama
     def test_it_prints_one_json_object_and_the_gain_is_there(self):
-        pytest.importorskip("xllamacpp")
+        needs.llama()
         result = run("--turns", "2", "--json")
         assert result.exit_code == 0, result.output
         value = json.loads(result.stdout)
@@ -82,15 +83,16 @@ class TestEmbedded:
     @pytest.mark.llama
     @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for children in /proc")
     def test_ctrl_c_leaves_no_process_behind(self):
-        pytest.importorskip("xllamacpp")
-        command = subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=subprocess.PIPE)
-        children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline and not children.read_text():
-            time.sleep(0.05)
-        (child,) = map(int, children.read_text().split())
-        command.send_signal(signal.SIGINT)
-        _, errors = command.communicate(timeout=30)
+        needs.llama()
+        with subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=subprocess.PIPE) as command:
+            children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
+            try:
+                eventually(children.read_text)
+                (child,) = map(int, children.read_text().split())
+                command.send_signal(signal.SIGINT)
+                _, errors = command.communicate(timeout=TIMEOUT)
+            finally:
+                command.kill()
         assert command.returncode == 1
         assert b"Traceback" not in errors
         assert not Path(f"/proc/{child}").exists()

@@ -45,6 +45,17 @@ def planted(tmp_path, kind="nonce", bodies=anthropic, at=500):
 
 
 class TestCaptured:
+    def test_what_failed_is_no_turn_before(self, tmp_path):
+        """It was not evaluated: the turn is compared with the last that was."""
+        lines = [json.loads(line) for line in jsonl(anthropic(4)).splitlines()]
+        lines[1] |= {"status": 200}
+        lines[2] |= {"status": 400, "error": "no such slot", "body": lines[0]["body"]}
+        file = tmp_path / "x.jsonl"
+        file.write_text("\n".join(map(json.dumps, lines)))
+        assert run("--from", file).stdout.startswith("Request 4   client, session planted, turn 3")
+        line = one_line(run("3", "--from", file))
+        assert "request 3 failed with status 400 (no such slot): nothing was evaluated" in line
+
     def test_the_last_turn(self, tmp_path):
         text = run("--from", planted(tmp_path)).stdout
         assert text.startswith("Request 4   client, session planted, turn 4   compared with turn 3")

@@ -198,4 +198,5 @@ def test_the_help_says_what_it_costs():
     """And how to leave it out."""
     text = " ".join(run("--help").stdout.split())
     assert "two or three short prefills" in text
-    assert "may push another conversation out of a slot: --no-send" in text
+    assert "Where they might push a conversation out of llama-server's slots, it asks" in text
+    assert "--send / --no-send" in text

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from cacheproxy import config
+from cacheproxy.agents.need import Need
 from cacheproxy.agents.setups import CLIENTS
 from cacheproxy.cli.main import main
 from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
@@ -24,16 +25,33 @@ PAGES = {
 }
 
 
-def llama_server(peer, received):
+def chat_server(peer, received):
     page = PAGES.get(received.line.split(b" ")[1])
     body = json.dumps(page).encode()
     peer.send(whole(body) if page else whole(b"no", status=b"404 Not Found"))
 
 
+def llama_server(peer, received):
+    if received.line.startswith(b"POST /v1/responses "):
+        assert received.body == b"{}"
+        peer.send(whole(b'{"error": {"code": 400}}', status=b"400 Bad Request"))
+    else:
+        chat_server(peer, received)
+
+
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory):
+    yield from running(tmp_path_factory, llama_server)
+
+
+@pytest.fixture
+def chat_only(tmp_path_factory):
+    yield from running(tmp_path_factory, chat_server)
+
+
+def running(tmp_path_factory, server):
     upstream = Upstream()
-    upstream.reset(llama_server)
+    upstream.reset(server)
     folder = tmp_path_factory.mktemp("env")
     with Proxy(folder, "--upstream", upstream.url, CACHEPROXY_TOKEN="sesame") as proxy:
         yield proxy
@@ -57,7 +75,7 @@ def run(*arguments):
 
 def printed(*arguments):
     result = run(*arguments)
-    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.exit_code == 0
     return result.stdout
 
 
@@ -74,7 +92,7 @@ def test_bash_evaluates_it(proxy, tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     assert result.stderr == ""
     found = dict(line.split("=", 1) for line in result.stdout.splitlines())
@@ -82,6 +100,8 @@ def test_bash_evaluates_it(proxy, tmp_path):
     assert found["ANTHROPIC_AUTH_TOKEN"] == "sesame"
     assert found["ANTHROPIC_MODEL"] == MODEL
     assert found["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "131072"
+    # this server does not say what it does with a late system message
+    assert found["CLAUDE_CODE_TOTAL_TOKENS_REMINDER"] == "off"
     assert "ANTHROPIC_API_KEY" not in found
 
 
@@ -94,15 +114,31 @@ def test_each_client_gets_the_servers_model(proxy, client):
     assert ("131072" in text) == (client != "aider")
 
 
-def test_a_file_says_where_it_goes(proxy):
-    """In a comment of its own language."""
-    text = printed("codex", "--proxy", proxy.url)
-    assert text.startswith("# Goes into ~/.codex/config.toml")
-    assert tomllib.loads(text)["model"] == MODEL
-    text = printed("openclaw", "--proxy", proxy.url)
-    first, _, rest = text.partition("\n{")
-    assert all(line.startswith("// ") for line in first.splitlines())
-    assert json.loads("{" + rest)["models"]
+@pytest.mark.parametrize("client", ["openclaw", "opencode", "pi"])
+def test_a_file_is_printed_as_it_is(proxy, client):
+    """Standard output can be written to the file; beside it stands which file that is."""
+    result = run(client, "--proxy", proxy.url)
+    assert MODEL in json.dumps(json.loads(result.stdout))
+    assert f"cacheproxy: this goes into {CLIENTS[client](Need('u')).file}; " in result.stderr
+    assert "CACHEPROXY_TOKEN must be set" in result.stderr
+
+
+def test_codex_is_told_of_its_api(proxy, chat_only):
+    """Its file is TOML; a server without /v1/responses is asked and warned of."""
+    result = run("codex", "--proxy", proxy.url)
+    assert tomllib.loads(result.stdout)["model"] == MODEL
+    assert "no /v1/responses" not in result.stderr
+    result = run("codex", "--proxy", chat_only.url)
+    assert tomllib.loads(result.stdout)["model"] == MODEL
+    assert "cacheproxy: the model server has no /v1/responses" in result.stderr
+
+
+def test_fields_are_printed_alone(proxy):
+    """Cline's settings are typed in by hand."""
+    result = run("cline", "--proxy", proxy.url)
+    assert result.stderr == ""
+    assert "\n  Base URL:" in result.stdout
+    assert "#" not in result.stdout
 
 
 def test_other_shells(proxy):

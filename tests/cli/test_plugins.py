@@ -20,14 +20,19 @@ GOOD = '''
 
 The rest is not.
 """
-from cacheproxy import CodeRule, Rule, hookimpl
+from cacheproxy import Client, CodeRule, Rule, hookimpl
+
+
+@hookimpl
+def cacheproxy_client():
+    return Client("good")
 
 
 @hookimpl
 def cacheproxy_rules():
     return [
-        Rule("good-stamp", "system", "stamp", why="a stamp changes"),
-        Rule("good-off", "system", "x", why="rarely needed", default=False),
+        Rule("good-stamp", "system", "stamp", "", why="a stamp changes"),
+        Rule("good-off", "system", "x", "", "rarely needed", default=False, client=Client("*")),
     ]
 
 
@@ -35,7 +40,10 @@ def cacheproxy_rules():
 def cacheproxy_normalize(request):
     return None
 '''
-OWN = "[[rule]]\nname = 'my-own'\nwhere = 'user'\npattern = 'x'\nwhy = 'my reason'\n"
+OWN = (
+    "[[rule]]\nname = 'my-own'\nwhere = 'user'\npattern = 'x'\nreplacement = ''\n"
+    "why = 'my reason'\n"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -216,8 +224,8 @@ def test_a_mistake_is_one_line(own, environ, text, words):
 def test_two_packages_with_a_rule_of_the_same_name(install):
     """Both are named."""
     install("good")
-    other = "from cacheproxy import Rule, hookimpl\n@hookimpl\ndef cacheproxy_rules():\n"
-    install("broken", other + " return [Rule('good-stamp', 'user', 'x')]")
+    other = "from cacheproxy import Client, Rule, hookimpl\n@hookimpl\ndef cacheproxy_rules():\n"
+    install("broken", other + " return [Rule('good-stamp', 'user', 'x', '', client=Client('*'))]")
     line = refused()
     assert "rule 'good-stamp' comes from both broken and good" in line
 
@@ -234,7 +242,7 @@ def test_without_any_package_it_says_what_to_install(folder):
         capture_output=True,
         text=True,
         check=True,
-        timeout=30,
+        timeout=120,
     )
     assert "No client package is installed" in result.stdout
     assert "pip install cacheproxy-claude-code" in result.stdout

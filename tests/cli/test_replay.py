@@ -5,13 +5,15 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+import threading
 
 import pytest
 from click.testing import CliRunner
 
 from cacheproxy.cli.replay import replay
 from cacheproxy.embedded import LlamaServer, write_model
+from tests import needs
+from tests.proxy.harness import TIMEOUT, eventually
 from tests.replay import conversation
 from tests.replay.standin import NO_USAGE, NOT_REUSED, answering
 
@@ -27,7 +29,7 @@ def _own_settings(monkeypatch, tmp_path):
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
-    pytest.importorskip("xllamacpp")
+    needs.llama()
     folder = tmp_path_factory.mktemp("replay")
     model = write_model(folder / "tiny.gguf", text=conversation.text())
     with LlamaServer(model, n_ctx=16_384) as server:
@@ -159,16 +161,29 @@ class TestServer:
 
 def test_ctrl_c_keeps_what_was_measured(capture):
     """What both passes have, or the first alone, is printed; the exit code is the shells' own."""
-    with answering(NOT_REUSED, seconds=0.4) as url:
-        command = subprocess.Popen(
+    asked, over = [], threading.Event()
+
+    def pause():
+        asked.append(1)
+        if len(asked) > 5:
+            over.wait(TIMEOUT)
+
+    with (
+        answering(NOT_REUSED, pause=pause) as url,
+        subprocess.Popen(
             [sys.executable, "-c", PROGRAM, capture, "--against", url, "--via", "rules"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
-        time.sleep(2.5)
-        command.send_signal(signal.SIGINT)
-        output, errors = command.communicate(timeout=30)
+        ) as command,
+    ):
+        try:
+            eventually(lambda: len(asked) > 5)
+            command.send_signal(signal.SIGINT)
+            output, errors = command.communicate(timeout=TIMEOUT)
+        finally:
+            over.set()
+            command.kill()
     assert command.returncode == 130
     assert output.startswith("Interrupted. Replaying 4 requests")
     assert "As captured" in output

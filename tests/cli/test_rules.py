@@ -14,9 +14,10 @@ from cacheproxy.cli.main import main
 from cacheproxy.cli.rules import Row
 from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, whole
 
-STAMP = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'now: \\d+'\nwhy = 'a clock'\n"
-NEVER = "[[rule]]\nname = 'never'\nwhere = 'system'\npattern = 'nosuch'\n"
-OFF = "[[rule]]\nname = 'sleeping'\nwhere = 'user'\npattern = 'x'\nwhy = 'rare'\ndefault = false\n"
+RULE = "[[rule]]\nname = '{}'\nwhere = 'system'\npattern = '{}'\nreplacement = ''\n"
+STAMP = RULE.format("stamp", r"now: \d+") + "why = 'a clock'\n"
+NEVER = RULE.format("never", "nosuch")
+OFF = RULE.format("sleeping", "x") + "why = 'rare'\ndefault = false\nclient = 'codex'\n"
 
 
 @pytest.fixture(autouse=True)

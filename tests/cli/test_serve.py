@@ -56,12 +56,12 @@ class Serving:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=120)
 
     def ended(self, number: int = signal.SIGTERM) -> int:
         """Its exit code after the signal."""
         self.process.send_signal(number)
-        self.lines += self.process.communicate(timeout=20)[0].splitlines()
+        self.lines += self.process.communicate(timeout=120)[0].splitlines()
         return self.process.returncode
 
 
@@ -73,7 +73,7 @@ def refused(folder: Path, *arguments: str) -> tuple[int, str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     assert result.stdout == ""
@@ -207,5 +207,5 @@ def test_every_row_of_the_table_is_an_option():
 
 def test_options_become_a_command_line_again():
     """Exactly what was given."""
-    given = {"config": "a b.toml", "port": "0", "verbose": True, "pin_slots": False, "listen": None}
+    given = {"config": "a b.toml", "port": "0", "verbose": True, "otel": False, "listen": None}
     assert list(arguments(given)) == ["--config=a b.toml", "--port=0", "--verbose"]

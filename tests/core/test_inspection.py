@@ -2,8 +2,8 @@
 
 import json
 import os
+from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +20,9 @@ from cacheproxy.core.inspection import inspect
 from cacheproxy.core.prefix import extends
 from cacheproxy.core.prompt import Order, Part
 from cacheproxy.core.rules import Rule
+from cacheproxy.core.session import DOCTOR, Session
 from cacheproxy.core.usage import Usage
+from cacheproxy.testing import capture_name, find_captures
 
 from .planting import anthropic, captured, chat, jsonl, numbered, plant, prose, tool
 from .test_volatile import set_system
@@ -47,6 +49,23 @@ def test_a_clean_conversation():
     assert list(shares) == ["tools", "system", "history", "last message"]
     assert sum(shares.values()) == pytest.approx(1)
     assert not any(part.changed for part in result.parts)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_our_own_doctor_s_requests_are_left_out(named):
+    """Old captures have them: under its name, or (as a HAR) with its user agent alone."""
+    doctors = [
+        replace(
+            record,
+            session=Session(DOCTOR, "x") if named else None,
+            headers=((b"User-Agent", b"cacheproxy-doctor/1"),),
+        )
+        for record in captured(chat(3))
+    ]
+    theirs = captured(chat(5))
+    assert inspect([*doctors, *theirs, *doctors]) == inspect(theirs)
+    lanes = lanes_of([*doctors, *theirs])
+    assert [turn.index for lane in lanes for turn in lane.turns] == [3, 4, 5, 6, 7]
 
 
 def test_what_a_field_costs_and_what_a_rule_brings_back():
@@ -202,10 +221,7 @@ def test_openclaw_as_it_was_described_before_february_2026():
 
 # --- recorded traffic -----------------------------------------------------------------------
 
-_BESIDE = Path(__file__).resolve().parents[3] / "shared" / "captures"
-_FOLDER = Path(os.environ.get("CACHEPROXY_CAPTURES") or _BESIDE)
-FILES = sorted(file.stem for file in _FOLDER.glob("*.jsonl"))
-recorded = pytest.mark.skipif(not FILES, reason="no captures at hand")
+FILES = [capture_name(file) for file in find_captures("*.jsonl", __file__)]
 
 # What their README lists, as (start of the path, kind, rule or None); all else is a mistake.
 HEADER = ("/system/0/text", Kind.NONCE, "claude-billing-header")
@@ -256,13 +272,13 @@ CLEAN = [name for name in FILES if name not in FIELDS and name not in REAL_CHANG
 
 
 @pytest.fixture(scope="module")
-def inspected():
+def inspected(captures):
     found = installed(os.devnull)
     known = {}
 
     def one(name):
         if name not in known:
-            records, problems = read(_FOLDER / f"{name}.jsonl")
+            records, problems = read(captures / f"{name}.jsonl")
             assert problems == []
             known[name] = inspect(records, found.rules, found.active, name=found.name)
         return known[name]
@@ -270,7 +286,6 @@ def inspected():
     return one
 
 
-@recorded
 @pytest.mark.parametrize("name", [name for name in FILES if name not in REAL_CHANGES])
 def test_every_volatile_field_of_real_clients_is_found_and_nothing_else(name, inspected):
     result = inspected(name)
@@ -279,15 +294,11 @@ def test_every_volatile_field_of_real_clients_is_found_and_nothing_else(name, in
     ] == FIELDS.get(name, [])
 
 
-@recorded
 def test_tools_and_system_that_really_change_are_seen_too(inspected):
-    if "openclaw-gateway" not in FILES:
-        pytest.skip("not at hand")
     paths = {field.path for field in inspected("openclaw-gateway").fields}
     assert {"/tools/4", "/messages/0/content", "/messages/*"} <= paths
 
 
-@recorded
 @pytest.mark.parametrize("name", FILES)
 def test_rules_that_cover_all_fields_leave_pure_extensions(name, inspected):
     """Where every field of the conversation has a rule, the turns reuse each other whole."""
@@ -299,7 +310,6 @@ def test_rules_that_cover_all_fields_leave_pure_extensions(name, inspected):
         assert result.steps == 0 or reuse.with_more > 0.9
 
 
-@recorded
 @pytest.mark.parametrize(
     ("name", "order", "without", "with_more"),
     [
@@ -316,7 +326,12 @@ def test_reuse_is_what_was_measured_by_hand(name, order, without, with_more, ins
     assert reuse.with_more == pytest.approx(with_more, abs=0.005)
 
 
-@recorded
+@pytest.mark.parametrize("name", FILES)
+def test_a_compaction_is_seen_where_there_was_one(name, inspected):
+    """And nowhere else, whatever changes in the other conversations."""
+    assert inspected(name).replaced == (name == "claude-compact")
+
+
 def test_a_header_constant_in_a_session_is_found_between_sessions(inspected):
     if "claude-twosessions" not in FILES:
         pytest.skip("not at hand")
@@ -325,7 +340,6 @@ def test_a_header_constant_in_a_session_is_found_between_sessions(inspected):
     assert [(one.path, one.kind, one.rules[0]) for one in result.between] == [HEADER]
 
 
-@recorded
 @pytest.mark.parametrize(
     ("name", "sides"),
     [
@@ -344,16 +358,15 @@ def test_side_requests_of_real_clients(name, sides, inspected):
     assert found == sides
 
 
-@recorded
 @given(
     name=st.sampled_from(CLEAN or ["none"]),
     kind=st.sampled_from(["uuid", "clock", "nonce"]),
     at=st.integers(0, 999),
 )
 @settings(max_examples=60)
-def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at):
+def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
     """In system text of a clean capture, wherever it is put."""
-    records, _ = read(_FOLDER / f"{name}.jsonl")
+    records, _ = read(captures / f"{name}.jsonl")
     mains = [lane for lane in lanes_of(records, installed(os.devnull).name) if not lane.is_side]
     lane = max(mains, key=lambda lane: len(lane.turns))
     planted = []
@@ -381,11 +394,10 @@ def test_a_capture_file_reads_as_its_requests(tmp_path):
     assert inspect(records).steps == 2
 
 
-@recorded
 @pytest.mark.parametrize("name", FILES)
-def test_turns_have_fields_if_and_only_if_they_do_not_extend_each_other(name):
+def test_turns_have_fields_if_and_only_if_they_do_not_extend_each_other(name, captures):
     """By the texts alone, which know nothing of messages and blocks."""
-    records, _ = read(_FOLDER / f"{name}.jsonl")
+    records, _ = read(captures / f"{name}.jsonl")
     for lane in lanes_of(records, installed(os.devnull).name):
         for turn, later in pairwise(lane.turns):
             found = changes(turn.request, later.request)

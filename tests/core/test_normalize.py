@@ -354,7 +354,7 @@ def test_billing_header_of_captures_becomes_constant(captured):
         "00000",
         literals=("x-anthropic-billing-header",),
     )
-    requests = captured.get("claude_2.1.114-localmodel", [])
+    requests = captured["claude_2.1.114-localmodel"]
     assert len({request.json["system"][0]["text"] for request in requests}) == len(requests)
     done = [normalize(request, [rule]) for request in requests]
     assert len({one.request.json["system"][0]["text"] for one in done}) <= 2

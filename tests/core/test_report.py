@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.core.conversations import lanes_of
 from cacheproxy.core.diagnosis import judged, report_captured
 from cacheproxy.core.difference import Kind
@@ -39,6 +40,17 @@ def test_a_turn_that_extends_the_one_before():
     assert (found.turn, found.number, found.client) == (3, 3, "client")
     assert found.prompt.source == found.equal.source == "estimated"
     assert found.advice == ()
+
+
+def test_a_turn_after_a_compaction():
+    """Nothing was lost, and there is nothing to do."""
+    bodies = anthropic(4)
+    bodies[3]["messages"] = [{"role": "user", "content": "In short."}]
+    found = reported(bodies, 3)
+    assert (found.judgement, found.reason, found.lost) == (Judgement.COMPACTED, None, None)
+    assert found.path.startswith("/messages/0")
+    assert found.advice == ()
+    assert "wrote the history anew, shorter: no break" in "\n".join(lines(found))
 
 
 def test_the_first_turn():

@@ -258,7 +258,7 @@ def test_subagents_of_captures_are_told_by_their_headers(captured):
         ("codex-subagent", "x-openai-subagent"),
         ("opencode-subagent", "x-parent-session-id"),
     ):
-        requests = captured.get(name, [])
+        requests = captured[name]
         main = {session_of(r).id for r in requests if r.header(header) is None}
         others = {session_of(r).id for r in requests if r.header(header) is not None}
         assert len(main) == 1
@@ -273,7 +273,7 @@ def test_captures_are_one_session_by_their_prompts_too(captured):
         "claude_2.1.174-gitchange", "cline-datechange", "openclaw-datechange",
         "openclaw-completions", "openclaw-anthropic", "openclaw-responses", "pi-datechange",
     }  # fmt: skip
-    for name in names & set(captured):
+    for name in names:
         bare = []
         for request in captured[name]:
             body = {key: value for key, value in request.json.items() if key != "metadata"}

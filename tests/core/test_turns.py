@@ -1,5 +1,6 @@
 """Which requests extend one another."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -87,6 +88,42 @@ def test_a_compaction_stays_in_the_lane_and_says_so():
     last["messages"] = [{"role": "user", "content": prose("summary")}]
     last["system"][0]["text"] += f" cch={numbered('nonce', 1)}"
     assert place(lanes, last) == Place(0, 4, is_side=False, replaced=True)
+
+
+def test_a_compaction_may_repeat_what_the_client_always_says():
+    """Reminders come again behind the summary, as Claude Code has it."""
+    lanes = Lanes()
+    *turns, last = anthropic(5)
+    reminder = {"type": "text", "text": prose("reminder")}
+    for body in turns:
+        body["messages"][0]["content"].insert(0, reminder)
+        place(lanes, body)
+    asked = {"role": "user", "content": [reminder, {"type": "text", "text": "go on"}]}
+    last["messages"] = [{"role": "user", "content": prose("summary")}, asked]
+    assert place(lanes, last).replaced
+    last["messages"] += [{"role": "assistant", "content": "yes"}, asked]
+    assert place(lanes, last) == Place(0, 6, is_side=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda messages: messages[:1] + messages[-1:],
+        lambda messages: [*messages[:1], {"role": "user", "content": prose("other")}],
+        lambda messages: [{**one, "content": prose(f"new {i}")} for i, one in enumerate(messages)],
+        lambda messages: [{"role": "user", "content": prose("first")}, *messages[1:]],
+    ],
+    ids=["its middle is gone", "its end is gone", "as long as before", "its first is another"],
+)
+def test_a_history_that_changed_is_no_compaction(change):
+    """One keeps its beginning or its length."""
+    lanes = Lanes()
+    *turns, last = anthropic(5)
+    for body in turns:
+        place(lanes, body)
+    last["messages"] = change(last["messages"])
+    found = place(lanes, last)
+    assert (found.lane, found.replaced) == (0, False)
 
 
 @given(at=st.integers(0, 999), kind=st.sampled_from(["uuid", "clock", "nonce", "counter"]))

@@ -105,6 +105,39 @@ def test_reasons(change, reason):
     assert (found.judgement, found.reason) == (Judgement.BREAK, reason)
 
 
+@pytest.mark.parametrize("reused", [None, "what they share"])
+def test_a_history_that_the_client_wrote_anew_is_no_break(reused):
+    """Nothing is lost: there is nothing more that could have been reused."""
+    one, two = summarised()
+    usage = Usage(GROWN // 2, shared(one, two) if reused else None)
+    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    assert (found.judgement, found.reason, found.where) == (Judgement.COMPACTED, None, None)
+    assert (found.lost, found.seconds_lost) == (None, None)
+    assert 0 < found.expected.tokens < GROWN // 2
+    assert judge(None, two, two, usage, first=False, replaced=True).judgement == "compacted"
+
+
+def test_a_compaction_that_found_not_even_its_head_was_evicted():
+    """The tools and the system text are equal: the server had dropped them."""
+    one, two = summarised()
+    found = judge(before(one), two, two, Usage(GROWN // 2, 0), first=False, replaced=True)
+    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.EVICTED)
+
+
+def test_a_compaction_with_another_system_text_broke_there():
+    one, two = changed(with_nonce)
+    usage = Usage(GROWN, shared(one, two))
+    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.SYSTEM_CHANGED)
+
+
+def summarised():
+    """The prompts of a conversation's turn, and of the one after its compaction."""
+    *_, one = chat(5)
+    two = {**one, "messages": [one["messages"][0], {"role": "user", "content": "In short."}]}
+    return prompts([one, two])
+
+
 def test_a_change_of_model_blames_no_text():
     one, two = changed(lambda body, turn: body.update(model=f"m{turn}"))
     found = verdict(0, sent=two, known=before(one))

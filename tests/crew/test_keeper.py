@@ -15,7 +15,7 @@ from cacheproxy.core.failures import Failures
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
-from cacheproxy.crew.asking import AskedMemory, AskedSlots, AskedSpellings, lane_out
+from cacheproxy.crew.asking import AskedMemory, AskedSpellings, lane_out
 from cacheproxy.crew.keeper import Crew
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.messages import Forget, FromKeeper, FromWorker, Standing
@@ -32,19 +32,6 @@ def request(text, tools=()):
     body = {"model": "m", "tools": [{"name": name} for name in tools], "system": text}
     body["messages"] = []
     return Request("POST", "/v1/messages", ((b"A", b"b"),), json.dumps(body).encode())
-
-
-class Few:
-    """Slots that are given out by name."""
-
-    def __init__(self):
-        self.forgotten = 0
-
-    async def assign(self, conversation, pieces):
-        return None if conversation == "none" else len(conversation) + sum(map(sum, pieces))
-
-    def forget(self):
-        self.forgotten += 1
 
 
 class Told:
@@ -65,7 +52,6 @@ class Connected:
 
     def __init__(self):
         self.reactor = Reactor()
-        self.slots = Few()
         self.failures = Failures()
         self.taken = []
         relaying = SimpleNamespace(
@@ -76,7 +62,6 @@ class Connected:
             via=b"",
         )
         self.crew = Crew(self.reactor, 2, relaying)
-        self.crew._arrangement = SimpleNamespace(slots=self.slots)
         self.lines, self.ears = [], []
         for member in self.crew.members:
             ours, theirs = socket.socketpair()
@@ -157,14 +142,10 @@ def test_requests_are_told_of_only_if_a_rule_looks_at_them(connected):
     assert memory.recall(SESSION, request("first")).request is None
 
 
-def test_slots_are_the_keepers(connected):
-    """With what it is asked by; they are forgotten at a worker's word, and the others told."""
-    slots = AskedSlots(connected.lines[0])
-    assert connected.result(slots.assign("abc", ((1, 2), (-3, 4)))) == 7
-    assert connected.result(slots.assign("none", ())) is None
+def test_what_one_worker_forgets_the_others_do_too(connected):
+    """It is told that the upstream was down, and tells them."""
     connected.lines[0].tell(Forget())
-    assert connected.result(slots.assign("", ())) == 0
-    assert connected.slots.forgotten == 1
+    connected.turn()
     assert [ear.words for ear in connected.ears] == [[], [Forget()]]
 
 

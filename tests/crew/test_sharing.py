@@ -181,33 +181,6 @@ def test_how_a_tool_call_was_spelled_is_known_to_all(start, turns, upstream, str
             next(client)  # so that each is the one that hears of it, and the one that asks
 
 
-def test_slots_are_given_out_by_one(start, turns, upstream):
-    """Each conversation keeps its own, whichever worker it comes to."""
-
-    def server(peer, received):
-        if b"/props" in received.line:
-            props = {"total_slots": 4, "build_info": "b1", "default_generation_settings": {}}
-            peer.send(whole(json.dumps(props).encode(), JSON))
-        elif received.line.startswith(b"GET"):
-            peer.send(whole(b"{}", JSON, status=b"404 Not Found"))
-        else:
-            answered(peer, received)
-
-    upstream.reset(server)
-    crew = start("--pin-slots", script=server)
-    client = turns(crew)
-    slots = {}
-    for number in range(1, 5):
-        for name in ("one", "two", "three"):
-            users = [f"{name} {user}" for user in USERS[:number]]
-            body = chat(number, *users, system=name)
-            assert next(client).ask(CHAT, body, JSON).answer().status == 200
-            sent = json.loads(relayed(upstream, CHAT).body)
-            slots.setdefault(name, []).append(sent["id_slot"])
-    assert {name: len(set(found)) for name, found in slots.items()} == dict.fromkeys(slots, 1)
-    assert len({found[0] for found in slots.values()}) == 3
-
-
 def test_all_sums_add_up(start, tmp_path):
     """The log, the metrics, the totals and the capture have each exchange, once."""
     state = tmp_path / "state"
@@ -253,7 +226,12 @@ FAULTY = '''
 """It fails."""
 import sys
 
-from cacheproxy import CodeRule, hookimpl
+from cacheproxy import Client, CodeRule, hookimpl
+
+
+@hookimpl
+def cacheproxy_client():
+    return Client("*")
 
 
 @hookimpl

@@ -3,35 +3,28 @@
 import json
 import re
 from importlib.resources import files
-from pathlib import Path
-
-import pytest
 
 from cacheproxy.demo.conversation import FIXTURE, load, marked
 
 from .pack import pack, requests
 
-CAPTURE = Path(__file__).parents[3] / "shared/captures/claude_2.1.114-localmodel.jsonl"
-
-recorded = pytest.mark.skipif(not CAPTURE.exists(), reason="the captures are not at hand")
+CAPTURE = "claude_2.1.114-localmodel.jsonl"
 
 
 def compact(body):
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
-@recorded
-def test_every_body_is_rebuilt_byte_for_byte():
+def test_every_body_is_rebuilt_byte_for_byte(captures):
     conversation = load()
-    rows = requests(CAPTURE)
+    rows = requests(captures / CAPTURE)
     assert [row["body"] for row in rows] == [
         compact(conversation.body(number)) for number in range(1, len(conversation.turns) + 1)
     ]
 
 
-@recorded
-def test_packing_the_capture_again_gives_the_fixture():
-    packed = pack(requests(CAPTURE))
+def test_packing_the_capture_again_gives_the_fixture(captures):
+    packed = pack(requests(captures / CAPTURE))
     conversation = load()
     assert packed["headers"] == conversation.headers
     assert packed["last"] == conversation.last

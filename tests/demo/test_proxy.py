@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from cacheproxy.demo import proxy
 from cacheproxy.demo.client import Client
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.demo.proxy import ProxyService
+from tests.proxy.harness import eventually
 
 
 def test_it_listens_on_loopback_and_leaves_when_closed():
@@ -46,10 +46,7 @@ def test_it_dies_with_its_parent():
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and runs(int(pid)):
-        time.sleep(0.05)
-    assert not runs(int(pid))
+    eventually(lambda: not runs(int(pid)))
     with pytest.raises(DemoError):
         Client(url).models()
 

@@ -12,13 +12,14 @@ from cacheproxy.demo.figures import figures
 from cacheproxy.demo.proxy import require_plugin
 from cacheproxy.demo.run import Plan, on_embedded, on_upstream
 from cacheproxy.embedded import LlamaServer, write_model
+from tests import needs
 
 pytestmark = pytest.mark.llama
 
 
 @pytest.fixture(autouse=True)
 def _installed():
-    pytest.importorskip("xllamacpp")
+    needs.llama()
     try:
         require_plugin()
     except DemoError as missing:

@@ -13,6 +13,7 @@ from cacheproxy.demo.proxy import ProxyService, require_plugin
 from cacheproxy.doctor import prompt
 from cacheproxy.doctor.site import Site
 from cacheproxy.embedded import LlamaServer, write_model
+from tests import needs
 
 VOCABULARY = "\n".join(
     [prompt.text("0123456789abcdef"), prompt.QUESTION, prompt.Header("1a2", "b3c4d").text] * 3
@@ -72,7 +73,7 @@ def peer():
 @pytest.fixture(scope="session")
 def model(tmp_path_factory):
     """A model whose words are those of the test prompt."""
-    pytest.importorskip("xllamacpp")
+    needs.llama()
     return write_model(tmp_path_factory.mktemp("model") / "tiny.gguf", text=VOCABULARY)
 
 

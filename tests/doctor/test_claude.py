@@ -72,14 +72,23 @@ def test_no_secret_is_printed(settings):
 
 def test_the_context_it_assumes(settings):
     """More than the server has: long conversations fail."""
-    unset = check(settings({}))["window"]
+    unset = check(settings(ANTHROPIC_BASE_URL=PROXY))["window"]
     assert unset.state is State.WARN
     assert unset.fix == 'eval "$(cacheproxy env claude)"'
     assert check(settings(CLAUDE_CODE_MAX_CONTEXT_TOKENS="200000"))["window"].state is State.WARN
     assert check(settings(CLAUDE_CODE_MAX_CONTEXT_TOKENS="131072"))["window"].state is State.OK
     assert check(settings(CLAUDE_CODE_MAX_CONTEXT_TOKENS="many"))["window"].state is State.WARN
-    assert "window" not in check(settings({}), context=262_144)
+    assert "window" not in check(settings(ANTHROPIC_BASE_URL=PROXY), context=262_144)
     assert "window" not in check(settings({}), context=None)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_the_window_of_another_shell_is_not_known_here(settings, seen):
+    """``cacheproxy env claude`` was followed there, perhaps: no warning."""
+    found = check(settings({}), seen=seen)["window"]
+    assert found.state is State.OK
+    assert "131,072 tokens" in found.text
+    assert found.fix == 'eval "$(cacheproxy env claude)"'
 
 
 def test_the_header_that_is_off(settings):

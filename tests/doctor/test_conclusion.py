@@ -47,6 +47,18 @@ def test_what_agents_requests_showed_comes_first():
     assert text.endswith("2 of 3 later turns lost the cache.")
 
 
+def test_requests_that_fail_are_no_success():
+    """Whatever the test prompt did, and however well the turns before went."""
+    good = seen((1, 0, "cold"), (2, 17_800, "ok"))
+    refused = replace(good.seen[0], number=9, client="cline", status=400, prompt=None)
+    assert said(replace(WORKS, record=Record((*good.seen, refused)))) == (
+        Answer.NO,
+        "The only request of cline failed.",
+    )
+    again = replace(good.seen[1], number=10, client="cline")
+    assert said(replace(WORKS, record=Record((*good.seen, refused, again, again))))[0] is Answer.YES
+
+
 def test_first_turns_alone_say_nothing():
     """They could not reuse anything; then the test prompt has its say."""
     assert said(replace(WORKS, record=seen((1, 0, "cold"))))[0] is Answer.YES

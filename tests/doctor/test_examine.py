@@ -32,7 +32,7 @@ def look(through, tmp_path):
     """Examine it; return the verdict and the findings by name."""
 
     def look(**more):
-        inputs = Inputs(Config(), through.url, None, {}, tmp_path, send=False, **more)
+        inputs = Inputs(Config(), through.url, None, {}, tmp_path, **({"send": False} | more))
         examined = examine(inputs, lambda _: None)
         return examined.conclusion, {finding.name: finding for finding in examined.findings}
 
@@ -71,6 +71,31 @@ def test_an_agent_whose_turns_break(look, through):
     assert conclusion.answer is Answer.NO
     assert findings["turns"].state is State.FAIL
     assert "system_changed" in findings["turns"].text
+
+
+def test_a_server_that_refuses_the_agent(look, through):
+    """NO, whatever our own prompt did, with the turn's number and the way to it."""
+    converse(through.url, "fine", 2)
+    site = Site(through.url, AGENT | {"X-Claude-Code-Session-Id": "bad"})
+    long = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "oak " * 9000}]}
+    assert site.post("/v1/messages", json.dumps(long).encode(), 60).status == 400
+    conclusion, findings = look(send=True)
+    assert conclusion.answer is Answer.NO
+    assert conclusion.text == "1 of the last 3 requests of claude failed."
+    found = findings["requests"]
+    assert found.state is State.FAIL
+    assert "on /v1/messages, with HTTP 400" in found.text
+
+
+def test_our_own_prompts_leave_no_trace(look, through):
+    """Nor is any of them the last request, to be explained by ``cacheproxy diagnose``."""
+    converse(through.url, "only", 2)
+    before = Site(through.url).get("/_cacheproxy/exchanges").json()
+    _, findings = look(send=True)
+    assert findings["reuse"].state is State.OK
+    assert Site(through.url).get("/_cacheproxy/exchanges").json() == before
+    assert len(before["exchanges"]) == 2
+    assert Site(through.url).get("/_cacheproxy/diagnose/last").json()["number"] == 2
 
 
 def test_an_agent_that_goes_past_the_proxy(look, llama):

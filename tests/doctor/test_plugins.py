@@ -11,7 +11,7 @@ from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.plugins import Installed
 from cacheproxy.plugins import Package, PluginError
 
-RULE = Rule("good-stamp", "system", "stamp", why="a stamp changes")
+RULE = Rule("good-stamp", "system", "stamp", "", why="a stamp changes")
 GOOD = Package("good", "good-plugin", "1.2", (RULE,))
 BROKEN = Package("broken", "broken-plugin", "0.1", error="ImportError: no")
 

@@ -13,7 +13,7 @@ from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement, Reason, Verdict
 from cacheproxy.doctor import agents, record, traffic
 from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.load import Load
+from cacheproxy.doctor.load import Load, Slot
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.traffic import Look
 from cacheproxy.web.exchanges import Exchanges
@@ -64,6 +64,25 @@ def test_the_record_leaves_out_what_is_no_agent_s(read):
     assert [one.number for one in kept.seen] == [1]
     assert kept.seen[0].client == "claude"
     assert (kept.seen[0].prompt, kept.seen[0].reused) == (18_000, 17_000)
+    assert (kept.seen[0].status, kept.seen[0].path, kept.seen[0].failed) == (
+        200,
+        "/v1/messages",
+        False,
+    )
+
+
+def test_what_the_server_said_of_a_failure_is_on_one_line(peer):
+    """It is in the record of a proxy that knows it."""
+    page = {"turn": 1, "status": 400, "error": "System message\n must be\tfirst. " + "x" * 999}
+    (one,) = record.read(peer({record.PAGE: {"exchanges": [page]}}).url, {}).seen
+    assert one.failed
+    assert one.said.startswith("System message must be first. xxx")
+    assert len(one.said) == 200
+    page["error"] = "Unable to ...\nraise_exception('System me...\nError: Jinja Exception: It must."
+    (one,) = record.read(peer({record.PAGE: [page]}).url, {}).seen
+    assert one.said == "It must."
+    (mute,) = record.read(peer({record.PAGE: [{"turn": 1, "status": 502}]}).url, {}).seen
+    assert (mute.failed, mute.said) == (True, None)
 
 
 @pytest.mark.parametrize("page", [(404, {}), "text", {"exchanges": 5}, 7, None])
@@ -89,22 +108,23 @@ def test_agents_that_come_through(read):
     kept = read(exchange(1), exchange(2, turn=2), exchange(3, client="cline"))
     finding = check(Look(Load(evaluated=900_000), kept))
     assert (finding.state, finding.text[:10]) == (State.OK, "3 requests")
-    (seen,) = agents.check(kept, NOW)
+    (seen,) = agents.check(kept, PROXY, NOW)
     assert seen.text == (
         "seen: claude (2 requests in 1 session, the last 2 min ago), "
         "cline (1 request in 1 session, the last 2 min ago)"
     )
-    assert agents.check(Record(()), NOW) == []
+    assert agents.check(Record(()), PROXY, NOW) == []
 
 
 def test_turns_that_lost_the_cache(read):
     """With the reasons; a problem if they are most."""
     lost = [exchange(n, turn=n, reused=33, judged=Judgement.BREAK) for n in (2, 3)]
     kept = [exchange(n, turn=n) for n in (4, 5, 6)]
-    _, few = agents.check(read(exchange(1, judged=Judgement.COLD), *lost, *kept), NOW)
+    _, few = agents.check(read(exchange(1, judged=Judgement.COLD), *lost, *kept), PROXY, NOW)
     assert few.state is State.WARN
+    assert few.fix == "cacheproxy diagnose 3   says where and why"
     assert few.text == "2 of the last 5 later turns lost the cache: system_changed 2"
-    _, most = agents.check(read(*lost, *kept[:1]), NOW)
+    _, most = agents.check(read(*lost, *kept[:1]), PROXY, NOW)
     assert most.state is State.FAIL
 
 
@@ -113,7 +133,7 @@ def test_a_server_that_worked_for_others(read):
     finding = check(Look(Load(evaluated=214_300), read()))
     assert finding.state is State.WARN
     assert "214,300 prompt tokens since it started, and no agent request" in finding.text
-    by_slots = check(Look(Load(tasks=((0, 7),), held=18_904), read()))
+    by_slots = check(Look(Load(slots=(Slot(0, 7, 18_904),)), read()))
     assert "slots hold a prompt of 18,904 tokens" in by_slots.text
     quiet = check(Look(Load(evaluated=1_900), read()))
     assert quiet.text == "no agent request has come through this proxy yet"
@@ -132,7 +152,7 @@ class TestWatched:
     def test_past_the_proxy_without_counters(self, read):
         """The slots took other requests."""
         finding = check(
-            Look(Load(tasks=((0, 7),)), read()), Look(Load(tasks=((0, 12),)), read()), 60
+            Look(Load(slots=(Slot(0, 7),)), read()), Look(Load(slots=(Slot(0, 12),)), read()), 60
         )
         assert finding.state is State.FAIL
         assert finding.text.startswith("the server worked on requests in the 60 s watched")

@@ -34,7 +34,7 @@ def test_without_metrics_and_with_a_key(model):
     assert (locked.state, locked.fix) == (State.FAIL, "give it with --api-key KEY")
     assert upstream.check(seen)[1].fix == "add --metrics to the llama-server command line"
     assert seen.load.evaluated is None
-    assert seen.load.tasks is not None
+    assert seen.load.slots is not None
 
 
 @pytest.mark.llama

@@ -5,20 +5,21 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
 from cacheproxy.embedded import EmbeddedUnavailable, LlamaServer, StartFailedError, write_model
+from tests import needs
+from tests.proxy.harness import eventually
 
 pytestmark = pytest.mark.llama
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    pytest.importorskip("xllamacpp")
+    needs.llama()
     return write_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
 
 
@@ -33,7 +34,7 @@ def post(server, path, **body):
     request = urllib.request.Request(
         server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    with opener.open(request, timeout=60) as response:
+    with opener.open(request, timeout=120) as response:
         return json.load(response)
 
 
@@ -122,10 +123,7 @@ def test_it_dies_with_its_parent(model):
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and runs(child):
-        time.sleep(0.05)
-    assert not runs(child)
+    eventually(lambda: not runs(child))
 
 
 def runs(pid):
@@ -144,7 +142,7 @@ def test_a_setting_nobody_knows_is_named_in_the_error(model):
 
 
 def test_a_missing_model_is_an_error_with_the_end_of_the_log(tmp_path):
-    pytest.importorskip("xllamacpp")
+    needs.llama()
     with pytest.raises(StartFailedError, match="did not start"):
         LlamaServer(tmp_path / "none.gguf")
 

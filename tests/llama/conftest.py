@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.testing import find_captures
+from cacheproxy.testing import capture_name, find_captures
+from tests import needs
 
 from .replay import Proxy, Session, load_sessions, start_server, write_model_for
 
@@ -21,15 +22,15 @@ REPLAYED = (
 
 @pytest.fixture(scope="session")
 def recorded() -> dict[str, Session]:
-    """The main session of each capture that is replayed, by name; empty without captures."""
+    """The main session of each capture that is replayed, by name."""
     files = [file for name in REPLAYED for file in find_captures(f"{name}.jsonl", __file__)]
-    return {file.stem: load_sessions(file)[0] for file in files}
+    return {capture_name(file): load_sessions(file)[0] for file in files}
 
 
 @pytest.fixture(scope="session")
 def llama(recorded, tmp_path_factory):
     """The embedded server on a tiny model whose words are those of the captures."""
-    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    needs.llama()
     folder = tmp_path_factory.mktemp("llama")
     model = write_model_for(folder / "tiny.gguf", recorded.values())
     with start_server(model, folder, sampling__ignore_eos=True) as server:

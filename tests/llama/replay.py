@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from cacheproxy.demo.client import Client
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import PLAIN_WORDS
 from cacheproxy.plugins import Plugins
-from cacheproxy.testing import load_capture
+from cacheproxy.testing import capture_name, load_capture
 
 Json = dict[str, Any]
 
@@ -103,7 +104,7 @@ def sessions(capture: str, requests: Iterable[Request]) -> list[Session]:
 
 def load_sessions(file: Path) -> list[Session]:
     """Return the sessions of a capture file."""
-    return sessions(file.stem, load_capture(file))
+    return sessions(capture_name(file), load_capture(file))
 
 
 def body_for(api: str, request: Request) -> Json:
@@ -150,6 +151,21 @@ def start_server(model: Path, slots: Path, **settings: Any) -> LlamaServer:
 def erase(server: str) -> None:
     """Empty the server's slot, so that what follows starts cold."""
     Client(server).post("/slots/0?action=erase", {"model": ""})
+
+
+def end_of_a_prompt(server: str) -> int:
+    """Return how many tokens a prompt ends with that the next one may not repeat.
+
+    They are the end of a turn, which another tool result goes on with, and the head of an answer,
+    which only an answer's turn repeats; and one token is always evaluated again.
+    """
+    asked = {"content": "<|im_end|>\n<|im_start|>assistant\n", "parse_special": True}
+    request = urllib.request.Request(
+        f"{server}/tokenize", json.dumps(asked).encode(), {"Content-Type": "application/json"}
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=120) as response:
+        return len(json.load(response)["tokens"]) + 1
 
 
 def replay(url: str, api: str, turns: Sequence[Turn]) -> list[Measured]:

@@ -9,6 +9,7 @@ import pytest
 
 from cacheproxy.core.exposition import sample_of
 from cacheproxy.embedded import LlamaServer, write_model
+from tests import needs
 from tests.metrics.builders import parsed, value
 from tests.proxy.harness import eventually
 
@@ -22,7 +23,7 @@ TURNS = 4
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    needs.llama()
     model = write_model(tmp_path_factory.mktemp("metrics") / "tiny.gguf")
     with LlamaServer(model, n_ctx=8192, n_parallel=2) as server:
         yield server
@@ -30,7 +31,7 @@ def server(tmp_path_factory):
 
 def get(url):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=60) as response:
+    with opener.open(url, timeout=120) as response:
         return response.read().decode()
 
 
@@ -38,7 +39,7 @@ def ask(url, path, said):
     headers = {"Content-Type": "application/json", "X-Session-Id": path}
     sent = urllib.request.Request(url + path, json.dumps(said).encode(), headers)
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(sent, timeout=60) as response:
+    with opener.open(sent, timeout=120) as response:
         response.read()
 
 

@@ -9,15 +9,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from cacheproxy.embedded import write_model
+from tests import needs
 from tests.proxy.harness import Client, eventually
 
 from .replay import Proxy, erase, start_server
 
 pytestmark = pytest.mark.llama
 
-IDLE_WITHIN = 2.0
 CANCEL, IDLE = "cancel task", "all slots are idle"
-LATE = 20.0
 LONG = [{"role": "user", "content": " of or in is to" * 2500}]
 """About as many tokens as words: ten seconds of work for this model on two cores."""
 SHORT = [{"role": "user", "content": " of or in is to" * 300}]
@@ -27,7 +26,7 @@ PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions"}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """One whose model takes its time; in small batches, after each of which it may stop."""
-    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    needs.llama()
     folder = tmp_path_factory.mktemp("slow")
     model = write_model(folder / "slow.gguf", size="slow")
     settings = {"n_batch": 256, "n_ubatch": 256, "n_ctx": 32_768, "sampling__ignore_eos": True}
@@ -71,7 +70,7 @@ def working(server, decoded):
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "at once"])
 @pytest.mark.parametrize("phase", ["prompt", "token"])
 def test_the_slot_is_free_once_the_client_has_left(server, patient, phase, stream, how):
-    """Within two seconds, instead of those that the rest would take.
+    """It does not do the rest: its log says that the task was cancelled.
 
     The server looks once a second whether a client is still there, and begins to count anew with
     every answer it gives to anybody: so its log is watched, and not ``/slots``.
@@ -82,11 +81,10 @@ def test_the_slot_is_free_once_the_client_has_left(server, patient, phase, strea
         client.ask(*asked("messages", said, 20_000, stream=stream))
         if stream:
             assert client.begin().status == 200
-        eventually(lambda: working(server, decoded), LATE)
+        eventually(lambda: working(server, decoded))
         before = len(server.log())
         client.leave(how)
-        took = eventually(lambda: IDLE in server.log()[before:].partition(CANCEL)[2], LATE)
-    assert took < IDLE_WITHIN
+        eventually(lambda: IDLE in server.log()[before:].partition(CANCEL)[2])
     assert not slot(server)[0]
 
 
@@ -98,7 +96,7 @@ def test_the_wait_for_a_long_prompt_carries_pings(server, patient, api):
     for url in (server.url, patient.url):
         erase(server.url)
         with connected(url) as client:
-            answer = client.ask(path, body).answer(seconds=LATE)
+            answer = client.ask(path, body).answer()
         assert (answer.status, answer.end) == (200, "whole")
         bodies.append([block for block in answer.body.split(b"\n\n") if block])
     direct, through = bodies

@@ -20,6 +20,7 @@ from cacheproxy.proxy.poller import Poller
 from cacheproxy.proxy.upstream import Upstream, UpstreamURL
 from cacheproxy.totals.standing import BOTH, COUNTERS, RESPONSES, lifetime
 from cacheproxy.totals.totals import Totals
+from tests import needs
 from tests.observe.exchanges import exchange
 from tests.proxy.harness import eventually, free_port
 
@@ -32,13 +33,13 @@ pytestmark = pytest.mark.llama
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    needs.llama()
     return write_model(tmp_path_factory.mktemp("totals") / "tiny.gguf")
 
 
 def get(url):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=60) as response:
+    with opener.open(url, timeout=120) as response:
         return response.read().decode()
 
 
@@ -102,7 +103,7 @@ class Setup:
             self.url + path, json.dumps(said).encode(), {"Content-Type": "application/json"}
         )
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=60) as response:
+        with opener.open(request, timeout=120) as response:
             reader = UsageReader(response.headers["content-type"])
             reader.feed(response.read())
         if recorded:

@@ -17,7 +17,7 @@ from cacheproxy.translate.chat import ChatToMessages
 from cacheproxy.translate.chat.models import models
 from tests.translate.chat.events import CHUNK, COMPLETION, assembled
 
-from .replay import erase
+from .replay import end_of_a_prompt, erase
 
 pytestmark = pytest.mark.llama
 
@@ -75,7 +75,7 @@ def post(url, path, body):
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     asked = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
     try:
-        with opener.open(asked, timeout=60) as response:
+        with opener.open(asked, timeout=120) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -154,8 +154,7 @@ def test_a_conversation_reuses_the_turn_before(llama):
     """Wherever its messages are cut, a late system message among them."""
     late = {"role": "system", "content": "Now be quick."}
     messages = [SYSTEM, *HISTORY, late, CALLED, *RESULTS, late, SAID]
-    # a prompt ends with the head of an answer, a few tokens that only an answer's turn repeats
-    head = 8
+    end = end_of_a_prompt(llama.url)
     erase(llama.url)
     usages = []
     for length, message in enumerate(messages, start=1):
@@ -164,17 +163,19 @@ def test_a_conversation_reuses_the_turn_before(llama):
             usages.append(json.loads(translated(llama.url, body)[1])["usage"])
     for before, now in pairwise(usages):
         assert now["prompt_tokens"] > before["prompt_tokens"]
-        assert now["prompt_tokens_details"]["cached_tokens"] >= before["prompt_tokens"] - head
+        assert now["prompt_tokens_details"]["cached_tokens"] >= before["prompt_tokens"] - end
 
 
 def test_a_stop_ends_the_text_at_the_same_place(llama):
-    """And is no part of it."""
+    """And is no part of it, be it in the middle or all there is."""
     whole = json.loads(native(llama.url, ASKED | CASES["plain"])[1])["choices"][0]["message"]
-    stop = whole["content"][len(whole["content"]) // 2 :][:3]
-    body = ASKED | CASES["plain"] | {"stop": ["#never#", stop]}
-    own, ours = (json.loads(way(llama.url, body)[1])["choices"][0] for way in (native, translated))
-    assert ours["finish_reason"] == own["finish_reason"] == "stop"
-    assert ours["message"]["content"] == own["message"]["content"]
+    text = whole["content"]
+    for stop in (text[len(text) // 2 :][:3], text[:3]):
+        body = ASKED | CASES["plain"] | {"stop": ["#never#", stop]}
+        answers = (json.loads(way(llama.url, body)[1]) for way in (native, translated))
+        own, ours = (answer["choices"][0] for answer in answers)
+        assert ours["finish_reason"] == own["finish_reason"] == "stop"
+        assert ours["message"]["content"] == own["message"]["content"] == text[: text.index(stop)]
 
 
 def test_a_prompt_that_is_too_long_is_said_in_openai_s_words(llama):
@@ -191,7 +192,7 @@ def test_a_prompt_that_is_too_long_is_said_in_openai_s_words(llama):
 def test_its_models_are_listed(llama):
     """As it lists them itself, to a client of either API."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(llama.url + "/v1/models", timeout=60) as response:
+    with opener.open(llama.url + "/v1/models", timeout=120) as response:
         own = response.read()
     [model] = json.loads(models(own))["data"]
     [same] = [one for one in json.loads(own)["data"] if one["id"] == model["id"]]

@@ -30,7 +30,7 @@ def usage_of(url, path, *, stream):
     body = json.dumps({"model": "random", "stream": stream, **ASKED[path]}).encode()
     request = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=60) as response:
+    with opener.open(request, timeout=120) as response:
         reader = UsageReader(response.headers["content-type"])
         while chunk := response.read(97):
             reader.feed(chunk)

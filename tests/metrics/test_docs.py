@@ -182,7 +182,7 @@ def llama_like(peer, received):
 def scraped(tmp_path_factory):
     """What the page says after conversations with breaks, an edit and a failing plugin."""
     folder = tmp_path_factory.mktemp("scraped")
-    rule = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'stamp=\\d+'\n"
+    rule = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'stamp=\\d+'\nreplacement = ''\n"
     (folder / "config.toml").write_text(rule)
     info = folder / "site" / "broken-1.0.dist-info"
     info.mkdir(parents=True)

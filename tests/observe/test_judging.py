@@ -27,7 +27,7 @@ class Reactor:
 
     def run(self, count):
         for _ in range(count):
-            _, function, arguments = self.calls.get(timeout=10)
+            _, function, arguments = self.calls.get(timeout=120)
             function(*arguments)
 
 
@@ -124,7 +124,7 @@ def test_a_large_body_of_which_little_is_new_is_judged_at_once(reactor, delivere
 def test_the_work_is_not_done_on_the_calling_thread(judging, reactor, delivered):
     """The reactor's own."""
     judging(exchange(body("a")))
-    thread, function, arguments = reactor.calls.get(timeout=10)
+    thread, function, arguments = reactor.calls.get(timeout=120)
     assert thread is not threading.current_thread()
     function(*arguments)
     assert len(delivered) == 1

@@ -14,9 +14,10 @@ from twisted.logger import globalLogPublisher
 from cacheproxy.core.difference import Kind
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.normalize import Report, step
+from cacheproxy.core.normalize import Report
 from cacheproxy.core.placement import Late, alike
-from cacheproxy.core.placing import rule_for
+from cacheproxy.core.placing import place
+from cacheproxy.core.refusal import WITHHELD
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
@@ -37,6 +38,9 @@ RECEIVED = Request(
     ((b"Authorization", SECRET.encode()),),
     BODY,
 )
+
+
+EDITS = (Edit("/system/0/text", "x", "a nonce"), Edit("/messages/0/content", "y", "a date"))
 
 
 def exchange(**changes):
@@ -105,13 +109,11 @@ def test_without_a_first_byte_there_is_no_time_to_it():
         ({"verdict": Verdict(Judgement.UNKNOWN)}, "-"),
         ({"verdict": None}, "-"),
         ({"side": True}, "side"),
-        ({"status": 400}, "HTTP 400"),
-        ({"status": 503, "turn": 1}, "HTTP 503"),
         ({"outcome": Outcome.CLIENT_LEFT}, "CLIENT LEFT"),
         ({"outcome": Outcome.CLIENT_LEFT, "status": None}, "CLIENT LEFT"),
         (
-            {"outcome": Outcome.UPSTREAM_FAILED, "error": "cannot connect", "status": 502},
-            "UPSTREAM FAILED: cannot connect",
+            {"outcome": Outcome.UPSTREAM_FAILED, "error": "it broke off"},
+            "UPSTREAM FAILED: it broke off",
         ),
         ({"outcome": Outcome.REFUSED, "error": "too large"}, "REFUSED: too large"),
     ],
@@ -126,14 +128,22 @@ def test_the_verdict(changes, expected):
     ("changes", "expected"),
     [
         ({}, "POST /v1/messages  200  13400 ms"),
-        ({"status": 404}, "POST /v1/messages  404  13400 ms"),
+        ({"session": None, "status": 404}, "POST /v1/messages  404  13400 ms"),
+        (
+            {"session": None, "status": 401, "error": "no key"},
+            'POST /v1/messages  401  13400 ms: "no key"',
+        ),
         (
             {"status": None, "outcome": Outcome.CLIENT_LEFT, "seconds": 0.0123},
             "POST /v1/messages  -  12 ms  CLIENT LEFT",
         ),
         (
-            {"status": 502, "outcome": Outcome.UPSTREAM_FAILED, "error": "it is down"},
-            "POST /v1/messages  502  13400 ms  UPSTREAM FAILED: it is down",
+            {"session": None, "status": 502, "outcome": Outcome.UPSTREAM_FAILED, "error": "down"},
+            "POST /v1/messages  502  13400 ms  UPSTREAM FAILED: down",
+        ),
+        (
+            {"received": Request("POST", "/v1/messages/count_tokens"), "status": 400},
+            "POST /v1/messages/count_tokens  400  13400 ms",
         ),
     ],
 )
@@ -142,7 +152,35 @@ def test_a_request_that_is_no_turn(changes, expected):
     assert line(turn=0, **changes) == expected
 
 
-EDITS = (Edit("/system/0/text", "x", "a nonce"), Edit("/messages/0/content", "y", "a date"))
+LLAMA = ((b"Server", b"llama.cpp"),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"status": 500}, "500 from the upstream"),
+        (
+            {"status": 400, "error": "no such slot", "response_headers": LLAMA},
+            '400 from llama-server: "no such slot"',
+        ),
+        (
+            {"status": 404, "error": "File Not Found", "response_headers": LLAMA},
+            '404 from llama-server at /v1/messages: "File Not Found"',
+        ),
+        ({"status": 422, "error": WITHHELD}, f"422 from the upstream: {WITHHELD}"),
+        (
+            {"status": 502, "outcome": Outcome.UPSTREAM_FAILED, "error": "it is down"},
+            "502 UPSTREAM FAILED: it is down",
+        ),
+        (
+            {"status": 400, "reports": (Report("billing", EDITS),)},
+            "400 from the upstream  (edited: billing 2 in 2 items)",
+        ),
+    ],
+)
+def test_a_prompt_that_was_turned_down(changes, expected):
+    """Whose it was, by whom, and in which words."""
+    assert line(turn=0, **changes) == f"claude/3f9a  {expected}"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +215,7 @@ def test_edits_are_counted_by_rule():
 
 
 def test_late_system_messages_are_counted_by_messages():
-    """Each takes several edits; the rules' own are told behind."""
+    """One may take several edits; those of the rules are told behind."""
     body = {"system": "s", "messages": [{"role": "user", "content": "hi"}]}
     body["messages"] += [
         {"role": "system", "content": "x", "n": 1},
@@ -185,8 +223,7 @@ def test_late_system_messages_are_counted_by_messages():
     ]
     asked = Request("POST", "/v1/messages", (), json.dumps(body).encode())
     for joins in (False, True):
-        after, report = step(asked, rule_for(alike(Late.REFUSED, "test", joins=joins)))
-        assert len(report.edits) > 2 or joins
+        after, report = place(asked, alike(Late.REFUSED, "test", joins=joins))
         said = line(received=asked, sent=after, reports=(report,))
         assert said.endswith("  ok  (placed 2)")
         more = (report, Report("billing", EDITS[:1]))

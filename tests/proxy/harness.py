@@ -22,7 +22,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Self
 
-TIMEOUT = 10.0
+TIMEOUT = 120.0
+"""Seconds after which what was to happen never will: far more than it takes on a busy machine."""
 _RUN_TWISTD = "import sys; from twisted.scripts.twistd import run; sys.exit(run())"
 _BANNER = re.compile(r"^cacheproxy \S+ {3}http://(\S+):(\d+) {2}→ {2}\S+$")
 
@@ -73,15 +74,24 @@ class Proxy:
         self._reader.start()
 
     def __enter__(self) -> Self:
-        found = _BANNER.match(self.wait_for("cacheproxy "))
-        assert found, self.lines
-        self.address = (found[1], int(found[2]))
-        self.wait_for("Ready.")  # the probe's requests are over, too
+        try:
+            found = _BANNER.match(self.wait_for("cacheproxy "))
+            assert found, self.lines
+            self.address = (found[1], int(found[2]))
+            self.wait_for("Ready.")  # the probe's requests are over, too
+        except BaseException:
+            self._process.kill()
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()
-        self._process.wait(TIMEOUT)
+        try:
+            self._process.wait(TIMEOUT)
+        except BaseException:
+            self._process.kill()
+            raise
         self._reader.join(TIMEOUT)
         self._process.stdout.close()
 
@@ -458,6 +468,25 @@ def eventually(condition: Callable[[], object], seconds: float = TIMEOUT) -> flo
         assert time.monotonic() - started < seconds, "it did not happen"
         time.sleep(0.005)
     return time.monotonic() - started
+
+
+def share_of_a_processor(pid: int, seconds: float = 1.0) -> float:
+    """What process ``pid`` uses meanwhile, by what one uses that never rests."""
+    restless = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        eventually(lambda: _ticks(restless.pid) > 1)
+        before = _ticks(pid), _ticks(restless.pid)
+        time.sleep(seconds)
+        eventually(lambda: _ticks(restless.pid) - before[1] > 10)
+        return (_ticks(pid) - before[0]) / (_ticks(restless.pid) - before[1])
+    finally:
+        restless.kill()
+        restless.wait()
+
+
+def _ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ def test_a_body_in_tiny_chunks_takes_no_more_than_a_whole_one(connect, upstream,
     peak = Peak(proxy)
     pieces = (body[start : start + 2] for start in range(0, len(body), 2))
     client.send(b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n")
-    assert client.answer(seconds=60).status == 200
+    assert client.answer().status == 200
     assert upstream.received().body == body
     assert peak.grown() < 20 * MIB
 

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from .harness import CHUNKED, head, whole
+from .harness import CHUNKED, TIMEOUT, head, whole
 
 MIB = 1 << 20
 START = b"HTTP/1.1 200 OK\r\n"
@@ -56,7 +56,7 @@ def test_a_head_without_end_is_502(connect, endless, proxy, name):
     answer = connect().ask("/v1/messages", b"{}").answer()
     assert (answer.status, answer.end) == (502, "whole")
     assert "too large" in json.loads(answer.body)["error"]["message"]
-    assert closed.wait(5)
+    assert closed.wait(TIMEOUT)
     assert sent[0] < 16 * MIB
     assert proxy.memory() - before < 8 * MIB
 
@@ -72,7 +72,7 @@ def test_framing_without_end_breaks_off_the_answer(connect, endless, proxy, name
         assert answer.body in (b"", b"hi")
     else:
         assert (answer.status, answer.end) == (502, "whole")
-    assert closed.wait(5)
+    assert closed.wait(TIMEOUT)
     assert sent[0] < 16 * MIB
     assert proxy.memory() - before < 8 * MIB
 
@@ -108,6 +108,6 @@ def test_a_body_without_end_goes_on(connect, serve):
         if got > 32 * MIB:
             break
     client.close()
-    assert stopped.wait(5)
+    assert stopped.wait(TIMEOUT)
     serve(lambda peer, _: peer.send(whole(b"next")))
     assert connect().ask().answer().body == b"next"

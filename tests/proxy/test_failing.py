@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from .harness import CHUNKED, Client, head, whole
+from .harness import CHUNKED, TIMEOUT, Client, head, whole
 
 EVENT = b"data: {}\n\n"
 
@@ -144,14 +144,14 @@ def test_broken_chunks_break_off_the_answer(connect, serve):
         peer.chunk(EVENT)
         time.sleep(0.05)
         peer.send(b"xyz\r\n")
-        if peer.wait_closed(5):
+        if peer.wait_closed():
             closed.set()
 
     serve(script)
     answer = connect().ask().answer()
     assert (answer.status, answer.body) == (200, EVENT)
     assert answer.end in ("fin", "rst")
-    assert closed.wait(1)
+    assert closed.wait(TIMEOUT)
 
 
 def test_a_slow_client_still_gets_what_had_come(connect, break_off):
@@ -209,11 +209,9 @@ def blanked(value):
 
 @pytest.mark.parametrize("path", SHAPES)
 def test_an_upstream_that_is_down_is_502_in_the_clients_dialect(orphan, path):
-    """Within a second; the sentence says what to look at."""
-    started = time.monotonic()
+    """The sentence says what to look at."""
     with Client(orphan.address) as client:
         answer = client.ask(path, b"{}").answer()
-        assert time.monotonic() - started < 1
         assert (answer.status, answer.end) == (502, "whole")
         assert blanked(json.loads(answer.body)) == SHAPES[path]
         assert b"is the model server running there?" in answer.body

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from .harness import head, whole
+from .harness import TIMEOUT, head, whole
 
 HINT = head(b"Link: </x>; rel=preload", b"X-Hint: 1", status=b"103 Early Hints")
 
@@ -41,7 +41,7 @@ def test_a_flood_is_502(connect, serve, proxy, one):
     answer = client.ask("/v1/messages", b"{}").answer()
     assert (answer.status, answer.end, answer.interim) == (502, "whole", [])
     assert "unexpected" in json.loads(answer.body)["error"]["message"]
-    assert closed.wait(5)
+    assert closed.wait(TIMEOUT)
     assert proxy.memory() - before < 8 << 20
     serve(lambda peer, _: peer.send(whole(b"next")))
     assert client.ask().answer().body == b"next"
@@ -58,14 +58,14 @@ def test_the_protocol_is_never_switched(connect, serve, upstream, fields):
     def script(peer, _):
         switch = head(b"Upgrade: websocket", b"Connection: Upgrade", status=b"101 Switching")
         peer.send(switch + b"bytes of another protocol")
-        if peer.wait_closed(5):
+        if peer.wait_closed():
             closed.set()
 
     serve(script)
     answer = connect().ask("/v1/messages", None, *fields, method=b"GET").answer()
     assert (answer.status, answer.end, answer.interim) == (502, "whole", [])
     assert b"another protocol" not in answer.body
-    assert closed.wait(5)
+    assert closed.wait(TIMEOUT)
     received = upstream.received()
     assert received.values(b"connection") == [b"close"]
     assert not received.values(b"upgrade")

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from .conftest import MOST_MIB
-from .harness import Client, eventually
+from .harness import TIMEOUT, Client, eventually
 
 MOST = MOST_MIB << 20
 TYPES = {413: "request_too_large", 414: "invalid_request_error", 431: "invalid_request_error"}
@@ -34,7 +34,7 @@ def refusal(client, status, path="/v1/messages"):
         expected = {"type": "invalid_request_error", "param": None, "code": status}
         assert body == {"error": expected}
     client.finish()
-    assert client.wait_closed(4)
+    assert client.wait_closed()
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions", "/api/chat"])
@@ -122,10 +122,9 @@ def test_large_headers_within_the_limit_pass(connect, upstream):
 
 
 def test_a_refused_client_that_stays_is_closed(connect):
-    """Two seconds after the answer, whether it reads and goes or not."""
+    """Though it goes on sending, and does not read."""
     client = connect().ask("/v1/messages", None, b"Content-Length: %d" % (MOST + 1))
     assert client.answer().status == 413
-    started = time.monotonic()
     sender_failed = threading.Event()
 
     def send_on():
@@ -137,8 +136,7 @@ def test_a_refused_client_that_stays_is_closed(connect):
             sender_failed.set()
 
     threading.Thread(target=send_on, daemon=True).start()
-    assert sender_failed.wait(5)
-    assert 1 < time.monotonic() - started < 4
+    assert sender_failed.wait(TIMEOUT)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")

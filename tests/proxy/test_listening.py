@@ -34,7 +34,7 @@ def converse(client, proxy, upstream):
     assert [client.answer().status for _ in range(40)] == [404] * 40
     answer = client.ask("/x", None, b"Content-Length: -1").answer()
     assert (answer.status, answer.end) == (400, "whole")
-    assert client.wait_closed(4)
+    assert client.wait_closed()
     for line in proxy.lines[mark:]:
         assert "rror" not in line.replace("Internal Server Error", ""), line
 

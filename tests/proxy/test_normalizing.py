@@ -107,7 +107,7 @@ def test_an_odd_body_is_told_once_per_kind(ask, proxy):
 
 PLUGIN = '''
 """A plugin with every fault."""
-from cacheproxy import CodeRule, Edit, Rule, hookimpl
+from cacheproxy import Client, CodeRule, Edit, Rule, hookimpl
 
 
 def explode(request, previous):
@@ -125,6 +125,11 @@ def half(request, previous):
 
 def nonsense(request, previous):
     return 7
+
+
+@hookimpl
+def cacheproxy_client():
+    return Client("*")
 
 
 @hookimpl

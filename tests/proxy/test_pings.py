@@ -169,7 +169,7 @@ def test_a_client_that_does_not_read_gets_none(attentive, serve):
     body = b"\n" * (8 << 20)  # every byte of it ends an event
 
     def script(peer, _):
-        peer.sock.settimeout(3 * TIMEOUT)
+        peer.sock.settimeout(TIMEOUT)
         peer.send(head(*STREAM) + body)
 
     serve(script)

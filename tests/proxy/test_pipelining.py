@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from .harness import CHUNKED, whole
+from .harness import CHUNKED, TIMEOUT, whole
 
 
 def test_answers_come_in_the_order_of_the_requests(connect, upstream):
@@ -51,14 +51,14 @@ def test_what_waits_behind_an_answer_whose_client_leaves_goes_nowhere(connect, u
     closed = threading.Event()
 
     def script(peer, _):
-        if peer.wait_closed(5):
+        if peer.wait_closed():
             closed.set()
 
     upstream.reset(script)
     client = connect().ask("/first", b"{}").ask("/second", b"{}")
     assert upstream.received().line == b"POST /first HTTP/1.1"
     client.close()
-    assert closed.wait(5)
+    assert closed.wait(TIMEOUT)
     assert connect().ask("/after", b"{}", b"Connection: close")
     assert upstream.received().line == b"POST /after HTTP/1.1"
 

@@ -213,7 +213,7 @@ def test_a_client_that_asks_to_close_is_closed(connect, proxy, value):
     """However the Connection header spells it (RFC 9112, section 9.6)."""
     client = connect().ask("/x", JSON, b"Connection: " + value)
     assert client.answer().end == "whole"
-    assert client.wait_closed(1)
+    assert client.wait_closed()
 
 
 def test_an_empty_line_before_a_request_is_skipped(connect, upstream):
@@ -229,7 +229,7 @@ def test_two_connection_headers_count_as_one(connect, proxy):
     """The second may be the one that asks to close."""
     client = connect().ask("/x", JSON, b"Connection: te", b"Connection: close")
     assert client.answer().end == "whole"
-    assert client.wait_closed(1)
+    assert client.wait_closed()
 
 
 def test_100_continue_is_said_before_the_body_is_sent(connect, upstream):
@@ -278,7 +278,7 @@ def test_ambiguous_framing_is_refused(connect, upstream, name):
     answer = client.answer()
     assert (answer.status, answer.end) == (400, "whole")
     assert json.loads(answer.body)["type"] == "error"
-    assert client.wait_closed(3)
+    assert client.wait_closed()
     assert upstream.requests.empty()
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from .harness import CHUNKED, Answer, Client, eventually, head, whole
+from .harness import CHUNKED, TIMEOUT, Answer, Client, eventually, head, whole
 
 EVENT = b"event: message\ndata: {}\n\n"
 
@@ -127,10 +129,10 @@ def test_each_event_arrives_before_the_next_is_sent(connect, serve):
 
     def script(peer, _):
         peer.send(CHUNKED)
-        assert seen.acquire(timeout=5)  # the head has arrived, before any of the body
+        assert seen.acquire(timeout=TIMEOUT)  # the head has arrived, before any of the body
         for number in range(50):
             peer.chunk(b"data: %d\n\n" % number)
-            assert seen.acquire(timeout=5)
+            assert seen.acquire(timeout=TIMEOUT)
         peer.send(b"0\r\n\r\n")
 
     serve(script)
@@ -150,7 +152,7 @@ def test_half_an_event_is_passed_on_too(connect, serve):
 
     def script(peer, _):
         peer.send(CHUNKED + b"10\r\ndata: ")
-        assert go_on.wait(5)
+        assert go_on.wait(TIMEOUT)
         peer.send(b"0123456789\r\n0\r\n\r\n")
 
     serve(script)
@@ -221,7 +223,7 @@ def test_an_http_1_0_client_gets_no_chunks(connect, respond):
     respond(whole(b"hello"))
     client = connect().ask(version=b"HTTP/1.0")
     assert client.answer().body == b"hello"
-    assert client.wait_closed(1)
+    assert client.wait_closed()
 
 
 def test_an_answer_before_the_request_is_read(connect, upstream):
@@ -237,14 +239,15 @@ def test_an_answer_before_the_request_is_read(connect, upstream):
     assert (answer.status, answer.body, answer.end) == (413, b"too much", "whole")
 
 
-def test_a_burst_of_connections_is_accepted_at_once(proxy):
-    """None waits the second after which TCP tries again."""
-    for _ in range(2):
-        started = time.monotonic()
-        clients = [Client(proxy.address) for _ in range(200)]
-        assert time.monotonic() - started < 0.9
-        for client in clients:
-            client.close()
+def test_a_burst_of_connections_has_room(proxy, connect):
+    """All of it waits in the system's queue, even where the proxy cannot look: none is dropped."""
+    most = int(Path("/proc/sys/net/core/somaxconn").read_text())
+    proxy.signal(signal.SIGSTOP)
+    try:
+        clients = [connect() for _ in range(min(200, most))]
+    finally:
+        proxy.signal(signal.SIGCONT)
+    assert [client.ask().answer().status for client in clients] == [200] * len(clients)
 
 
 def test_two_hundred_streams_at_once(proxy, serve):
@@ -266,7 +269,7 @@ def test_two_hundred_streams_at_once(proxy, serve):
     clients = [Client(proxy.address) for _ in range(200)]
     for number, client in enumerate(clients):
         client.ask("/v1/messages", b"%d" % number)
-    answers: list[Answer] = [client.answer(seconds=20) for client in clients]
+    answers: list[Answer] = [client.answer() for client in clients]
     for number, (client, answer) in enumerate(zip(clients, answers, strict=True)):
         client.close()
         assert answer.end == "whole", number
@@ -283,7 +286,7 @@ def test_a_client_that_does_not_read_stalls_its_upstream(connect, serve, proxy):
             peer.send(whole(b"models"))
             return
         peer.send(head(b"Content-Length: %d" % total))
-        peer.sock.settimeout(30)
+        peer.sock.settimeout(TIMEOUT)
         while progress[0] < total:
             peer.send(piece)
             progress[0] += len(piece)

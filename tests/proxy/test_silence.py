@@ -11,13 +11,11 @@ from twisted.internet.task import Clock
 
 from cacheproxy.proxy.silence import Silence, UpstreamSilent
 
-from .harness import CHUNKED, Client, Proxy, eventually, head, whole
+from .harness import CHUNKED, TIMEOUT, Client, Proxy, eventually, head, whole
 
 EVENT = b"data: {}\n\n"
 BODY = b'{"model":"m","messages":[]}'
 LIMIT = 1.0
-LATE = 8.0
-"""Nothing takes longer than this, however busy the machine is."""
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +84,7 @@ def test_before_the_head_the_client_gets_504(ask, falls_silent, upstream):
     clients = [ask(f"/v1/messages?{number}", BODY) for number in range(len(BEFORE))]
     for client in clients:
         answer = client.answer()
-        assert LIMIT <= time.monotonic() - started < LATE
+        assert time.monotonic() - started >= LIMIT
         assert (answer.status, answer.end) == (504, "whole")
         error = json.loads(answer.body)["error"]
         assert error["type"] == "timeout_error"
@@ -94,7 +92,7 @@ def test_before_the_head_the_client_gets_504(ask, falls_silent, upstream):
             "cacheproxy: the upstream said nothing for 1 s; a longer --upstream-silence gives it "
             f"more time, 0 any time ({upstream.url})"
         )
-        assert closed.acquire(timeout=LATE)
+        assert closed.acquire(timeout=TIMEOUT)
     assert upstream.requests.qsize() == len(BEFORE)
 
 
@@ -123,11 +121,11 @@ def test_after_the_head_the_answer_breaks_off(ask, falls_silent, impatient):
     clients = [ask(f"/v1/chat/completions?{number}", BODY) for number in range(len(WITHIN))]
     for client in clients:
         answer = client.answer()
-        assert LIMIT <= time.monotonic() - started < LATE
+        assert time.monotonic() - started >= LIMIT
         assert answer.status == 200
         assert answer.end in ("fin", "rst")
         assert answer.framed
-        assert closed.acquire(timeout=LATE)
+        assert closed.acquire(timeout=TIMEOUT)
         line = impatient.wait_for("UPSTREAM FAILED", mark)
         assert "UPSTREAM FAILED: the upstream said nothing for 1 s" in line
         mark = impatient.lines.index(line, mark) + 1
@@ -162,7 +160,7 @@ def test_while_the_client_does_not_read_the_time_stands_still(ask, serve):
     sent = threading.Event()
 
     def script(peer, _):
-        peer.sock.settimeout(3 * LATE)
+        peer.sock.settimeout(TIMEOUT)
         peer.send(whole(body))
         sent.set()
 
@@ -263,4 +261,4 @@ def test_nothing_is_left_behind(ask, falls_silent, impatient):
     for client in clients:
         assert client.answer().end == "fin"
         client.close()
-    eventually(lambda: len(impatient.open_files()) <= before, LATE)
+    eventually(lambda: len(impatient.open_files()) <= before)

@@ -7,13 +7,14 @@ import pytest
 from cacheproxy.config import load
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.replay.rules import ruleset
+from tests import needs
 
 from . import conversation
 
 
 @pytest.fixture(scope="session")
 def llama(tmp_path_factory):
-    pytest.importorskip("xllamacpp")
+    needs.llama()
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     folder = tmp_path_factory.mktemp("replay")
     model = write_model(folder / "tiny.gguf", text=conversation.text())

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -11,13 +10,13 @@ NOT_REUSED = NO_USAGE | {"usage": {"prompt_tokens": 100, "completion_tokens": 1}
 
 
 @contextmanager
-def answering(answer, status=200, seconds=0.0, cut=False):
-    """A server that gives every POST the same JSON after ``seconds``, all or half of it."""
+def answering(answer, status=200, cut=False, pause=lambda: None):
+    """A server that gives every POST the same JSON after a ``pause``, all or half of it."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            time.sleep(seconds)
+            pause()
             data = json.dumps(answer).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")

@@ -4,6 +4,7 @@ import pytest
 
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.replay.memory import Everything, Slots, shared_tokens, slots_of
+from tests import needs
 
 from . import conversation
 
@@ -43,7 +44,7 @@ def test_a_prompt_that_shares_little_takes_the_slot_unused_for_longest():
     ],
 )
 def test_a_server_is_asked_whether_it_keeps_more_than_its_slots(settings, known, tmp_path):
-    pytest.importorskip("xllamacpp")
+    needs.llama()
     model = write_model(tmp_path / "m.gguf", text=conversation.text())
     with LlamaServer(model, n_ctx=8192, **settings) as server:
         assert slots_of(server.url, {}, "m") == known

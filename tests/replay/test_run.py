@@ -15,7 +15,7 @@ from cacheproxy.replay.memory import Slots
 from cacheproxy.replay.plan import plan
 from cacheproxy.replay.rules import ruleset
 from cacheproxy.replay.run import Run, Target, Via, chosen, is_named, places_of
-from cacheproxy.testing import find_captures
+from tests import needs
 
 from . import conversation
 
@@ -102,7 +102,7 @@ def test_answers_are_compared(llama, rules):
 
 
 def test_the_order_of_a_template_is_asked_for(tmp_path):
-    pytest.importorskip("xllamacpp")
+    needs.llama()
     template = "{% if tools %}{{ tools | tojson }}{% endif %}"
     template += "{% for m in messages %}{{ m.content }}{% endfor %}"
     model = write_model(tmp_path / "m.gguf", template=template)
@@ -122,15 +122,12 @@ def test_sessions_are_named_and_chosen(rules):
 
 
 @pytest.mark.parametrize("name", ["claude-bare", "codex-oss", "cline-tui", "openclaw-anthropic"])
-def test_recorded_sessions_are_estimated_within_two_per_cent(name, tmp_path):
+def test_recorded_sessions_are_estimated_within_two_per_cent(name, captures, tmp_path):
     """On traffic of real clients too, in each dialect; all captures: see the pull request."""
-    pytest.importorskip("xllamacpp")
-    files = find_captures(f"{name}.jsonl", __file__)
-    if not files:
-        pytest.skip("no captures at hand")
+    needs.llama()
     from cacheproxy.config import Config
 
-    records, problems = read(files)
+    records, problems = read(captures / f"{name}.jsonl")
     assert problems == []
     rules = ruleset(Config())
     planned = plan(records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import needs
 from tests.proxy.harness import Proxy
 
 from .scripted import Scripted
@@ -48,8 +50,8 @@ def proxy(upstream, tmp_path_factory) -> Iterator[Proxy]:
 @pytest.fixture(scope="session")
 def _packages(pytestconfig, tmp_path_factory) -> Path:
     """A folder with the JavaScript SDKs of the lock file, kept in pytest's cache."""
-    if shutil.which("node") is None:
-        pytest.skip("node is not installed")
+    needs.program("node")
+    npm = needs.program("npm")
     digest = hashlib.sha256(b"".join((HERE / name).read_bytes() for name in LOCKED)).hexdigest()
     cache = getattr(pytestconfig, "cache", None)
     folder = tmp_path_factory.getbasetemp() if cache is None else Path(cache.mkdir("sdk"))
@@ -59,12 +61,13 @@ def _packages(pytestconfig, tmp_path_factory) -> Path:
         fresh.mkdir()
         for name in LOCKED:
             shutil.copy(HERE / name, fresh)
-        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
         done = subprocess.run(
             command, cwd=fresh, timeout=NPM_SECONDS, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-        fresh.rename(target)
+        with contextlib.suppress(OSError):  # another worker was faster
+            fresh.rename(target)
     return target
 
 

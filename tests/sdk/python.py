@@ -23,7 +23,7 @@ class Messages:
             base_url=url,
             api_key="none",
             max_retries=retries,
-            timeout=20,
+            timeout=120,
             http_client=anthropic.DefaultHttpxClient(trust_env=False, verify=False),
         )
 
@@ -98,6 +98,6 @@ def _openai(url: str, retries: int) -> openai.OpenAI:
         base_url=f"{url}/v1",
         api_key="none",
         max_retries=retries,
-        timeout=20,
+        timeout=120,
         http_client=openai.DefaultHttpxClient(trust_env=False, verify=False),
     )

@@ -191,5 +191,5 @@ def _plain(value: Any) -> Json:
 
 def _post(url: str) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(urllib.request.Request(url, b"{}"), timeout=60):
+    with opener.open(urllib.request.Request(url, b"{}"), timeout=120):
         pass

@@ -1,6 +1,6 @@
 """A process that keeps totals until it is killed: ``python -m tests.totals.recording FOLDER``.
 
-Prints the number of each record with the time it was handed over.
+Prints the number of each record when it has handed it over.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
         if number % 10 == 0:
             seen = look(evaluated=float(number), moment=float(number))
             database.put(partial(lambda seen, store: store.look(seen), seen))
-        sys.stdout.write(f"{number} {time.monotonic()}\n")
+        sys.stdout.write(f"{number}\n")
         sys.stdout.flush()
         time.sleep(0.01)
 

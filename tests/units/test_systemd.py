@@ -68,7 +68,7 @@ def verify(folder, content):
         env=os.environ | {"XDG_RUNTIME_DIR": str(folder), "HOME": str(folder)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     if "Failed to" in result.stderr and "initialize" in result.stderr:

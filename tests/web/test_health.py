@@ -18,7 +18,7 @@ from tests.proxy.harness import Client, Proxy, Upstream, answer_ok, free_port, w
 from .asking import Asking
 
 HEALTH = PATH.decode()
-RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'x'\n"
+RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'x'\nreplacement = ''\n"
 PAGES = {
     b"/props": {
         "default_generation_settings": {"n_ctx": 4096},
@@ -72,6 +72,8 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
     assert json.loads(answer.body) == {
         "version": version("cacheproxy-llm"),
         "rules": ["stamp"],
+        "clients": {"stamp": "*"},
+        "placement": {"setting": "auto", "late": "unknown", "says": ""},
         "upstream": {
             "url": upstream.url,
             "state": "up",
@@ -84,6 +86,7 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
             },
         },
         "failures": {},
+        "requests": {"last": 0, "failed": {}},
     }
     assert "llama-server b9724 · qwen · 4,096 context · 2 slots" in proxy.output
     upstream.reset()
@@ -226,7 +229,7 @@ def test_a_client_that_leaves_stops_its_page():
 
 def test_leaving_while_the_upstream_is_asked(proxy, upstream):
     """It is asked no further, and the log has nothing to say."""
-    upstream.reset(lambda peer, _: peer.wait_closed(5))
+    upstream.reset(lambda peer, _: peer.wait_closed())
     mark = proxy.mark()
     with Client(proxy.address) as client:
         client.ask(HEALTH, method=b"GET")

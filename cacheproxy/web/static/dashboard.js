@@ -568,6 +568,7 @@
     if (row.failed) return "It failed.";
     if (row.side) return "A request beside the conversation, such as a title or a subagent's.";
     if (judged === "BREAK") return "It broke the cache: the server evaluated again what it had had.";
+    if (judged === "compacted") return "The client summarised the conversation and began it anew: no break.";
     if (judged === "cold") return "The first turn of its conversation: there was nothing to reuse yet.";
     if (judged === "ok") return "It reused the turn before.";
     return share === null ? "The server does not say what it reused." : `${percent(share)} of its prompt was reused.`;

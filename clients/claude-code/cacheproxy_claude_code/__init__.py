@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from cacheproxy import CodeRule, Rule, hookimpl
-from cacheproxy_claude_code.billing import BILLING_HEADER, DROP_BILLING_HEADER
+from cacheproxy import Client, CodeRule, Rule, hookimpl
+from cacheproxy_claude_code.billing import BILLING_HEADER, DROP_BILLING_HEADER, LITERAL
 from cacheproxy_claude_code.pins import PIN_CURRENT_DATE, PIN_DATE, PIN_GIT_STATUS
 
+CLAUDE_CODE = Client(
+    name="claude",
+    agents=("claude-cli/",),
+    headers=("x-claude-code-session-id",),
+    # Behind a gateway that sends a user agent of its own. The header stands first; where it is
+    # switched off, one of these sentences does (2.1.114 to 2.1.329; also of -p and of the SDKs).
+    head=(
+        LITERAL,
+        "You are Claude Code, Anthropic's official CLI for Claude",
+        "You are a Claude agent, built on Anthropic's Claude Agent SDK",
+    ),
+)
 RULES: tuple[Rule | CodeRule, ...] = (
     DROP_BILLING_HEADER,  # before the constant, which then finds nothing left to do
     BILLING_HEADER,
@@ -13,6 +25,12 @@ RULES: tuple[Rule | CodeRule, ...] = (
     PIN_GIT_STATUS,
     PIN_DATE,
 )
+
+
+@hookimpl
+def cacheproxy_client() -> Client:
+    """Return Claude Code, with what tells its requests."""
+    return CLAUDE_CODE
 
 
 @hookimpl

@@ -9,11 +9,12 @@ import pytest
 from cacheproxy_claude_code import RULES
 
 from cacheproxy.core.placement import Late, alike
-from cacheproxy.core.placing import rule_for
+from cacheproxy.core.placing import place
 from cacheproxy.core.session import session_of
 from cacheproxy.testing import (
     assert_extends,
     assert_idempotent,
+    capture_name,
     find_captures,
     load_capture,
     normalized,
@@ -21,22 +22,16 @@ from cacheproxy.testing import (
 )
 
 CAPTURES = find_captures("claude*.jsonl", __file__)
-pytestmark = pytest.mark.skipif(not CAPTURES, reason="no captures")
-each_capture = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 
 DEFAULT = [rule for rule in RULES if rule.default]
 PINS = [rule for rule in RULES if rule.needs_previous]
 DROP = rule_named(RULES, "claude-drop-billing-header")
-PLACED = [
-    rule_for(alike(Late.REFUSED, "test")),
-    rule_for(alike(Late.REFUSED, "test", joins=True)),
-]
-"""What the proxy does with Claude Code's late system messages where a server refuses them."""
+PLACEMENTS = [alike(Late.REFUSED, "test"), alike(Late.REFUSED, "test", joins=True)]
+"""Of servers that refuse Claude Code's late system messages: in place, and joined."""
 CHOICES = {
     "pins": [*DEFAULT, *PINS],
     "drop": [DROP, *DEFAULT, *PINS],
-    "placed": [*DEFAULT, *PINS, PLACED[0]],
-    "joined": [*DEFAULT, *PINS, PLACED[1]],
 }
 
 # What really changes: (turns of one session, counted from 0) that no rule is to make alike.
@@ -56,17 +51,27 @@ def sessions(path):
     return found.values()
 
 
+def placed(one, placement):
+    """What goes on for a request whose late system messages have to be placed."""
+    after, report = place(one, placement)
+    assert report is None or report.error is None
+    assert place(after, placement) == (after, None)
+    return after
+
+
 @each_capture
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_turn_extends_the_one_before(path, choice):
-    """Only real changes part the prompt of a turn from that of the one before."""
-    changes = REAL_CHANGES.get(path.stem, ())
+    """Only real changes part the prompt of a turn from that of the one before; placed, too."""
+    changes = REAL_CHANGES.get(capture_name(path), ())
     for turns in sessions(path):
         previous = None
         for number, one in enumerate(turns):
             current = normalized(CHOICES[choice], one, previous)
             if previous is not None and number not in changes:
                 assert_extends(previous, current)
+                for placement in PLACEMENTS:
+                    assert_extends(placed(previous, placement), placed(current, placement))
             previous = current
 
 
@@ -80,7 +85,7 @@ def test_every_turn_extends_the_one_before(path, choice):
 )
 def test_without_the_rules_the_turns_part(name, rules):
     """The header parts them, the git status or the date; with the rules nothing does."""
-    path = next(path for path in CAPTURES if path.stem == name)
+    (path,) = find_captures(f"{name}.jsonl", __file__)
     for turns in sessions(path):
         pairs = list(pairwise(turns))
         parted = 0
@@ -95,7 +100,7 @@ def test_without_the_rules_the_turns_part(name, rules):
 
 def test_two_sessions_share_tools_and_system():
     """Sessions with other first messages have other headers, which become one constant."""
-    path = next(path for path in CAPTURES if path.stem == "claude-twosessions")
+    (path,) = find_captures("claude-twosessions.jsonl", __file__)
     turns = [turn for session in sessions(path) for turn in session]
     assert len(turns) == 3
     assert len({json.dumps(turn.json["system"]) for turn in turns}) == 3
@@ -118,8 +123,8 @@ def test_only_the_header_changes_by_default(path):
 def test_placed_no_system_message_is_left_but_the_head(path):
     """Joined, users and the assistant alternate, and results follow their calls."""
     for one in load_capture(path):
-        for rule in PLACED:
-            messages = (normalized([rule], one).json or {}).get("messages", [])
+        for placement in PLACEMENTS:
+            messages = (placed(one, placement).json or {}).get("messages", [])
             assert "system" not in [message["role"] for message in messages]
         roles = [message["role"] for message in messages]
         assert roles == [("user", "assistant")[i % 2] for i in range(len(roles))]
@@ -135,5 +140,5 @@ def test_normalizing_twice_is_normalizing_once(path):
     """With all rules on, and the previous request at hand."""
     previous = None
     for one in load_capture(path):
-        assert_idempotent([*RULES, *PLACED], one, previous)
+        assert_idempotent(RULES, one, previous)
         previous = normalized(RULES, one, previous) if one.json else previous

@@ -12,6 +12,7 @@ from cacheproxy_openclaw import RULES, cacheproxy_session
 from cacheproxy.testing import (
     assert_extends,
     assert_idempotent,
+    capture_name,
     find_captures,
     load_capture,
     normalized,
@@ -19,8 +20,7 @@ from cacheproxy.testing import (
 )
 
 CAPTURES = find_captures("openclaw*.jsonl", __file__)
-pytestmark = pytest.mark.skipif(not CAPTURES, reason="no captures")
-each_capture = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 
 ON = [rule for rule in RULES if rule.default]
 STAMP = re.compile(rb'"(?:content|text)":"(\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d UTC\] )')
@@ -79,7 +79,7 @@ def test_every_turn_extends_the_one_before(path):
 
 def test_without_a_carrier_nothing_has_to_be_left_out():
     """2026.6.11 appends and does nothing else."""
-    path = next(path for path in CAPTURES if "2026.6.11" in path.stem)
+    (path,) = find_captures("openclaw_2026.6.11-completions.jsonl", __file__)
     for turns in turns_of(path):
         for earlier, later in pairwise(turns):
             assert_extends(earlier, later, ON)
@@ -90,7 +90,7 @@ def test_every_request_says_its_session(path):
     """The id is the same in every turn, and a subagent has its own."""
     requests = [one for one in load_capture(path) if one.json]
     sessions = {cacheproxy_session(one) for one in requests}
-    assert len(sessions) == (2 if path.stem == "openclaw-gateway" else 1)
+    assert len(sessions) == (2 if capture_name(path) == "openclaw-gateway" else 1)
     assert all(re.fullmatch(r"openclaw/[0-9a-f-]{36}", session) for session in sessions)
 
 

@@ -94,6 +94,12 @@ def test_calls_have_the_text_of_their_input():
     }
 
 
+def test_an_answer_that_says_nothing_is_an_empty_text():
+    """Null is for calls: clients read a text where there are none."""
+    for block in ([], [words("")], [{"type": "thinking", "thinking": "hm", "signature": ""}]):
+        assert choice(*block)[0]["content"] == ""
+
+
 def test_a_call_of_old():
     """For a client that knows no other."""
     block = {"type": "tool_use", "id": "t", "name": "look", "input": {"a": 1}}

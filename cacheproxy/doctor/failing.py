@@ -1,0 +1,70 @@
+"""Requests of agents that ended in an error: what the server said, and which turn to look at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cacheproxy.doctor.finding import Finding, State, ago, counted
+from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.doctor.running import diagnose
+from cacheproxy.doctor.template import PLACE
+
+_SYSTEM = re.compile(r"system (?:message|role)|roles must alternate", re.IGNORECASE)
+"""How chat templates refuse a system message that comes late (Qwen3.5, Mistral's)."""
+_CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
+
+
+def check(record: Record | None, proxy: str, now: float) -> list[Finding]:
+    """Return a finding for each client with failed requests among its last.
+
+    ``proxy``: its URL; ``now``: seconds since the epoch.
+    """
+    if record is None:
+        return []
+    failing = record.failing
+    found = [_finding(State.FAIL, last, proxy, now) for last in failing.values()]
+    rest = [one for one in record.recent if one.client not in failing]
+    if any(one.failed for one in rest):
+        found.append(_finding(State.WARN, rest, proxy, now))
+    return found
+
+
+def summary(last: Sequence[Seen]) -> str:
+    """Return how many of the last requests of one client failed, for people."""
+    failed = sum(one.failed for one in last)
+    text = f"{failed} of the last {counted(len(last), 'request')} of {last[-1].client} failed"
+    if failed == len(last):
+        text = f"all of the last {counted(failed, 'request')} of {last[-1].client} failed"
+        if failed == 1:
+            text = f"the only request of {last[-1].client} failed"
+    return text
+
+
+def how(one: Seen) -> str:
+    """Return how a request failed: the status, and the server's own words if they are known."""
+    if (one.status or 0) < 400:
+        return "its answer broke off"
+    return f"HTTP {one.status}" + (f': "{one.said}"' if one.said else "")
+
+
+def _finding(state: State, last: Sequence[Seen], proxy: str, now: float) -> Finding:
+    worst = next(one for one in reversed(last) if one.failed)
+    if state is State.FAIL:
+        text = summary(last)
+    else:
+        failed = sum(one.failed for one in last)
+        text = f"{failed} of the last {counted(len(last), 'request')} failed"
+    text += f", the last {ago(now - worst.wall)} on {worst.path or 'a path'}, with {how(worst)}"
+    return Finding("requests", state, text, _mend(worst, proxy))
+
+
+def _mend(one: Seen, proxy: str) -> str:
+    said, see = one.said or "", diagnose(proxy, one.number)
+    if _SYSTEM.search(said):
+        return PLACE
+    if _CONTEXT.search(said):
+        return "a larger -c for llama-server, or a smaller window: cacheproxy env claude"
+    if one.status in (401, 403):
+        return f"give the client the model server's key; {see}"
+    return see

@@ -1,0 +1,60 @@
+"""Whether a test prompt may be sent: doctor pushes no conversation out without being told to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from cacheproxy.doctor import room
+from cacheproxy.doctor.finding import Finding, State, counted
+from cacheproxy.doctor.load import slots_of
+from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.site import Site
+from cacheproxy.doctor.upstream import LLAMA, Upstream
+
+Ask = Callable[[str], bool]
+"""Asks people whether to send, with the reason not to."""
+
+
+@dataclass(slots=True)
+class Guard:
+    """Looks at the server's slots before each prompt. ``ask`` None: whatever it costs, send.
+
+    ``finding``: what is to be told if a prompt was not sent.
+    """
+
+    site: Site
+    server: Upstream
+    record: Record | None
+    ask: Ask | None
+    finding: Finding | None = None
+
+    def allows(self) -> bool:
+        """Return whether the next prompt, unlike those before, may be sent; it may ask people."""
+        server = self.server.server
+        if self.ask is None or server is None or server.kind != LLAMA:
+            return True
+        load = replace(self.server.load, slots=slots_of(self.site))
+        stake = room.at_stake(load, keeps=room.kept(self.record, load))
+        if stake == 0:
+            return True
+        why = _why(stake, len(load.slots or ()))
+        if self.ask(f"About to send test prompts of 600 tokens; {why}."):
+            self.ask = None
+            return True
+        fix = "cacheproxy doctor --send   sends them all the same"
+        self.finding = Finding("reuse", State.WARN, f"test prompts were not sent: {why}", fix)
+        return False
+
+
+def _why(stake: int | None, slots: int) -> str:
+    if stake is None:
+        return (
+            "the server does not tell what its slots hold (--no-slots, or a key), and they may "
+            "push a conversation out"
+        )
+    whose = "the only slot holds" if slots == 1 else f"the {counted(slots, 'slot')} hold up to"
+    return (
+        f"{whose} a conversation of {stake:,} tokens, which they may push out, and whether the "
+        "server keeps it then (--cache-ram) cannot be told: the next turn may be read anew"
+    )

@@ -1,0 +1,79 @@
+"""Where the server's chat template puts a system message that comes late, and what the proxy does.
+
+The proxy learns it and says so on its health page. Where none runs, ``of_server`` is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cacheproxy.core import rendering
+from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.site import NoAnswerError, Site
+
+PLACE = "start the proxy with --placement user"
+_UNKNOWN = "unknown"
+_SECONDS = 2.0
+"""For an answer: to render a dozen words takes a server milliseconds."""
+_SENDERS = ("claude",)
+"""Clients that send system messages in the middle of a conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What is known of the template: ``late`` is its way, ``says`` the sentence for people.
+
+    ``late``: inline, user, hoisted, refused, dropped or unknown. ``setting``: the proxy's own.
+    """
+
+    late: str
+    says: str
+    setting: str = ""
+
+
+def of_health(page: Any) -> Placement | None:
+    """Return what the member ``placement`` of a health page says, None if it says nothing."""
+    if not isinstance(page, dict):
+        return None
+    late, says, setting = (page.get(name) for name in ("late", "says", "setting"))
+    if not isinstance(late, str) or not isinstance(says, str):
+        return None
+    return Placement(late, says, setting if isinstance(setting, str) else "")
+
+
+def of_server(site: Site) -> Placement | None:
+    """Ask the model server at ``site`` itself; None: it does not tell. Never raises."""
+    for path in rendering.PAGES:
+        asking = rendering.asking(path)
+        body = next(asking)
+        try:
+            while True:
+                answer = site.post(path, body, _SECONDS)
+                body = asking.send((answer.status, answer.body))
+        except NoAnswerError:
+            return None
+        except StopIteration as end:
+            if end.value is not None:
+                says = end.value.says.replace("they go on", "through the proxy they go on")
+                return Placement(str(end.value.late), says)
+    return None
+
+
+def check(placement: Placement | None, record: Record | None) -> list[Finding]:
+    """Return the finding on the template, if there is anything to say.
+
+    ``record``: tells whether clients came that send late system messages.
+    """
+    if placement is not None and placement.late != _UNKNOWN:
+        return [Finding("template", State.OK, placement.says)]
+    clients = record.clients() if record is not None else {}
+    senders = [client for client in _SENDERS if client in clients]
+    if not senders:
+        return []
+    text = (
+        f"not known where this server puts system messages in mid-conversation, as {senders[0]} "
+        "sends them: if it refuses them, or reads all again, they can go on as the user's"
+    )
+    return [Finding("template", State.WARN, text, PLACE)]

@@ -1,0 +1,87 @@
+"""Requests of agents that failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cacheproxy.doctor import failing
+from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.record import Record, Seen
+
+PROXY, NOW = "http://127.0.0.1:8081", 1000.0
+SYSTEM = "System message must be at the beginning."
+
+
+def seen(number, client="claude", status=200, said=None, **more):
+    figures = (number, False, None, None, "-", "", NOW - 120)
+    return Seen(
+        number, client, "3f9a", *figures, 0.1, "/v1/messages", status=status, said=said, **more
+    )
+
+
+def check(*kept, proxy=PROXY):
+    return failing.check(Record(kept), proxy, NOW)
+
+
+def test_a_client_whose_requests_are_all_refused():
+    """The server's words, and where to put what it refuses."""
+    (found,) = check(*(seen(n, status=400, said=SYSTEM) for n in range(1, 29)))
+    assert found.state is State.FAIL
+    assert found.text == (
+        "all of the last 10 requests of claude failed, the last 2 min ago on /v1/messages, with "
+        f'HTTP 400: "{SYSTEM}"'
+    )
+    assert "--placement user" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "fix"),
+    [
+        (500, "out of memory", "cacheproxy diagnose 3"),
+        (502, None, "cacheproxy diagnose 3"),
+        (400, "the request exceeds the available context size", "larger -c"),
+        (401, "Invalid API Key", "the model server's key"),
+    ],
+)
+def test_the_turn_is_named_by_its_number(status, said, fix):
+    """Unless the server's words say what is wrong."""
+    (found,) = check(seen(1), seen(2), seen(3, status=status, said=said))
+    assert found.state is State.FAIL
+    assert found.text.startswith("1 of the last 3 requests of claude failed")
+    assert f"HTTP {status}" in found.text
+    assert fix in found.fix
+
+
+def test_another_proxy_is_named_in_the_command():
+    """``cacheproxy diagnose`` looks at port 8081 by itself."""
+    (found,) = check(seen(7, status=500), proxy="http://127.0.0.1:9000/")
+    assert found.text.startswith("the only request of claude failed")
+    assert found.fix == "cacheproxy diagnose 7 --proxy http://127.0.0.1:9000"
+
+
+def test_a_failure_that_was_followed_by_success_is_a_warning():
+    """It is not how things stand now."""
+    (found,) = check(seen(1), seen(2, status=503), seen(3), seen(4))
+    assert found.state is State.WARN
+    assert found.text.startswith("1 of the last 4 requests failed, the last 2 min ago")
+
+
+def test_one_client_s_success_does_not_hide_another_s_failures():
+    """Each is looked at by itself."""
+    broken = [seen(n, status=400) for n in (1, 2, 3)]
+    works = [seen(n, "opencode") for n in range(4, 20)]
+    (found,) = check(*broken, *works)
+    assert found.state is State.FAIL
+    assert "all of the last 3 requests of claude" in found.text
+    assert Record((*broken, *works)).failing.keys() == {"claude"}
+
+
+def test_an_answer_that_broke_off_has_failed_and_a_client_that_left_has_not():
+    """Though both have the status 200, or none."""
+    (found,) = check(seen(1, outcome="upstream failed"))
+    assert found.text.endswith("with its answer broke off")
+    assert check(seen(1, outcome="client left")) == []
+    assert check(replace(seen(1, outcome="client left"), status=None)) == []
+    assert failing.check(None, PROXY, NOW) == []

@@ -1,0 +1,41 @@
+"""What is said of the server's template."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.doctor import proxy as proxies
+from cacheproxy.doctor import template
+from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.record import Record, Seen
+
+SAYS = "refuses late system messages -> placed as the user's, in place"
+CLAUDE = Record((Seen(1, "claude", "s", 1, False, 9, 0, "cold", "", 0.0),))
+OTHER = Record((Seen(1, "cline", "s", 1, False, 9, 0, "cold", "", 0.0),))
+
+
+def page(**placement):
+    return {"version": "9", "upstream": {}, "placement": placement or None}
+
+
+def test_what_the_proxy_has_learned_is_printed_in_its_words(peer):
+    """From its health page."""
+    health = page(setting="auto", late="refused", learned_by="its template", says=SAYS)
+    seen = proxies.look(peer({proxies.HEALTH: health}).url, {})
+    (found,) = template.check(seen.placement, CLAUDE)
+    assert (found.name, found.state, found.text) == ("template", State.OK, SAYS)
+
+
+@pytest.mark.parametrize(
+    "placement",
+    [None, 5, {}, {"late": 5, "says": "x"}, {"late": "unknown", "says": "not known yet"}],
+)
+def test_what_is_not_known_matters_to_clients_that_send_such_messages(peer, placement):
+    """They are told what can be done; nothing is said where no such client came."""
+    health = page() | {"placement": placement}
+    seen = proxies.look(peer({proxies.HEALTH: health}).url, {})
+    (found,) = template.check(seen.placement, CLAUDE)
+    assert found.state is State.WARN
+    assert "--placement user" in found.fix
+    assert template.check(seen.placement, OTHER) == []
+    assert template.check(seen.placement, None) == []

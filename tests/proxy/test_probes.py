@@ -1,0 +1,80 @@
+"""Doctor's test requests: relayed and edited like any other, and kept in no record."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from cacheproxy.core.session import DOCTOR
+
+from .conftest import RULES
+from .harness import Client, Proxy, Upstream, whole
+
+ANSWER = json.dumps(
+    {
+        "choices": [{"message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}],
+        "usage": {
+            "prompt_tokens": 640,
+            "completion_tokens": 1,
+            "prompt_tokens_details": {"cached_tokens": 600},
+        },
+    }
+).encode()
+BODY = json.dumps(
+    {"model": "m", "messages": [{"role": "system", "content": "stamp=7"}, {"role": "user"}]}
+).encode()
+PATH = "/v1/chat/completions"
+
+
+@pytest.fixture
+def upstream():
+    server = Upstream()
+    server.reset(lambda peer, _: peer.send(whole(ANSWER, b"Content-Type: application/json")))
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream, workers):
+    """No exchange, no session, no log line, no metric, no total, no capture, no rule's count."""
+    (tmp_path / "config.toml").write_text(RULES)
+    arguments = ("--config", "config.toml", "--upstream", upstream.url, "--workers", workers)
+    captures = tmp_path / "captures"
+    more = ("--capture", str(captures), "--state-dir", str(tmp_path / "state"))
+    with Proxy(tmp_path, *arguments, *more) as proxy:
+
+        def ask(*headers):
+            with Client(proxy.address) as client:
+                answer = client.ask(PATH, BODY, *headers).answer()
+            assert (answer.status, answer.body) == (200, ANSWER)
+            while (received := upstream.received()).line.split()[1] != PATH.encode():
+                pass  # the proxy's own questions
+            return received
+
+        def page(path):
+            with Client(proxy.address) as client:
+                answer = client.ask(f"/_cacheproxy/{path}", method=b"GET").answer()
+            assert answer.status == 200
+            return answer.body.decode()
+
+        plain = ask(b"User-Agent: opencode/1")
+        probe = ask(b"X-Cacheproxy-Probe: doctor", b"User-Agent: " + DOCTOR.encode() + b"/1")
+        later = ask(b"User-Agent: opencode/1")
+        assert probe.body == plain.body == later.body != BODY  # edited by the same rule
+        assert not any(name.lower().startswith(b"x-cacheproxy") for name, _ in probe.headers)
+        proxy.wait_for("#2")
+        exchanges = json.loads(page("exchanges"))["exchanges"]
+        assert [(one["number"], one["client"], one["turn"]) for one in exchanges] == [
+            (1, "opencode", 1),
+            (2, "opencode", 2),
+        ]
+        metrics, shown = page("metrics"), page("data?window=15m")
+        assert re.search(r'cacheproxy_requests_total\{[^}]*client="opencode"[^}]*\} 2\b', metrics)
+        for text in (metrics, shown, proxy.output):
+            assert DOCTOR not in text
+        assert proxy.output.count(PATH) == proxy.output.count("#3") == 0
+    kept = [line for file in captures.iterdir() for line in file.read_text().splitlines()]
+    assert len(kept) == 2
+    assert DOCTOR not in "".join(kept)
