@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+import time
 import urllib.error
 import urllib.request
 
@@ -114,6 +115,15 @@ def ideal(usages):
     return 1.01 * usages[-1].prompt + TURNS * TOLERANCE
 
 
+def whole_log(proxy, turns):
+    """What the proxy has said, when it has said something of so many turns."""
+    deadline = time.monotonic() + 10
+    while (log := proxy.log()).count("s first") < turns:
+        assert time.monotonic() < deadline, log
+        time.sleep(0.02)
+    return log
+
+
 @pytest.fixture
 def serve(tmp_path):
     """Start the embedded server with a template of ours."""
@@ -142,7 +152,7 @@ def test_no_turn_fails_and_each_evaluates_what_is_new(serve, name):
             statuses, usages = talk(proxy.url, api)
             assert set(statuses) == {200}, (api, proxy.log())
             assert evaluated(usages) <= ideal(usages), (api, usages)
-        log = proxy.log()
+        log = whole_log(proxy, len(PATHS) * TURNS)
     assert log.count("(placed ") == (len(PATHS) * TURNS if name in HARMS else 0)
     assert log.count("(said once;") == (name in HARMS)
     assert "400" not in log
