@@ -136,7 +136,7 @@ def _plainly(document: Document, root: str, number: int) -> Splice | None:
     start = document.entry((root,)).value_start
     first, last = start + container.starts[number], start + container.ends[number]
     found = _PLAIN.fullmatch(document.body, first, last)
-    if found is None or found["text"].startswith(_MARK):
+    if found is None or found["text"].startswith((_MARK, b"\\")):  # marked, or it may be
         return None
     new = (b"user", found["between"], _OPEN, found["text"], _CLOSE)
     return Splice(found.start("role"), found.end("text"), b"".join(new))

@@ -125,6 +125,11 @@ def asking(path: str, model: str = "") -> Asking:
     return placement
 
 
+def wants_model(status: int) -> bool:
+    """Whether the ``status`` of the first answer may be for want of a model's name."""
+    return status != 200 and status not in _NO_PAGE
+
+
 def text_of(answer: Any) -> str | None:
     """Return the rendered text in the JSON answer of either server, None if there is none."""
     if not isinstance(answer, dict):

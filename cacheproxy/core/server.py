@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 LLAMA_SERVER = "llama-server"
+UNKNOWN = "model server"
+"""What a server is called that does not tell what it is."""
 PAGES = ("/props", "/v1/models", "/api/version")
 """What to ask for: llama-server's properties, any server's models, Ollama's version."""
 
@@ -15,7 +17,7 @@ PAGES = ("/props", "/v1/models", "/api/version")
 class Server:
     """What is known of the upstream; None where it does not say. ``context`` in tokens."""
 
-    kind: str = "model server"
+    kind: str = UNKNOWN
     version: str | None = None
     model: str | None = None
     context: int | None = None
@@ -51,7 +53,7 @@ def identify(pages: Mapping[str, Any]) -> Server:
     if isinstance(version, dict) and _text(version.get("version")):
         return Server("Ollama", _text(version.get("version")), name)
     owner = (_text(model.get("owned_by")) or "").lower()
-    kind = {"vllm": "vLLM", "sglang": "SGLang"}.get(owner, "model server")
+    kind = {"vllm": "vLLM", "sglang": "SGLang"}.get(owner, UNKNOWN)
     return Server(kind, None, name, _number(model.get("max_model_len")))
 
 

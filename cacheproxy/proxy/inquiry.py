@@ -69,22 +69,25 @@ class Inquiry:
         if request is not None:
             headers += tuple(pair for pair in request.headers if pair[0].lower() in _ASKED_WITH)
         model = "" if request is None else model_of(request)
-        for named in ("", model) if model else ("",):
-            placement = await self._ask(path, headers, rendering.asking(path, named))
-            if placement is not None:
-                return Told(placement, named)
-        return None
+        placement, status = await self._ask(path, headers, rendering.asking(path))
+        if placement is None and model and rendering.wants_model(status):
+            placement, _ = await self._ask(path, headers, rendering.asking(path, model))
+            return None if placement is None else Told(placement, model)
+        return None if placement is None else Told(placement, "")
 
-    async def _ask(self, path: str, headers: Headers, asking: rendering.Asking) -> Placement | None:
-        body = next(asking)
+    async def _ask(
+        self, path: str, headers: Headers, asking: rendering.Asking
+    ) -> tuple[Placement | None, int]:
+        """Return what the page told, and the status of its first answer."""
+        body, first = next(asking), 0
         while True:
             asked = Request("POST", path, headers, body)
             answer = await ask(self._upstream, asked, self._reactor, _RENDER_SECONDS, via=self._via)
+            first = first or answer[0]
             try:
                 body = asking.send(answer)
             except StopIteration as end:
-                told: Placement | None = end.value
-                return told
+                return end.value, first
 
     async def tried(self, request: Request) -> Placement | None:
         """Send two short prompts in the API of ``request``; None where they do not tell.

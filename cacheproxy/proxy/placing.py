@@ -25,6 +25,7 @@ from cacheproxy.core.rendering import LLAMA, VLLM
 from cacheproxy.core.request import Request
 from cacheproxy.core.responsehead import ResponseHead
 from cacheproxy.core.roleerror import LARGEST, STATUSES, refuses_late, wants_turns
+from cacheproxy.core.server import UNKNOWN
 from cacheproxy.proxy.dialects import Dialects
 from cacheproxy.proxy.inquiry import Inquiry, model_of
 from cacheproxy.proxy.translating import Translating
@@ -166,10 +167,9 @@ class Placing:
         if look.server is None:
             return False
         before = self._server
-        now: tuple[object, ...] = (
-            *(look.start, look.served),
-            *(look.server.kind, look.server.version),
-        )
+        server = look.server
+        kind = None if server.kind == UNKNOWN else server.kind
+        now: tuple[object, ...] = (look.start, look.served, kind, server.version)
         if before is not None:  # what it does not tell this time has not changed
             now = tuple(old if new is None else new for old, new in zip(before, now, strict=True))
         self._server = now

@@ -32,7 +32,9 @@ def as_user(messages, tools=None):
 
 def hoist(messages, tools=None):
     head = [m for m in messages if m["role"] in ("system", "developer")]
-    return chatml([*head, *(m for m in messages if m not in head)], tools)
+    text = "\n\n".join(m["content"] for m in head)
+    rest = [m for m in messages if m not in head]
+    return chatml([{"role": "system", "content": text}, *rest], tools)
 
 
 def drop(messages, tools=None):

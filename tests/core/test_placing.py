@@ -64,10 +64,7 @@ def body_of(messages, api="messages"):
 
 
 def placed(asked, placement=IN_PLACE):
-    """The request after the rule, whose edits it has made in one go; a second time there are none.
-
-    Returns it and how many messages were placed.
-    """
+    """The request after it is placed, and how many messages were; a second time there are none."""
     after, report = place(asked, placement)
     assert report is None or report.error is None, report
     again, more = place(after, placement)
@@ -159,6 +156,16 @@ def test_text_that_is_wrapped_already_stays():
     assert sent(user("hi"), system(NEWS), count=1) == [user("hi"), user(NEWS)]
     blocks = [text("<system-reminder>\na"), text("b\n</system-reminder> \n")]
     assert sent(user("hi"), system(blocks)) == [user("hi"), user(blocks)]
+
+
+def test_wrapped_text_is_known_however_it_is_spelled():
+    """Go writes the brackets as escapes; alone or in a list, it is the same text."""
+    spelled = json.dumps(NEWS).replace("<", "\\u003c").replace(">", "\\u003e")
+    for content in (spelled, f'[{{"type":"text","text":{spelled}}}]'):
+        late = f'{{"role":"system","content":{content}}}'
+        body = f'{{"messages":[{{"role":"user","content":"a"}},{late}]}}'
+        after, count = placed(request(body))
+        assert (after.body.decode(), count) == (body.replace('system"', 'user"'), 1)
 
 
 def test_blocks_keep_their_marks_and_images():

@@ -17,6 +17,7 @@ from cacheproxy.core.rendering import (
     placement_of,
     text_of,
     tool_questions,
+    wants_model,
 )
 
 from .templates import RefusedError, as_user, drop, hoist, inline, strict, turns
@@ -142,3 +143,11 @@ def test_a_question_is_a_chat_body_of_a_dozen_words():
         body = body_of(question, model="m")
         assert len(body) < 1000
         assert json.loads(body) == question | {"model": "m"}
+
+
+@pytest.mark.parametrize(
+    ("status", "wants"), [(200, False), (404, False), (401, False), (400, True), (422, True)]
+)
+def test_an_error_that_is_no_missing_page_may_be_for_want_of_a_model(status, wants):
+    """A router has to be told which."""
+    assert wants_model(status) is wants

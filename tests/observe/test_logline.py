@@ -215,7 +215,7 @@ def test_edits_are_counted_by_rule():
 
 
 def test_late_system_messages_are_counted_by_messages():
-    """Each takes several edits; the rules' own are told behind."""
+    """One may take several edits; those of the rules are told behind."""
     body = {"system": "s", "messages": [{"role": "user", "content": "hi"}]}
     body["messages"] += [
         {"role": "system", "content": "x", "n": 1},

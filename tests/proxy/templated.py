@@ -20,7 +20,7 @@ PATHS = {
 }
 PAGE, TOKENIZE = "/apply-template", "/tokenize"
 REFUSAL = {"error": {"code": 400, "message": "System message must be at the beginning."}}
-_TOKEN = re.compile(r"<\|\w+\|>|\w+|\s|[^\w\s]")
+_TOKEN = re.compile(r"<\|\w+\|>|\w+|\s+|[^\w\s]")
 
 
 class ModelServer:
@@ -38,7 +38,7 @@ class ModelServer:
         reports: bool = True,
     ) -> None:
         self.template = template
-        self.pages = {} if pages is None else pages
+        self.pages = dict(pages or {})
         self.apis = apis
         self.reports = reports
         self.asked: list[tuple[str, dict[str, Any]]] = []

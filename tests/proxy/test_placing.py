@@ -223,7 +223,10 @@ def props(marker):
 
 
 def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start, upstream):
-    """Without a request having failed; while it is the same one, it is not asked."""
+    """Without a request having failed; while it is the same one, it is not asked.
+
+    A page that fails now and then does not make it another.
+    """
     server = ModelServer(inline, pages=LLAMA)
     looks = []
 
@@ -231,17 +234,18 @@ def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start, upstr
         path = received.line.split()[1]
         if path == b"/props":
             looks.append(path)
-            server.send(peer, b"200 OK", props(f"marker {server.template.__name__}"))
+            status = b"500 For Once" if len(looks) % 4 == 3 else b"200 OK"
+            server.send(peer, status, props(f"marker {server.template.__name__}"))
         elif path == b"/health":
             server.send(peer, b"200 OK", {"status": "ok"})
         else:
             server(peer, received)
 
     proxy = start(script, CACHEPROXY_POLL="0.05")
-    eventually(lambda: len(looks) > 4)
+    eventually(lambda: len(looks) > 9)
     assert len(server.paths()) <= MOST_QUESTIONS
     server.template = drop
-    eventually(lambda: server.asked.count is not None and len(server.asked) >= 6)
+    eventually(lambda: len(server.asked) >= 6)
     seen = len(looks)
     eventually(lambda: len(looks) > seen + 3)
     assert set(server.paths()) == {PAGE}
@@ -572,6 +576,7 @@ GZIPPED = bytes.fromhex("1f8b08000000000002ff") + json.dumps(REFUSAL).encode()
 def test_any_other_error_comes_down_as_it_is_and_is_not_tried_again(quiet, status, answer, body):
     """Byte for byte with its headers, once."""
     proxy, server = quiet
+    server.apis = ()  # a 404 has the proxy look for another API
     answer = answer.replace(b"200 OK", status, 1)
     server.pages[PATHS["chat"]] = says(answer)
     found = ask(proxy, api="chat")
@@ -580,7 +585,7 @@ def test_any_other_error_comes_down_as_it_is_and_is_not_tried_again(quiet, statu
     assert found.end == "whole"
     assert found.values(b"x-odd") == [b"two  spaces", b"again"]
     assert found.values(b"content-type") == [b"text/weird"]
-    assert len(server.bodies(PATHS["chat"])) == 1
+    assert len([body for body in server.bodies(PATHS["chat"]) if body]) == 1
 
 
 def test_an_error_that_breaks_off_breaks_off(quiet):
@@ -619,7 +624,7 @@ def test_without_late_messages_a_refusal_is_the_clients(quiet):
 
 def held(server, peer, *_):
     """Say nothing until the other side closes."""
-    server.closed.append(peer.wait_closed(8))
+    server.closed.append(peer.wait_closed())
 
 
 @pytest.mark.parametrize("where", ["page", "short prompt"])
@@ -638,7 +643,8 @@ def test_a_client_that_leaves_while_we_learn_lets_the_next_one_learn(start, wher
         other.ask(PATHS["messages"], json.dumps(late()).encode())
         del server.pages[path]
         client.close()
-        eventually(lambda: server.closed == [True], 1.5)
+        eventually(lambda: server.closed)
+        assert server.closed == [True]
         assert other.answer().status == 200
     assert spoken(server.asked[-1][1]) == "user"
 
@@ -670,7 +676,8 @@ def test_a_client_that_leaves_during_the_attempts(quiet, when, how):
     client = Client(proxy.address).ask(PATHS["messages"], json.dumps(late()).encode())
     assert begun.wait(10)
     client.leave(how)
-    eventually(lambda: server.closed == [True], 1.5)
+    eventually(lambda: server.closed)
+    assert server.closed == [True]
     proxy.wait_for("CLIENT LEFT", mark)
     assert len(server.bodies(PATHS["messages"])) == (1 if when == "held error" else 2)
 

@@ -9,7 +9,7 @@ import pytest
 from cacheproxy_claude_code import RULES
 
 from cacheproxy.core.placement import Late, alike
-from cacheproxy.core.placing import rule_for
+from cacheproxy.core.placing import place
 from cacheproxy.core.session import session_of
 from cacheproxy.testing import (
     assert_extends,
@@ -27,16 +27,11 @@ each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 DEFAULT = [rule for rule in RULES if rule.default]
 PINS = [rule for rule in RULES if rule.needs_previous]
 DROP = rule_named(RULES, "claude-drop-billing-header")
-PLACED = [
-    rule_for(alike(Late.REFUSED, "test")),
-    rule_for(alike(Late.REFUSED, "test", joins=True)),
-]
-"""What the proxy does with Claude Code's late system messages where a server refuses them."""
+PLACEMENTS = [alike(Late.REFUSED, "test"), alike(Late.REFUSED, "test", joins=True)]
+"""Of servers that refuse Claude Code's late system messages: in place, and joined."""
 CHOICES = {
     "pins": [*DEFAULT, *PINS],
     "drop": [DROP, *DEFAULT, *PINS],
-    "placed": [*DEFAULT, *PINS, PLACED[0]],
-    "joined": [*DEFAULT, *PINS, PLACED[1]],
 }
 
 # What really changes: (turns of one session, counted from 0) that no rule is to make alike.
@@ -56,10 +51,18 @@ def sessions(path):
     return found.values()
 
 
+def placed(one, placement):
+    """What goes on for a request whose late system messages have to be placed."""
+    after, report = place(one, placement)
+    assert report is None or report.error is None
+    assert place(after, placement) == (after, None)
+    return after
+
+
 @each_capture
 @pytest.mark.parametrize("choice", CHOICES)
 def test_every_turn_extends_the_one_before(path, choice):
-    """Only real changes part the prompt of a turn from that of the one before."""
+    """Only real changes part the prompt of a turn from that of the one before; placed, too."""
     changes = REAL_CHANGES.get(capture_name(path), ())
     for turns in sessions(path):
         previous = None
@@ -67,6 +70,8 @@ def test_every_turn_extends_the_one_before(path, choice):
             current = normalized(CHOICES[choice], one, previous)
             if previous is not None and number not in changes:
                 assert_extends(previous, current)
+                for placement in PLACEMENTS:
+                    assert_extends(placed(previous, placement), placed(current, placement))
             previous = current
 
 
@@ -118,8 +123,8 @@ def test_only_the_header_changes_by_default(path):
 def test_placed_no_system_message_is_left_but_the_head(path):
     """Joined, users and the assistant alternate, and results follow their calls."""
     for one in load_capture(path):
-        for rule in PLACED:
-            messages = (normalized([rule], one).json or {}).get("messages", [])
+        for placement in PLACEMENTS:
+            messages = (placed(one, placement).json or {}).get("messages", [])
             assert "system" not in [message["role"] for message in messages]
         roles = [message["role"] for message in messages]
         assert roles == [("user", "assistant")[i % 2] for i in range(len(roles))]
@@ -135,5 +140,5 @@ def test_normalizing_twice_is_normalizing_once(path):
     """With all rules on, and the previous request at hand."""
     previous = None
     for one in load_capture(path):
-        assert_idempotent([*RULES, *PLACED], one, previous)
+        assert_idempotent(RULES, one, previous)
         previous = normalized(RULES, one, previous) if one.json else previous

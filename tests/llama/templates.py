@@ -1,0 +1,59 @@
+"""Chat templates that behave as vendors' do, made of the embedded model's own.
+
+None is a vendor's text. ``inline`` is the embedded one as it is.
+"""
+
+from __future__ import annotations
+
+from cacheproxy.embedded.model import default_template
+
+_FIRST = "{%- if message.role == 'system' and loop.first -%}"
+_HEAD = "{%- if has_system -%}{{- text(messages[0].content) -}}{%- endif -%}"
+_ROLE = "{{- '<|im_start|>' + message.role + '\\n' + text(message.content) + '<|im_end|>\\n' -}}"
+_ALL_HEADS = (
+    "{%- for message in messages -%}{%- if message.role == 'system' -%}"
+    "{{- text(message.content) + '\\n\\n' -}}{%- endif -%}{%- endfor -%}"
+)
+_RAISE = "{{- raise_exception('System message must be at the beginning.') -}}"
+_TURNS = """\
+{%- set turn = namespace(index=0) -%}
+{%- for message in messages -%}
+    {%- if message.role == 'user' or (message.role == 'assistant' and not message.tool_calls) -%}
+        {%- if (message.role == 'user') != (turn.index % 2 == 0) -%}
+            {{- raise_exception('After the optional system message, conversation roles must ' +
+                'alternate user/assistant/user/assistant/...') -}}
+        {%- endif -%}
+        {%- set turn.index = turn.index + 1 -%}
+    {%- elif message.role == 'system' and not loop.first -%}
+        {{- raise_exception('Only user, assistant and tool roles are supported, got system.') -}}
+    {%- endif -%}
+{%- endfor -%}
+"""
+
+
+def _made(*changes: tuple[str, str]) -> str:
+    text = default_template()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+TEMPLATES = {
+    "inline": default_template(),
+    "user": _made(
+        (_ROLE, _ROLE.replace("message.role", "('user' if loop.index0 else message.role)"))
+    ),
+    "strict": _made(
+        (
+            _FIRST,
+            f"{{%- if message.role == 'system' and not loop.first -%}}{_RAISE}{_FIRST}".replace(
+                _RAISE + "{%- if", _RAISE + "{%- elif"
+            ),
+        )
+    ),
+    "hoist": _made((_HEAD, _ALL_HEADS), (_FIRST, "{%- if message.role == 'system' -%}")),
+    "drop": _made((_FIRST, "{%- if message.role == 'system' -%}")),
+    "turns": _TURNS + default_template(),
+}
+"""By what becomes of a late system message; ``turns`` wants the roles in turns, as Mistral's do."""
