@@ -19,7 +19,7 @@ READY = "READY "
 UNAVAILABLE = "UNAVAILABLE "
 
 INSTALL_WHEEL = (
-    "The embedded llama.cpp is not installed: pip install 'cacheproxy-llm[demo]' "
+    "The embedded llama.cpp is not installed: pip install xllamacpp "
     "(wheels: 64-bit Linux with glibc, macOS, Windows)."
 )
 INSTALL_LIBGOMP = (

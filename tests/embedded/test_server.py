@@ -167,7 +167,7 @@ def test_a_missing_model_is_an_error_with_the_end_of_the_log(tmp_path):
 @pytest.mark.parametrize(
     ("source", "advice"),
     [
-        ("raise ModuleNotFoundError(name='xllamacpp')", r"pip install 'cacheproxy-llm\[demo\]'"),
+        ("raise ModuleNotFoundError(name='xllamacpp')", "pip install xllamacpp"),
         ("raise ImportError('libgomp.so.1: cannot open')", "apt install libgomp1"),
         ("raise ImportError('GLIBC_2.38\\nnot found')", "GLIBC_2.38 not found"),
     ],
