@@ -9,7 +9,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
-from cacheproxy.core.refusal import STATUSES, refuses_late
+from cacheproxy.core.roleerror import STATUSES, refuses_late
 from cacheproxy.core.usage import Usage, usage_of
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.replay.wire import checked_url, connect, explain, reason_of
