@@ -41,8 +41,8 @@ NEXT = "cacheproxy serve --upstream http://localhost:8080"
 
 UNKNOWN = "?"
 DIRECT, THROUGH = "directly", "through cacheproxy"
-HEADS = ("requests", "prompt", "reused", "of what could be", "new", "seconds")
-_CELLS = "{:>10}{:>10}{:>10}{:>18}{:>10}{:>10}"
+HEADS = ("requests", "reused", "of what could be", "new", "seconds")
+_CELLS = "{:>9}{:>10}{:>18}{:>10}{:>10}"
 _LINE = "{:<20}" + _CELLS
 
 
@@ -174,8 +174,8 @@ def _cells(costs: tuple[Cost, ...]) -> str:
     row = figures(costs)
     if row.refused:
         statuses = sorted({cost.refused for cost in costs if cost.refused})
-        return f"{row.refused:>10} of {row.requests} refused: HTTP {', '.join(map(str, statuses))}"
-    counts = _count(row.prompt), _count(row.reused), _share(row), _count(row.evaluated)
+        return f"{row.refused:>9} of {row.requests} refused: HTTP {', '.join(map(str, statuses))}"
+    counts = _count(row.reused), _share(row), _count(row.evaluated)
     return _CELLS.format(row.requests, *counts, _seconds(row))
 
 
