@@ -9,6 +9,7 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
+from cacheproxy.core.roleerror import STATUSES, refuses_late
 from cacheproxy.core.usage import Usage, usage_of
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.replay.wire import checked_url, connect, explain, reason_of
@@ -20,10 +21,14 @@ MEND = "start the model server there, or leave out --upstream to use the embedde
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one request cost: the server's own figures, and seconds until the whole answer."""
+    """What one request cost: the server's own figures, and seconds until the whole answer.
+
+    ``refused``: the status of a refusal, where the server cannot take the order of the messages.
+    """
 
     usage: Usage
     wall: float
+    refused: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Client:
         start = time.perf_counter()
         status, answer = self._exchange("POST", path, data)
         wall = time.perf_counter() - start
+        if status in STATUSES and refuses_late(answer):
+            return Cost(Usage(), wall, status)
         if status != 200:
             raise DemoError(explain(status, answer, self.url + path, body["model"]))
         try:
@@ -57,6 +64,11 @@ class Client:
         except (ValueError, LookupError, TypeError):
             return []
         return [name for name in names if isinstance(name, str)]
+
+    def serves(self, path: str) -> bool:
+        """Return whether the server knows ``path``, an API that takes a POST."""
+        status, _ = self._exchange("POST", path, b"{}")
+        return status not in (404, 405, 501)
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         connection = connect(self.url, MEND)

@@ -1,7 +1,7 @@
-"""The recorded conversation the demo replays: Claude Code 2.1.114, several turns of one session.
+"""The recorded conversations the demo replays: several turns of one session of Claude Code each.
 
-Its prose was replaced word for word by meaningless words of the same length; structure, lengths,
-order and every volatile field are as recorded. Each request repeats the whole history, so the
+Their prose was replaced word for word by meaningless words of the same length; structure, lengths,
+order and every volatile field are as recorded. Each request repeats the whole history, so a
 fixture holds the last request once, and for each turn only what was different then.
 """
 
@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-FIXTURE = "conversation.json.gz"
+CCH = "claude-code-2.1.114"
+"""Another ``cch`` in each request, at the head of the prompt."""
+LATE = "claude-code-2.1.280"
+"""Another system message in each request, at the end of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,7 @@ class Turn:
     """What one request had of its own."""
 
     billing_header: str
-    """``$.system[0].text``, with another ``cch`` in every request."""
+    """``$.system[0].text``; in CCH another one in every request."""
 
     history: int
     """How many messages of the last request came before ``message``."""
@@ -59,9 +62,9 @@ class Conversation:
         return body
 
 
-def load() -> Conversation:
-    """Return the package's own conversation."""
-    packed = files(__package__).joinpath(FIXTURE).read_bytes()
+def load(name: str = CCH) -> Conversation:
+    """Return one of the package's own conversations: CCH or LATE."""
+    packed = files(__package__).joinpath(f"{name}.json.gz").read_bytes()
     content = json.loads(gzip.decompress(packed))
     return Conversation(
         client=content["client"],

@@ -1,114 +1,68 @@
-"""What the passes add up to: totals and ratios, each from what the server measured."""
+"""What a pass adds up to, from what the server measured."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from cacheproxy.demo.client import Cost
-    from cacheproxy.demo.run import Passes
-
-COLD = 0.1
-"""Less than this part of a prompt reused is what every server reuses of any prompt."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One turn, or the sum of several; None where the server did not say.
-
-    ``seconds``: prompt time, as ``Figures.server_time`` tells; ``wall``: until the whole answer.
-    """
-
-    prompt: int | None
-    reused: int | None
-    evaluated: int | None
-    seconds: float
-    wall: float
-
-    @property
-    def share(self) -> float | None:
-        """The reused part of the prompt tokens, 0 to 1."""
-        if self.reused is None or not self.prompt:
-            return None
-        return self.reused / self.prompt
-
-    def __add__(self, other: Row) -> Row:
-        return Row(
-            _sum(self.prompt, other.prompt),
-            _sum(self.reused, other.reused),
-            _sum(self.evaluated, other.evaluated),
-            self.seconds + other.seconds,
-            self.wall + other.wall,
-        )
+from cacheproxy.demo.client import Cost
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Both passes, turn by turn.
+    """The sums of one pass or of several; None where the server did not say.
 
-    ``server_time``: the seconds are the server's own prompt time; else the wall clock's, from
-    the request to the whole answer.
+    ``prompt``, ``reused``, ``evaluated``: tokens. ``possible``: those that could be reused, which
+    is in each turn the whole prompt of the turn before; ``found``: those of them that were.
+    ``seconds``: until the whole answers. ``requests``, ``refused``: how many.
     """
 
-    direct: tuple[Row, ...]
-    through: tuple[Row, ...]
-    server_time: bool
+    requests: int
+    refused: int
+    prompt: int | None
+    reused: int | None
+    evaluated: int | None
+    possible: int | None
+    found: int | None
+    seconds: float
 
     @property
-    def faster(self) -> float | None:
-        """How many times less time the prompts took through the proxy."""
-        return _ratio(total(self.direct).seconds, total(self.through).seconds)
+    def share(self) -> float | None:
+        """The part of what could be reused that was, 0 to 1."""
+        if self.found is None or not self.possible:
+            return None
+        return self.found / self.possible
 
-    @property
-    def faster_later(self) -> float | None:
-        """The same without the first turn, which is cold in both passes."""
-        return _ratio(total(self.direct[1:]).seconds, total(self.through[1:]).seconds)
-
-    @property
-    def fewer(self) -> float | None:
-        """How many times fewer prompt tokens were evaluated through the proxy."""
-        return _ratio(total(self.direct).evaluated, total(self.through).evaluated)
-
-    @property
-    def warm(self) -> bool:
-        """Whether a first turn reused what it should not have found."""
-        return any((rows[0].share or 0) > COLD for rows in (self.direct, self.through))
-
-    @property
-    def idle(self) -> bool:
-        """Whether the later turns reused next to nothing even through the proxy."""
-        share = total(self.through[1:]).share
-        return share is not None and share < COLD
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self) | {"share": self.share}
 
 
-def figures(passes: Passes) -> Figures:
-    """Return the figures of ``passes``; times are of one kind throughout."""
-    costs = (*passes.direct, *passes.through)
-    server_time = all(cost.usage.prompt_seconds is not None for cost in costs)
+def figures(costs: Sequence[Cost]) -> Figures:
+    """Return the sums of one pass."""
+    usages = [cost.usage for cost in costs]
+    pairs = [(before.prompt, after.reused) for before, after in pairwise(usages)]
     return Figures(
-        tuple(_row(cost, server_time=server_time) for cost in passes.direct),
-        tuple(_row(cost, server_time=server_time) for cost in passes.through),
-        server_time,
+        requests=len(costs),
+        refused=sum(cost.refused is not None for cost in costs),
+        prompt=_sum(usage.prompt for usage in usages),
+        reused=_sum(usage.reused for usage in usages),
+        evaluated=_sum(usage.evaluated for usage in usages),
+        possible=_sum(prompt for prompt, _ in pairs),
+        found=_sum(None if None in pair else min(pair) for pair in pairs),  # type: ignore[type-var]
+        seconds=sum(cost.wall for cost in costs),
     )
 
 
-def total(rows: Iterable[Row]) -> Row:
-    """Return the sum of ``rows``; a figure that one of them lacks is None."""
-    return sum(rows, start=Row(0, 0, 0, 0.0, 0.0))
+def total(passes: Iterable[Figures]) -> Figures:
+    """Return the sums of several passes."""
+    rows = list(passes)
+    return Figures(*(_sum(getattr(row, each.name) for row in rows) for each in fields(Figures)))
 
 
-def _row(cost: Cost, *, server_time: bool) -> Row:
-    usage = cost.usage
-    seconds = usage.prompt_seconds if server_time else cost.wall
-    return Row(usage.prompt, usage.reused, usage.evaluated, seconds or 0.0, cost.wall)
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
-
-
-def _ratio(before: float | None, after: float | None) -> float | None:
-    return before / after if before and after else None
+def _sum(values: Iterable[Any]) -> Any:
+    """Return the sum of ``values``; None if one of them is unknown."""
+    known = list(values)
+    return None if None in known else sum(known)

@@ -20,5 +20,5 @@ def require_plugin() -> None:
     except PackageNotFoundError:
         raise DemoError(
             f"The plugin for Claude Code is not installed, so the proxy would change nothing: "
-            f"pip install {PLUGIN}"
+            f"pip install ./clients/claude-code in the checkout, or pip install {PLUGIN}"
         ) from None

@@ -2,119 +2,132 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
-from cacheproxy.demo.figures import Figures, Row, total
-from cacheproxy.demo.run import PATHS, Api, Plan
+from cacheproxy.demo.figures import Figures, figures, total
+from cacheproxy.demo.run import PATHS, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import Console
+
+    from cacheproxy.demo.client import Cost
 
 WORTH_NAMING = 1.2
 """A smaller ratio is no difference."""
+COLD = 0.1
+"""Less than this part of what could be reused is what every server reuses of any prompt."""
 
-SHAPES: dict[Api, str] = {
-    "chat": "/v1/chat/completions, the way gateways send it",
-    "messages": "/v1/messages, the way Claude Code sends it",
-}
-
+LATE_NOTE = (
+    "since 2.1.197 Claude Code puts system messages among the others. Templates refuse them "
+    "(Qwen3.5, Qwen3.6, Ministral-3) or move them to the head, before all history (DeepSeek V3.x, "
+    "Solar). cacheproxy lets them go on as the user's, in their place, where that is needed"
+)
 CCH_NOTE = (
-    "llama.cpp overwrites a five-character cch on /v1/messages by itself, so with it both passes "
-    "reuse; on chat completions it does not (--api chat)"
+    "until 2.1.179 a header at the very start of the prompt had another cch in each request. "
+    "cacheproxy makes it constant"
 )
-IDLE_NOTE = (
-    "hardly anything was reused even through cacheproxy: is the server's prompt cache on, and is "
-    "the rule for the billing header (cacheproxy plugins)?"
-)
+IDLE_NOTE = "hardly anything was reused even through cacheproxy: is the server's prompt cache on?"
+SILENT_NOTE = "this server does not say what it reused; compare the seconds"
 REMOTE_NOTE = (
     "this upstream is not on your own network, where the proxy edits requests only with "
     "--edit-remote; it was set here"
 )
-NEXT = "twistd -n cacheproxy --upstream http://localhost:8080"
+NEXT = "cacheproxy serve --upstream http://localhost:8080"
 
 UNKNOWN = "?"
-TIMES = "\N{MULTIPLICATION SIGN}"
+DIRECT, THROUGH = "directly", "through cacheproxy"
+HEADS = ("requests", "reused", "of what could be", "new", "seconds")
+_CELLS = "{:>9}{:>10}{:>18}{:>10}{:>10}"
+_LINE = "{:<20}" + _CELLS
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What was done and what came of it. ``server``: the upstream, in words."""
 
-    plan: Plan
+    outcomes: list[Outcome]
     server: str
-    figures: Figures
     embedded: bool
+    model: str | None = None
     edit_remote: bool = False
 
     def verdict(self) -> list[str]:
-        """Return the one or two sentences to remember: tokens, where they are known, then time.
+        """Return the two sentences to remember: through the proxy, and directly."""
+        direct, through = (
+            total(map(figures, passes)) for passes in zip(*self._passes(), strict=True)
+        )
+        return [_through(through), self._direct(direct)]
 
-        Tokens decide whether there is a difference, since seconds waver on a busy machine.
-        """
-        figures = self.figures
-        direct, through = total(figures.direct), total(figures.through)
-        took = f"{_seconds(through)} through cacheproxy, {_seconds(direct)} directly"
-        faster, later, fewer = figures.faster, figures.faster_later, figures.fewer
-        if faster is None or (fewer or faster) < WORTH_NAMING:
-            return [f"No difference: {took}."]
-        also = "" if later is None else f", {_times(later)} from turn 2 on"
-        what = "prefill" if figures.server_time else "answers"
-        lines = [f"{_times(faster)} faster {what}{also}: {took}."]
-        if fewer is not None:
-            new = f"{_count(through.evaluated)} through cacheproxy, {_count(direct.evaluated)}"
-            lines.insert(0, f"{_times(fewer)} fewer prompt tokens to evaluate: {new} directly.")
-        return lines
+    def _direct(self, direct: Figures) -> str:
+        """Return what went otherwise directly: requests refused, tokens or seconds in excess."""
+        answered = [
+            (figures(one), figures(other))
+            for one, other in self._passes()
+            if not any(cost.refused for cost in (*one, *other))
+        ]
+        said = []
+        if direct.refused:
+            said.append(f"{direct.refused} of {direct.requests} were refused")
+        if answered:
+            before, after = (total(passes) for passes in zip(*answered, strict=True))
+            who = "the rest" if direct.refused else "the server"
+            if before.evaluated is None or after.evaluated is None:
+                took = f"{who} took {_seconds(before)} instead of {_seconds(after)}"
+                ratio = before.seconds / after.seconds
+            else:
+                new, would_do = _count(before.evaluated), _count(after.evaluated)
+                took = f"{who} evaluated {new} prompt tokens instead of {would_do}"
+                ratio = before.evaluated / max(after.evaluated, 1)
+            if ratio >= WORTH_NAMING:
+                said.append(took)
+        return f"Directly {', and '.join(said)}." if said else "Directly it is no worse here."
+
+    def _passes(self) -> Iterator[tuple[tuple[Cost, ...], tuple[Cost, ...]]]:
+        for outcome in self.outcomes:
+            yield outcome.direct, outcome.through
 
     def notes(self) -> Iterator[tuple[str, str]]:
         """Yield what was sent where, where the figures come from, and what to know of them."""
-        figures, plan = self.figures, self.plan
-        client, turns = plan.conversation.client, _turns(plan.turns)
-        yield "sent", f"{turns} of {client}, recorded; words scrambled; max_tokens 1"
-        yield "as", f"{SHAPES[plan.api]}; another cch in each request"
+        through = total(figures(outcome.through) for outcome in self.outcomes)
+        yield "late", LATE_NOTE
+        if not self.embedded:
+            yield "here", _told(self.outcomes[0])
+        yield "cch", CCH_NOTE
+        yield "sent", "recorded requests, words scrambled, max_tokens 1; each pass to a cold cache"
         yield "to", self.server
-        if figures.warm:
-            yield "start", "not cold: the server had kept something of an earlier prompt"
-        elif self.embedded:
-            yield "start", "cold in both passes: the server was started anew for each"
+        if through.reused is None and not through.refused:
+            yield "tokens", SILENT_NOTE
         else:
-            yield "start", "cold in both passes: each marks its first tool and its system text"
-        if total(figures.direct + figures.through).reused is None:
-            yield "tokens", "this server does not say what it reused; compare the seconds"
-        else:
-            yield "tokens", "measured by the server"
-        yield "seconds", "the server's prompt time" if figures.server_time else "until the answer"
-        if figures.idle:
+            yield "tokens", "measured by the server; a turn could reuse all of the prompt before"
+        yield "seconds", "until the answer"
+        if through.share is not None and through.share < COLD:
             yield "note", IDLE_NOTE
-        if plan.api == "messages":
-            yield "note", CCH_NOTE
         if self.edit_remote:
             yield "note", REMOTE_NOTE
 
     def json(self) -> dict[str, Any]:
         """Return the whole result as one JSON object."""
-        figures = self.figures
         return {
             "verdict": " ".join(self.verdict()),
-            "client": self.plan.conversation.client,
-            "api": self.plan.api,
-            "path": PATHS[self.plan.api],
             "server": self.server,
             "embedded": self.embedded,
-            "model": self.plan.model,
-            "seconds_from": "server" if figures.server_time else "wall clock",
-            "ratio": {
-                "seconds": figures.faster,
-                "seconds_after_turn_1": figures.faster_later,
-                "evaluated": figures.fewer,
-            },
-            "direct": _pass(figures.direct),
-            "through": _pass(figures.through),
+            "model": self.model,
+            "scenes": [
+                {
+                    "client": outcome.scene.conversation.client,
+                    "what": outcome.scene.what,
+                    "path": PATHS[outcome.api],
+                    "placement": dict(outcome.placement),
+                    "direct": _pass(outcome.direct),
+                    "through": _pass(outcome.through),
+                }
+                for outcome in self.outcomes
+            ],
             "notes": [f"{label}: {note}" for label, note in self.notes()],
         }
 
@@ -125,49 +138,69 @@ class Report:
             notes.add_row(Text(f"  {label}"), Text(note))
         with console.capture() as captured:
             verdict = Text("\n".join(self.verdict()), style="bold")
-            console.print(verdict, "", self._table(), "", notes, sep="\n")
+            console.print(verdict, "", *map(Text, self._rows()), "", notes, sep="\n")
             if self.embedded:
                 console.print(f"\nNext: {NEXT}")
-        # rich fills every line of a table to its width
+        # rich fills every line of a grid to its width
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
-    def _table(self) -> Table:
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="")
-        for head in ("\nturn", "\nprompt", *_heads("directly"), *_heads("via cacheproxy")):
-            table.add_column(head, justify="right", no_wrap=True)
-        direct, through = self.figures.direct, self.figures.through
-        names = [str(number) for number in range(1, len(direct) + 1)]
-        rows = list(zip(names, direct, through, strict=True))
-        for name, one, other in [*rows, ("all", total(direct), total(through))]:
-            table.add_row(name, _count(one.prompt), *_cells(one), *_cells(other))
-        return table
+    def _rows(self) -> Iterator[str]:
+        yield _LINE.format("", *HEADS)
+        for outcome in self.outcomes:
+            client, path = outcome.scene.conversation.client, PATHS[outcome.api]
+            yield f"{client}, {path}: {outcome.scene.what}"
+            for how, costs in (DIRECT, outcome.direct), (THROUGH, outcome.through):
+                yield f"  {how:<18}{_cells(costs)}"
 
 
-def _heads(how: str) -> tuple[str, str, str]:
-    return f"{how}\nreused", "\nnew", "\nseconds"
+def _told(outcome: Outcome) -> str:
+    """Return what the server does with late system messages, and how that is known."""
+    placement = outcome.placement
+    if not placement.get("says"):
+        return "the server does not tell what it does with them"
+    return f"the server {placement['says']} (told by {placement['told_by']})"
 
 
-def _cells(row: Row) -> tuple[str, str, str]:
-    share = UNKNOWN if row.share is None else f"{row.share:.1%}"
-    return f"{_count(row.reused)} {share:>6}", _count(row.evaluated), _seconds(row)
+def _through(through: Figures) -> str:
+    if through.refused:
+        return f"Through cacheproxy {through.refused} of {through.requests} requests were refused."
+    said = f"Through cacheproxy all {through.requests} requests were answered"
+    if through.share is None:
+        return f"{said}."
+    return f"{said}, and {_share(through)} of what could be reused was."
 
 
-def _turns(count: int) -> str:
-    return "1 turn" if count == 1 else f"{count} turns"
+def _cells(costs: tuple[Cost, ...]) -> str:
+    row = figures(costs)
+    if row.refused:
+        statuses = sorted({cost.refused for cost in costs if cost.refused})
+        return f"{row.refused:>9} of {row.requests} refused: HTTP {', '.join(map(str, statuses))}"
+    counts = _count(row.reused), _share(row), _count(row.evaluated)
+    return _CELLS.format(row.requests, *counts, _seconds(row))
 
 
 def _count(number: int | None) -> str:
     return UNKNOWN if number is None else f"{number:,}"
 
 
-def _seconds(row: Row) -> str:
+def _share(row: Figures) -> str:
+    return UNKNOWN if row.share is None else f"{row.share:.1%}"
+
+
+def _seconds(row: Figures) -> str:
     return f"{row.seconds:.2f} s" if row.seconds < 10 else f"{row.seconds:.1f} s"
 
 
-def _times(ratio: float) -> str:
-    return f"{ratio:.1f}{TIMES}" if ratio < 10 else f"{ratio:.0f}{TIMES}"
-
-
-def _pass(rows: tuple[Row, ...]) -> dict[str, Any]:
-    turns = [{"turn": number, **asdict(row)} for number, row in enumerate(rows, start=1)]
-    return {"turns": turns, "total": asdict(total(rows))}
+def _pass(costs: tuple[Cost, ...]) -> dict[str, Any]:
+    turns = [
+        {
+            "turn": number,
+            "prompt": cost.usage.prompt,
+            "reused": cost.usage.reused,
+            "evaluated": cost.usage.evaluated,
+            "seconds": cost.wall,
+            "refused": cost.refused,
+        }
+        for number, cost in enumerate(costs, start=1)
+    ]
+    return {"turns": turns, "total": figures(costs).as_dict()}

@@ -1,131 +1,163 @@
-"""The two passes: the same requests directly and through the proxy, each from a cold cache."""
+"""The scenes of the demo: a recorded conversation at a server, directly and through the proxy."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from cacheproxy.demo.chat import to_chat
 from cacheproxy.demo.client import Client, Cost
-from cacheproxy.demo.conversation import Conversation, marked
+from cacheproxy.demo.conversation import CCH, LATE, Conversation, load, marked
 from cacheproxy.demo.proxy import ProxyService
 from cacheproxy.embedded import LlamaServer, write_model
+from cacheproxy.embedded.model import LateSystem, default_template
+from cacheproxy.replay.wire import ask
 
 Api = Literal["chat", "messages"]
 
 PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
 
 EMBEDDED_CONTEXT = 32_768
-"""Tokens of the embedded server's context; the conversation has some 24,000."""
+"""Tokens of the embedded server's context; the longer conversation has some 24,000."""
 
 OnStep = Callable[[str, int], None]
 """Called with what is being done, and with how many requests were done since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is sent: the first ``turns`` requests of ``conversation``, in the shape of ``api``."""
+class Scene:
+    """A conversation, and what is to be seen of it. ``api``: in which it is sent, if it can be.
 
+    ``late_system``: what the embedded server's template does with late system messages.
+    """
+
+    what: str
     conversation: Conversation
     api: Api
+    late_system: LateSystem = "inline"
+
+
+def scenes(*, embedded: bool) -> list[Scene]:
+    """Return the scenes for the embedded server, whose template we choose, or for another."""
+    late, cch = load(LATE), load(CCH)
+    old = Scene("another cch in each request", cch, "chat")
+    if not embedded:
+        return [Scene("another late system message in each request", late, "messages"), old]
+    return [
+        Scene("the template refuses late system messages", late, "messages", "refused"),
+        Scene("the template moves them to the head", late, "messages", "hoisted"),
+        old,
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How each scene is sent: its first ``turns`` requests, for ``model``, with ``api_key``."""
+
     turns: int
     model: str | None = None
     api_key: str | None = None
 
-    def asking_for(self, model: str) -> Plan:
-        """Return the same plan for another model."""
-        return replace(self, model=model)
-
-    def bodies(self, mark: str | None) -> Iterator[dict[str, Any]]:
+    def bodies(self, scene: Scene, api: Api, mark: str) -> Iterator[dict[str, Any]]:
         """Yield the request bodies in order; ``mark`` as for ``conversation.marked``."""
         for number in range(1, self.turns + 1):
-            body = self.conversation.body(number)
+            body = marked(scene.conversation.body(number), mark)
             body |= {"max_tokens": 1, "stream": False}
             if self.model is not None:
                 body["model"] = self.model
-            if mark is not None:
-                body = marked(body, mark)
-            yield to_chat(body) if self.api == "chat" else body
+            yield to_chat(body) if api == "chat" else body
 
-    def headers(self) -> dict[str, str]:
+    def headers(self, scene: Scene, api: Api) -> dict[str, str]:
         """Return the headers of every request: Claude Code's own, or a gateway's."""
         headers = {"User-Agent": "cacheproxy-demo"}
-        if self.api == "messages":
-            headers = dict(self.conversation.headers)
+        if api == "messages":
+            headers = dict(scene.conversation.headers)
         if self.api_key is not None:
             headers |= {"Authorization": f"Bearer {self.api_key}", "X-Api-Key": self.api_key}
         return headers
 
-    def text(self) -> str:
-        """Return about what the model will read, to learn its vocabulary from."""
-        chat = to_chat(self.conversation.last)
-        tools = [json.dumps(tool, ensure_ascii=False) for tool in chat["tools"]]
-        return "\n".join([*(str(message["content"]) for message in chat["messages"]), *tools])
-
 
 @dataclass(frozen=True, slots=True)
-class Passes:
-    """What each turn cost, in order."""
+class Outcome:
+    """What each turn of a scene cost, in order.
 
+    ``placement``: what the proxy says it learned of the server's late system messages.
+    """
+
+    scene: Scene
+    api: Api
     direct: tuple[Cost, ...]
     through: tuple[Cost, ...]
+    placement: Mapping[str, Any]
 
 
-def on_embedded(plan: Plan, progress: OnStep) -> Passes:
-    """Run both passes on the embedded server, started anew for each.
+def on_embedded(plan: Plan, played: list[Scene], progress: OnStep) -> list[Outcome]:
+    """Play the scenes on embedded servers, each with a template of its own.
 
     Raises EmbeddedUnavailable, StartFailedError or DemoError.
     """
     progress("writing a random model", 0)
     with tempfile.TemporaryDirectory(prefix="cacheproxy-demo-") as folder:
-        model = write_model(Path(folder) / "random.gguf", text=plan.text())
-
-        def server() -> LlamaServer:
+        model = write_model(Path(folder) / "random.gguf", text=text_of(played))
+        outcomes = []
+        for scene in played:
             progress("starting the embedded llama.cpp", 0)
-            return LlamaServer(model, n_ctx=EMBEDDED_CONTEXT)
-
-        with server() as upstream:
-            direct = _replay(plan, upstream.url, None, "directly", progress)
-        with server() as upstream, _proxied(upstream.url, progress) as url:
-            through = _replay(plan, url, None, "through cacheproxy", progress)
-    return Passes(direct, through)
+            template = default_template(scene.late_system)
+            with LlamaServer(model, n_ctx=EMBEDDED_CONTEXT, chat_template=template) as upstream:
+                outcomes.append(_play(plan, scene, upstream.url, progress))
+    return outcomes
 
 
-def on_upstream(plan: Plan, url: str, progress: OnStep, *, edit_remote: bool) -> Passes:
-    """Run both passes on the user's own server, which cannot be started anew.
+def on_upstream(
+    plan: Plan, played: list[Scene], url: str, progress: OnStep, *, edit_remote: bool
+) -> list[Outcome]:
+    """Play the scenes on the user's own server. ``edit_remote`` as in the proxy's configuration.
 
-    Each pass, and each run, has a mark of its own at the start of its prompts, so that nothing
-    evaluated before helps it. ``edit_remote`` as in the proxy's configuration. Raises DemoError.
+    Raises DemoError.
     """
-    direct = _replay(plan, url, _mark(), "directly", progress)
-    with _proxied(url, progress, edit_remote=edit_remote) as proxied:
-        through = _replay(plan, proxied, _mark(), "through cacheproxy", progress)
-    return Passes(direct, through)
+    return [_play(plan, scene, url, progress, edit_remote=edit_remote) for scene in played]
 
 
-def _mark() -> str:
-    return f"[cacheproxy demo {secrets.token_hex(8)}]"
+def text_of(played: list[Scene]) -> str:
+    """Return about what the model will read, to learn its vocabulary from."""
+    texts: dict[str, None] = {}
+    for scene in played:
+        chat = to_chat(scene.conversation.last)
+        texts |= dict.fromkeys(str(message["content"]) for message in chat["messages"])
+        texts |= dict.fromkeys(json.dumps(tool, ensure_ascii=False) for tool in chat["tools"])
+    return "\n".join(texts)
 
 
-@contextmanager
-def _proxied(upstream: str, progress: OnStep, *, edit_remote: bool = False) -> Iterator[str]:
-    """Start the proxy in front of ``upstream`` and yield its URL."""
+def _play(
+    plan: Plan, scene: Scene, url: str, progress: OnStep, *, edit_remote: bool = False
+) -> Outcome:
+    """Send the scene's requests twice, directly and through the proxy, each time to a cold cache.
+
+    Each pass has a mark of its own at the start of its prompts, so that nothing that the server
+    evaluated before helps it.
+    """
+    api = scene.api
+    if not Client(url, plan.headers(scene, api)).serves(PATHS[api]):
+        api = "chat" if api == "messages" else "messages"
+
+    def replay(at: str, how: str) -> tuple[Cost, ...]:
+        client = Client(at, plan.headers(scene, api))
+        mark = f"[cacheproxy demo {secrets.token_hex(8)}]"
+        costs: list[Cost] = []
+        for number, body in enumerate(plan.bodies(scene, api, mark), start=1):
+            progress(f"turn {number} of {plan.turns} {how}", int(number > 1))
+            costs.append(client.post(PATHS[api], body))
+        progress(f"done {how}", 1)
+        return tuple(costs)
+
+    direct = replay(url, "directly")
     progress("starting the proxy", 0)
-    with ProxyService(upstream, edit_remote=edit_remote) as proxy:
-        yield proxy.url
-
-
-def _replay(plan: Plan, url: str, mark: str | None, how: str, progress: OnStep) -> tuple[Cost, ...]:
-    client = Client(url, plan.headers())
-    costs: list[Cost] = []
-    for number, body in enumerate(plan.bodies(mark), start=1):
-        progress(f"turn {number} of {plan.turns} {how}", int(number > 1))
-        costs.append(client.post(PATHS[plan.api], body))
-    progress(f"done {how}", 1)
-    return tuple(costs)
+    with ProxyService(url, edit_remote=edit_remote) as proxy:
+        through = replay(proxy.url, "through cacheproxy")
+        health = ask(proxy.url, "/_cacheproxy/health") or {}
+    return Outcome(scene, api, direct, through, health.get("placement") or {})

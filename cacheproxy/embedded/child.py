@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 READY = "READY "
 UNAVAILABLE = "UNAVAILABLE "
+LEAVE_SECONDS = 30
+"""After which a process that has nobody left to end it ends all the same."""
 
 INSTALL_WHEEL = (
-    "The embedded llama.cpp is not installed: pip install 'cacheproxy-llm[demo]' "
+    "The embedded llama.cpp is not installed: pip install xllamacpp "
     "(wheels: 64-bit Linux with glibc, macOS, Windows)."
 )
 INSTALL_LIBGOMP = (
@@ -78,6 +80,9 @@ def main(arguments: list[str]) -> int:
     server = start(library, model, json.loads(settings))
     print(f"{READY}{server.listening_address}", flush=True)  # noqa: T201
     sys.stdin.buffer.read()
+    if hasattr(signal, "alarm"):
+        # one that is stopped while it starts to listen may wait for itself for ever
+        signal.alarm(LEAVE_SECONDS)
     del server  # stops its threads, which otherwise crash at interpreter exit
     return 0
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Size = Literal["tiny", "slow"]
+LateSystem = Literal["inline", "hoisted", "refused"]
 
 PLAIN_WORDS = " of or in is to for and the not if" * 2
 """Enough to learn from when nobody gives a text: replies then read as words."""
@@ -96,9 +97,14 @@ def write_model(
 
 
 @cache
-def default_template() -> str:
-    """The ChatML template of this package, system text first, then the tools."""
-    return files(__package__).joinpath("chatml.jinja").read_text(encoding="utf-8")
+def default_template(late_system: LateSystem = "inline") -> str:
+    """The ChatML template of this package, system text first, then the tools.
+
+    ``late_system``: what it does with a system message after the first. Vendors' templates have
+    each of these: Qwen3 ``inline``, DeepSeek V3.x ``hoisted``, Qwen3.5 ``refused``.
+    """
+    template = files(__package__).joinpath("chatml.jinja").read_text(encoding="utf-8")
+    return template.replace("late_system = 'inline'", f"late_system = '{late_system}'", 1)
 
 
 def _architecture(shape: Shape, context: int, tokens: int) -> dict[str, Value]:

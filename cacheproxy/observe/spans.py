@@ -46,7 +46,7 @@ class Spans:
             resources = import_module("opentelemetry.sdk.resources")
             otlp = import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
         except ImportError:
-            hint = "pip install 'cacheproxy-llm[otel]'"
+            hint = "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
             raise SpansError(f"otel needs the OpenTelemetry SDK: {hint}") from None
         logger = logging.getLogger("opentelemetry")
         if not any(isinstance(handler, _ToOurLog) for handler in logger.handlers):

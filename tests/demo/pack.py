@@ -1,11 +1,11 @@
-"""How the demo's fixture is made: ``python -m tests.demo.pack CAPTURE.jsonl OUT.json.gz``."""
+"""How the demo's fixtures are made: ``python -m tests.demo.pack CAPTURE.jsonl OUT.json.gz``."""
 
 import gzip
 import json
+import re
 import sys
 from pathlib import Path
 
-CLIENT = "Claude Code 2.1.114"
 KEPT = ("user-agent", "x-app", "x-claude-code-session-id", "anthropic-version", "anthropic-beta")
 
 
@@ -19,7 +19,7 @@ def pack(rows):
     bodies = [json.loads(row["body"]) for row in rows]
     headers = rows[-1]["headers"]
     return {
-        "client": CLIENT,
+        "client": "Claude Code " + re.search(r"claude-cli/(\S+)", json.dumps(headers))[1],
         "headers": {name: value for name, value in headers.items() if name.lower() in KEPT},
         "last": bodies[-1],
         "turns": [

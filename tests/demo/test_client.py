@@ -115,6 +115,19 @@ def test_an_error_that_is_a_page_is_not_quoted():
     assert "<html>" not in explain(502, b"<html>\n<body>Bad Gateway", "http://x", "m")
 
 
+def test_a_refusal_of_late_system_messages_is_an_answer():
+    said = {"error": {"message": "Jinja Exception: System message must be at the beginning."}}
+    with answering(400, json.dumps(said).encode()) as url:
+        assert post(url).refused == 400
+
+
+def test_an_api_is_served_or_not():
+    with answering(404, b"{}") as url:
+        assert not Client(url).serves("/v1/messages")
+    with answering(400, b"{}") as url:
+        assert Client(url).serves("/v1/messages")
+
+
 def test_models_are_listed_or_not_known():
     with answering(200, b'{"data": [{"id": "a"}, {"id": "b"}]}') as url:
         assert Client(url).models() == ["a", "b"]

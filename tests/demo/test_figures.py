@@ -1,47 +1,49 @@
-"""Sums and ratios, and what is unknown stays unknown."""
+"""Sums and shares, and what is unknown stays unknown."""
 
 import pytest
 
 from cacheproxy.core.usage import Usage
 from cacheproxy.demo.client import Cost
 from cacheproxy.demo.figures import figures, total
-from cacheproxy.demo.run import Passes
 
 
-def cost(prompt, reused, seconds, wall=9.0):
-    return Cost(Usage(prompt=prompt, reused=reused, prompt_seconds=seconds), wall)
+def cost(prompt, reused, wall=2.0):
+    return Cost(Usage(prompt=prompt, reused=reused), wall)
 
 
-def test_totals_and_ratios():
-    measured = figures(
-        Passes(
-            direct=(cost(100, 0, 1.0), cost(110, 10, 1.0)),
-            through=(cost(100, 0, 1.0), cost(110, 100, 0.25)),
-        )
-    )
-    assert measured.server_time
-    assert total(measured.direct).prompt == 210
-    assert total(measured.through).share == pytest.approx(100 / 210)
-    assert measured.faster == pytest.approx(2 / 1.25)
-    assert measured.faster_later == pytest.approx(4.0)
-    assert measured.fewer == pytest.approx(200 / 110)
-    assert not measured.warm
+REFUSED = Cost(Usage(), 0.1, 400)
 
 
-def test_the_wall_clock_counts_for_all_if_one_answer_lacks_the_servers_time():
-    measured = figures(Passes((cost(9, 0, 1.0, wall=3.0),), (cost(9, 0, None, wall=2.0),)))
-    assert not measured.server_time
-    assert measured.faster == pytest.approx(1.5)
+def test_the_sums_of_a_pass():
+    measured = figures([cost(100, 0), cost(110, 10), cost(120, 90)])
+    assert (measured.requests, measured.refused) == (3, 0)
+    assert (measured.prompt, measured.reused, measured.evaluated) == (330, 100, 230)
+    assert measured.seconds == pytest.approx(6.0)
+
+
+def test_a_turn_could_reuse_the_whole_prompt_of_the_turn_before_and_no_more():
+    measured = figures([cost(100, 5), cost(110, 90), cost(120, 115)])
+    assert (measured.possible, measured.found) == (210, 200)
+    assert measured.share == pytest.approx(200 / 210)
+    assert figures([cost(100, 0)]).share is None
 
 
 def test_without_figures_on_reuse_they_stay_unknown():
-    measured = figures(Passes((cost(9, None, 2.0),), (cost(9, None, 1.0),)))
-    assert total(measured.direct).reused is None
-    assert measured.direct[0].share is None
-    assert measured.fewer is None
-    assert measured.faster_later is None
-    assert measured.faster == pytest.approx(2.0)
+    measured = figures([cost(9, None), cost(9, None)])
+    assert measured.prompt == 18
+    assert (measured.reused, measured.evaluated, measured.share) == (None, None, None)
 
 
-def test_a_first_turn_that_reused_is_told():
-    assert figures(Passes((cost(100, 90, 1.0),), (cost(100, 0, 1.0),))).warm
+def test_refused_requests_are_counted_and_leave_no_tokens():
+    measured = figures([REFUSED, REFUSED])
+    assert (measured.requests, measured.refused) == (2, 2)
+    assert (measured.prompt, measured.share) == (None, None)
+
+
+def test_the_sums_of_several_passes_are_unknown_where_one_is():
+    known, unknown = figures([cost(100, 0), cost(110, 99)]), figures([cost(9, None)])
+    both = total([known, known])
+    assert (both.requests, both.prompt, both.evaluated) == (4, 420, 222)
+    assert both.share == known.share
+    assert total([known, unknown]).requests == 3
+    assert total([known, unknown]).reused is None

@@ -8,68 +8,88 @@ from rich.console import Console
 
 from cacheproxy.core.usage import Usage
 from cacheproxy.demo.client import Cost
-from cacheproxy.demo.conversation import load
-from cacheproxy.demo.figures import figures
-from cacheproxy.demo.report import TIMES, Report
-from cacheproxy.demo.run import Passes, Plan
+from cacheproxy.demo.report import Report
+from cacheproxy.demo.run import Outcome, scenes
 
 
-def cost(prompt, reused, seconds):
-    return Cost(Usage(prompt=prompt, reused=reused, prompt_seconds=seconds), 1.0)
+def cost(prompt, reused, wall=1.0):
+    return Cost(Usage(prompt=prompt, reused=reused), wall)
 
 
-COLD = cost(23_400, 0, 4.5)
-PASSES = Passes(direct=(COLD, cost(23_450, 36, 4.5)), through=(COLD, cost(23_450, 23_400, 0.3)))
+REFUSED = Cost(Usage(), 0.1, 400)
+COLD, AGAIN, WARM = cost(23_400, 0), cost(23_450, 36), cost(23_450, 23_400)
+TOLD = {"says": "refuses late system messages: cured", "told_by": "/apply-template"}
 
 
-def report(passes=PASSES, api="chat", **more):
-    return Report(Plan(load(), api, 2), "a server", figures(passes), **{"embedded": True, **more})
+def outcome(direct, through, place=2, placement=TOLD):
+    scene = scenes(embedded=True)[place]
+    return Outcome(scene, scene.api, direct, through, placement)
+
+
+STRICT = outcome((REFUSED, REFUSED), (COLD, WARM), place=0)
+CCH = outcome((COLD, AGAIN), (COLD, WARM))
+
+
+def report(*outcomes, **more):
+    return Report(list(outcomes or (STRICT, CCH)), "a server", **{"embedded": True, **more})
 
 
 def text(report, width=96, **console):
     return report.text(Console(file=io.StringIO(), width=width, highlight=False, **console))
 
 
-def test_the_verdict_comes_first_tokens_before_seconds():
-    tokens, seconds, empty = text(report()).splitlines()[:3]
-    new = "23,450 through cacheproxy, 46,814 directly"
-    assert tokens == f"2.0{TIMES} fewer prompt tokens to evaluate: {new}."
-    took = "4.80 s through cacheproxy, 9.00 s directly"
-    assert seconds == f"1.9{TIMES} faster prefill, 15{TIMES} from turn 2 on: {took}."
+def test_the_verdict_comes_first():
+    through, direct, empty = text(report()).splitlines()[:3]
+    assert through == (
+        "Through cacheproxy all 4 requests were answered, and 100.0% of what could be reused was."
+    )
+    assert direct == (
+        "Directly 2 of 4 were refused, and the rest evaluated 46,814 prompt tokens instead of "
+        "23,450."
+    )
     assert empty == ""
 
 
-def test_reused_and_new_stand_together_for_each_turn_and_in_all():
-    lines = text(report()).splitlines()
-    turn = next(line for line in lines if line.split()[:1] == ["2"])
-    assert " ".join(turn.split()) == "2 23,450 36 0.2% 23,414 4.50 s 23,400 99.8% 50 0.30 s"
-    assert any(line.split()[:2] == ["all", "46,850"] for line in lines)
+def test_each_pass_of_each_scene_is_a_line_with_reused_and_new_together():
+    lines = [" ".join(line.split()) for line in text(report()).splitlines()]
+    at = lines.index("Claude Code 2.1.280, /v1/messages: the template refuses late system messages")
+    assert lines[at + 1] == "directly 2 of 2 refused: HTTP 400"
+    assert lines[at + 2] == "through cacheproxy 2 23,400 100.0% 23,450 2.00 s"
+    assert "directly 2 36 0.2% 46,814 2.00 s" in lines
 
 
 def test_no_difference_is_said_so_whatever_the_seconds_waver():
-    slow, quick = cost(100, 0, 2.0), cost(100, 0, 1.0)
-    assert report(Passes((slow,), (quick,))).verdict()[0].startswith("No difference:")
+    slow, quick = (cost(100, 0, 9.0), cost(120, 90, 9.0)), (cost(100, 0), cost(120, 90))
+    assert report(outcome(slow, quick)).verdict()[1] == "Directly it is no worse here."
 
 
-def test_messages_tells_of_llama_cpps_own_repair():
-    assert "overwrites a five-character cch" in text(report(api="messages"))
-    assert "overwrites" not in text(report())
+def test_what_the_proxy_could_not_help_is_told():
+    (through, direct) = report(outcome((REFUSED, REFUSED), (REFUSED, COLD))).verdict()
+    assert through == "Through cacheproxy 1 of 2 requests were refused."
+    assert direct == "Directly 2 of 2 were refused."
 
 
-def test_an_upstream_that_does_not_say_what_it_reused_leaves_question_marks():
-    unknown = text(report(Passes((cost(9, None, 2.0),), (cost(9, None, 1.0),))))
-    assert "?" in unknown
-    assert "does not say what it reused" in unknown
+def test_an_upstream_that_does_not_say_what_it_reused_is_judged_by_seconds():
+    silent = report(outcome((cost(9, None, 4.0),) * 2, (cost(9, None),) * 2))
+    assert silent.verdict() == [
+        "Through cacheproxy all 2 requests were answered.",
+        "Directly the server took 8.00 s instead of 2.00 s.",
+    ]
+    assert "?" in text(silent)
+    assert "does not say what it reused" in text(silent)
 
 
-def test_a_warm_start_and_a_remote_upstream_are_told():
-    warm = Passes((cost(100, 90, 1.0),), (COLD,))
-    assert "not cold" in text(report(warm))
+def test_what_the_users_own_server_does_with_late_messages_is_told():
+    assert "the server refuses late system messages: cured (told by /apply-template)" in " ".join(
+        text(report(embedded=False)).split()
+    )
+    unknown = outcome((COLD, AGAIN), (COLD, WARM), placement={})
+    assert "does not tell what it does" in text(report(unknown, embedded=False))
+
+
+def test_a_remote_upstream_and_one_that_reuses_nothing_are_told():
     assert "--edit-remote" in text(report(embedded=False, edit_remote=True))
-
-
-def test_a_server_that_reuses_nothing_at_all_is_told():
-    assert "prompt cache on" in text(report(Passes((COLD, COLD), (COLD, COLD))))
+    assert "prompt cache on" in text(report(outcome((COLD, COLD), (COLD, COLD))))
     assert "prompt cache on" not in text(report())
 
 
@@ -78,16 +98,23 @@ def test_plain_text_has_no_escape_codes_and_colour_adds_nothing_else():
     assert "\x1b" in text(report(), force_terminal=True, color_system="standard")
 
 
+def test_no_line_is_wider_than_the_console():
+    assert max(map(len, text(report()).splitlines())) <= 96
+
+
 def test_json_has_every_turn_of_both_passes_and_their_totals():
     value = json.loads(json.dumps(report().json()))
-    assert [turn["turn"] for turn in value["through"]["turns"]] == [1, 2]
-    assert value["direct"]["turns"][1] == {
+    strict, cch = value["scenes"]
+    assert strict["placement"] == TOLD
+    assert strict["direct"]["total"]["refused"] == 2
+    assert [turn["turn"] for turn in cch["through"]["turns"]] == [1, 2]
+    assert cch["direct"]["turns"][1] == {
         "turn": 2,
         "prompt": 23_450,
         "reused": 36,
         "evaluated": 23_414,
-        "seconds": 4.5,
-        "wall": 1.0,
+        "seconds": 1.0,
+        "refused": None,
     }
-    assert value["through"]["total"]["reused"] == 23_400
-    assert value["ratio"]["seconds"] == pytest.approx(9.0 / 4.8)
+    assert cch["through"]["total"]["reused"] == 23_400
+    assert cch["direct"]["total"]["share"] == pytest.approx(36 / 23_400)

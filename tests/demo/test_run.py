@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from cacheproxy.cli.demo import demo
-from cacheproxy.demo import conversation
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.demo.figures import figures
 from cacheproxy.demo.proxy import require_plugin
-from cacheproxy.demo.run import Plan, on_embedded, on_upstream
+from cacheproxy.demo.run import Plan, on_embedded, on_upstream, text_of
 from cacheproxy.embedded import LlamaServer, write_model
+from cacheproxy.embedded.model import default_template
 from tests import needs
 
 pytestmark = pytest.mark.llama
@@ -31,50 +31,54 @@ class Steps(list):
         self.append((doing, done))
 
 
-def test_on_chat_the_proxy_turns_a_cold_prompt_into_a_warm_one(small):
+def test_what_is_refused_moved_or_changed_directly_is_reused_through_the_proxy(small):
     steps = Steps()
-    measured = figures(on_embedded(Plan(small, "chat", 3), steps))
+    outcomes = on_embedded(Plan(3), small(embedded=True), steps)
 
-    assert sum(done for _, done in steps) == 6
-    assert measured.server_time
-    assert [row.reused for row in (measured.direct[0], measured.through[0])] == [0, 0]
-    for direct, through in zip(measured.direct[1:], measured.through[1:], strict=True):
-        assert direct.share < 0.1
-        assert through.share > 0.9
-
-
-def test_on_messages_this_server_repairs_a_five_character_cch_itself(small):
-    measured = figures(on_embedded(Plan(small, "messages", 2), Steps()))
-    assert not measured.server_time
-    assert measured.direct[1].share > 0.9
-    assert measured.through[1].share > 0.9
+    assert sum(done for _, done in steps) == 18
+    strict, hoisting, cch = outcomes
+    assert [cost.refused for cost in strict.direct] == [400, 400, 400]
+    assert figures(hoisting.direct).share < 0.8
+    assert figures(cch.direct).share < 0.1
+    for outcome in outcomes:
+        assert figures(outcome.through).refused == 0
+        assert figures(outcome.through).share >= 0.99
+    learned = [outcome.placement["late"] for outcome in (strict, hoisting)]
+    assert learned == ["refused", "hoisted"]
 
 
 def test_on_a_server_that_keeps_running_each_pass_starts_cold(small, tmp_path):
-    plan = Plan(small, "chat", 2)
-    model = write_model(tmp_path / "m.gguf", text=plan.text())
+    scenes = small(embedded=False)
+    model = write_model(tmp_path / "m.gguf", text=text_of(scenes))
     with LlamaServer(model) as server:
-        for _ in range(2):
-            measured = figures(on_upstream(plan, server.url, Steps(), edit_remote=False))
-            assert not measured.warm
-            assert measured.direct[1].share < 0.1
-            assert measured.through[1].share > 0.9
+        late, cch = on_upstream(Plan(2), scenes, server.url, Steps(), edit_remote=False)
+    for costs in (late.direct, late.through, cch.direct, cch.through):
+        assert costs[0].usage.reused < 0.1 * costs[0].usage.prompt
+    assert late.placement["late"] == "inline"
+    assert figures(late.direct).share >= 0.99
+    assert figures(late.through).share >= 0.99
+    assert figures(cch.direct).share < 0.1
 
 
-def test_the_command_asks_a_running_server_for_its_own_model(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(conversation, "load", lambda: small)
-    model = write_model(tmp_path / "m.gguf", text=Plan(small, "chat", 2).text())
-    with LlamaServer(model, model_alias=["own-name"]) as server:
+def test_the_command_tells_of_a_running_servers_own_model_and_template(small, tmp_path):
+    model = write_model(tmp_path / "m.gguf", text=text_of(small(embedded=False)))
+    strict = default_template("refused")
+    with LlamaServer(model, model_alias=["own-name"], chat_template=strict) as server:
         result = CliRunner().invoke(
             demo, ["--upstream", server.url + "/v1", "--turns", "2", "--json"]
         )
     assert result.exit_code == 0, result.output
     value = json.loads(result.stdout)
     assert (value["model"], value["embedded"]) == ("own-name", False)
-    assert value["direct"]["turns"][1]["reused"] < 100 < value["through"]["turns"][1]["reused"]
+    late, cch = value["scenes"]
+    assert late["direct"]["total"]["refused"] == 2
+    assert late["through"]["total"]["refused"] == 0
+    assert late["placement"]["late"] == "refused"
+    assert any(note.startswith("here: the server refuses") for note in value["notes"])
+    assert cch["direct"]["turns"][1]["reused"] < 100 < cch["through"]["turns"][1]["reused"]
 
 
 def test_a_context_that_is_too_small_is_told(small, tmp_path):
     model = write_model(tmp_path / "m.gguf")
     with LlamaServer(model, n_ctx=512) as server, pytest.raises(DemoError, match="larger context"):
-        on_upstream(Plan(small, "chat", 1), server.url, Steps(), edit_remote=False)
+        on_upstream(Plan(2), small(embedded=False), server.url, Steps(), edit_remote=False)

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
 from cacheproxy.embedded import EmbeddedUnavailable, LlamaServer, StartFailedError, write_model
+from cacheproxy.embedded.model import default_template
 from tests import needs
 from tests.proxy.harness import eventually
 
@@ -71,6 +73,21 @@ def test_the_system_text_comes_before_the_tools(server):
     assert text.startswith("<|im_start|>system\nBe brief.\n\n# Tools")
     assert '"name": "look"' in text
     assert text.endswith("<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n")
+
+
+def test_its_template_can_take_move_or_refuse_late_system_messages(server, model):
+    late = (say("system", "Be brief."), say("user", "Go."), say("system", "Now."))
+    assert prompt(server, *late).endswith(
+        "Go.<|im_end|>\n<|im_start|>system\nNow.<|im_end|>\n<|im_start|>assistant\n"
+    )
+    with LlamaServer(model, n_ctx=512, chat_template=default_template("hoisted")) as hoisting:
+        assert prompt(hoisting, *late).startswith("<|im_start|>system\nBe brief.\nNow.<|im_end|>\n")
+    with (
+        LlamaServer(model, n_ctx=512, chat_template=default_template("refused")) as strict,
+        pytest.raises(HTTPError) as refused,
+    ):
+        prompt(strict, *late)
+    assert b"System message must be at the beginning" in refused.value.read()
 
 
 def test_text_blocks_read_like_their_lines(server):
@@ -150,7 +167,7 @@ def test_a_missing_model_is_an_error_with_the_end_of_the_log(tmp_path):
 @pytest.mark.parametrize(
     ("source", "advice"),
     [
-        ("raise ModuleNotFoundError(name='xllamacpp')", r"pip install 'cacheproxy-llm\[demo\]'"),
+        ("raise ModuleNotFoundError(name='xllamacpp')", "pip install xllamacpp"),
         ("raise ImportError('libgomp.so.1: cannot open')", "apt install libgomp1"),
         ("raise ImportError('GLIBC_2.38\\nnot found')", "GLIBC_2.38 not found"),
     ],

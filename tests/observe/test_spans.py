@@ -22,6 +22,10 @@ from tests.observe.exchanges import body, exchange
 from tests.proxy.harness import Client, Proxy, Upstream, environment, free_port, twistd, whole
 
 SAID = body("a", model="qwen")
+MISSING = (
+    "otel needs the OpenTelemetry SDK: "
+    "pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http"
+)
 
 
 def needs_sdk():
@@ -270,8 +274,7 @@ def test_the_proxy_does_not_start_without_the_extra(tmp_path):
         check=False,
     )
     assert done.returncode == 2
-    line = "otel needs the OpenTelemetry SDK: pip install 'cacheproxy-llm[otel]'"
-    assert done.stderr.splitlines() == [f"cacheproxy: {line}"]
+    assert done.stderr.splitlines() == [f"cacheproxy: {MISSING}"]
 
 
 def test_without_the_extra_it_says_what_to_install():
@@ -291,4 +294,4 @@ except spans.SpansError as error:
     )
     loaded, error = json.loads(done.stdout)
     assert loaded == []
-    assert error == "otel needs the OpenTelemetry SDK: pip install 'cacheproxy-llm[otel]'"
+    assert error == MISSING
