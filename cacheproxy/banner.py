@@ -31,15 +31,17 @@ def rest(
     is_loop: bool = False,
     lifetime: str | None = None,
     workers: str | None = None,
+    trouble: str | None = None,
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
     ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``workers``:
-    who they are, where there are any.
+    who they are, where there are any. ``trouble``: why there is no ``server``, if that is known.
     """
     yield ""
     if server is None:
-        yield "  upstream    OFFLINE: it does not answer yet; requests get 502 until it does"
+        why = trouble or "it does not answer yet"
+        yield f"  upstream    OFFLINE: {why}; requests get 502 until it does"
     else:
         yield f"  upstream    ONLINE: {server.summary}"
     yield f"  rules       {_rules(rules, packages, edits=edits)}"
