@@ -33,15 +33,18 @@ def rest(
     lifetime: str | None = None,
     workers: str | None = None,
     placement: Placement | None = None,
+    trouble: str | None = None,
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
     ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``workers``:
-    who they are, where there are any. ``placement``: what is known of it.
+    who they are, where there are any. ``placement``: what is known of it. ``trouble``: why there
+    is no ``server``, if that is known.
     """
     yield ""
     if server is None:
-        yield "  upstream    OFFLINE: it does not answer yet; requests get 502 until it does"
+        why = trouble or "it does not answer yet"
+        yield f"  upstream    OFFLINE: {why}; requests get 502 until it does"
     else:
         yield f"  upstream    ONLINE: {server.summary}"
     if placement is not None:

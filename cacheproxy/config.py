@@ -17,6 +17,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta
 
+from cacheproxy.core.baseurl import server_root
 from cacheproxy.core.client import EVERY, Client, ClientError
 from cacheproxy.core.rules import Rule, RuleError
 
@@ -71,7 +72,9 @@ class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything that can be set. Seconds, bytes and names as said with each field."""
 
-    upstream: Annotated[str, Meta(description="URL of the model server")] = "http://localhost:8080"
+    upstream: Annotated[
+        str, Meta(description="URL of the model server; a /v1 at its end makes no difference")
+    ] = "http://localhost:8080"
     port: Annotated[
         int, Meta(ge=0, le=65535, description="port to listen on; 0 takes a free one")
     ] = 8081
@@ -247,7 +250,8 @@ def load(
     given = {field: environ[name] for name, field in names.items() if environ.get(name)}
     merged |= _checked(given, "the environment", strict=False)
     merged |= _checked(dict(command_line), "the command line", strict=False)
-    return msgspec.convert(merged, Config)
+    config = msgspec.convert(merged, Config)
+    return msgspec.structs.replace(config, upstream=server_root(config.upstream))
 
 
 def _expanded(name: str) -> Path:

@@ -28,7 +28,7 @@ from cacheproxy.observe.bare import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
 from cacheproxy.parts import Arrangement, Lasting
 from cacheproxy.proxy.poller import Poller
-from cacheproxy.proxy.probe import probe, template_order
+from cacheproxy.proxy.probe import probe, template_order, trouble
 from cacheproxy.proxy.upstream import Upstream
 from cacheproxy.reloading import Reloading
 from cacheproxy.signals import Signals, exit_with
@@ -216,7 +216,11 @@ class ProxyService(Service):
     async def _introduce(self) -> None:
         arrangement = self._arrangement
         server = await probe(arrangement.upstream, self._lasting.reactor)
-        if server is not None and arrangement.edits:
+        why = None
+        if server is None:
+            seconds = arrangement.config.connect_timeout + 1.0
+            why = await trouble(arrangement.upstream, self._lasting.reactor, seconds)
+        elif arrangement.edits:
             await arrangement.placing.learn()
         lifetime = await self._lifetime()
         workers = await self._front.ready()
@@ -233,6 +237,7 @@ class ProxyService(Service):
             lifetime=lifetime,
             workers=workers,
             placement=arrangement.placing.placement if arrangement.edits else None,
+            trouble=why,
         )
         for line in lines:
             self._say(line)

@@ -66,6 +66,7 @@ def test_the_upstream():
     shown = "  upstream    ONLINE: llama-server b9724 · Qwen3 · 131,072 context · 4 slots"
     assert shown in rest(server)
     assert "  upstream    OFFLINE: it does not answer yet; requests get 502" in rest(None)
+    assert "  upstream    OFFLINE: no TLS; requests get 502" in rest(None, trouble="no TLS")
 
 
 def totals(prompt, reused, requests, since=1_778_587_200.0, evaluated=1):

@@ -99,6 +99,15 @@ def test_a_named_file_wins_over_the_environments_over_the_users_own(toml, tmp_pa
     assert load({}, {}, "~/environ.toml").port == 2
 
 
+@pytest.mark.parametrize("given", ["http://h:1/v1", "http://h:1/v1/", "h:1", "h:1/v1"])
+def test_the_upstream_is_its_root(given, toml):
+    """Whoever reads the settings asks for pages beside ``/v1``."""
+    file = toml(f'upstream = "{given}"')
+    assert load({"upstream": given}, {}).upstream == "http://h:1"
+    assert load({}, {"CACHEPROXY_UPSTREAM": given}).upstream == "http://h:1"
+    assert load({}, {}, file).upstream == "http://h:1"
+
+
 def test_an_empty_variable_is_none():
     """As if it were not set."""
     assert load({}, {"CACHEPROXY_PORT": "", "CACHEPROXY_CONFIG": ""}) == Config()

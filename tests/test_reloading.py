@@ -183,7 +183,7 @@ WRONG = [
     (STAMP + STAMP, "rule 'stamp' comes from both"),
     (RULE.format(name="x", pattern="(", more=""), "rule 'x': bad pattern"),
     ('enable = ["nosuch"]', "no rule is called nosuch"),
-    ('upstream = "localhost:8080"', "is not a http or https URL"),
+    ('upstream = "localhost"', "is not a http or https URL"),
     ('upstream = "http://u:kanarienvogel@h"', "user, query or fragment"),
     ('upstream = "{self}"', "is this proxy itself"),
 ]

@@ -119,7 +119,7 @@ def test_options_are_twisteds():
 
 # Mistakes that show only when the service is made or starts: (arguments, exit code, words).
 MISTAKES = [
-    (["--upstream", "localhost:8080"], 2, "write it like http://localhost:8080"),
+    (["--upstream", "localhost"], 2, "write it like http://localhost:8080"),
     (["--upstream", "http://u:kanarienvogel@h"], 2, "user, query or fragment"),
     (["--enable", "nosuch-rule"], 2, "no rule is called nosuch-rule"),
     (["--disable", "nosuch-rule"], 2, "no rule is called nosuch-rule"),

@@ -12,13 +12,17 @@ from cacheproxy.cli.inspecttext import lines, visible
 from cacheproxy.cli.installed import installed
 from cacheproxy.config import ConfigError
 from cacheproxy.core.capture import read
-from cacheproxy.core.inspection import BOTH, Inspection
+from cacheproxy.core.inspection import Inspection
 from cacheproxy.core.inspection import inspect as inspect_records
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.volatile import Field
 from cacheproxy.plugins import PluginError
 
-_ORDERS = {"tools": (Order.TOOLS_FIRST,), "system": (Order.SYSTEM_FIRST,)}
+_ORDERS = {
+    "hoisted": (Order.HOISTED,),
+    "system": (Order.SYSTEM_FIRST,),
+    "tools": (Order.TOOLS_FIRST,),
+}
 
 
 @click.command()
@@ -26,7 +30,7 @@ _ORDERS = {"tools": (Order.TOOLS_FIRST,), "system": (Order.SYSTEM_FIRST,)}
 @click.option(
     "--order",
     type=click.Choice(sorted(_ORDERS)),
-    help="What the server's chat template prints first; by default both are shown.",
+    help="What the server's chat template prints first; by default all that differ are shown.",
 )
 @click.option("-c", "--config", metavar="FILE", help="TOML file to read.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of words.")
@@ -50,7 +54,7 @@ def inspect(
         records,
         found.rules,
         found.active,
-        orders=_ORDERS[order] if order else BOTH,
+        orders=_ORDERS[order] if order else None,
         name=found.name,
     )
     if not result.prompts:

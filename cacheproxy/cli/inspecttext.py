@@ -26,10 +26,20 @@ def lines(result: Inspection, active: frozenset[str], files: Sequence[str]) -> I
     yield ""
     if result.replaced:
         yield f"  {_times(result.replaced)} the history was replaced as a whole (a compaction).\n"
+    yield from _late(result)
     yield from _fields(result, active)
     yield from _sides(result)
     yield from _reuse(result)
     yield from _next(result, files)
+
+
+def _late(result: Inspection) -> Iterator[str]:
+    if not result.late:
+        return
+    most = _many(result.most_late, "system message")
+    yield f"  {_many(result.late, 'request')} with system messages late in the list, up to {most}."
+    yield "  Templates print them in place, move them to the head (hoisted), or refuse them."
+    yield ""
 
 
 def _head(result: Inspection) -> str:

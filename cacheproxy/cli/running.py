@@ -12,6 +12,8 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
+from cacheproxy.core.baseurl import server_root
+
 _SECONDS = 10.0
 _LARGEST = 16 << 20
 
@@ -25,6 +27,7 @@ def get_json(proxy: str, path: str, token: Mapping[str, str]) -> Any:
 
     ``token``: the header that holds its token, if it has one.
     """
+    proxy = server_root(proxy)
     try:
         parts = urlsplit(proxy)
         host, port = parts.hostname, parts.port

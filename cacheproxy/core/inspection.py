@@ -11,7 +11,7 @@ from cacheproxy.core.changes import changes
 from cacheproxy.core.conversations import Lane, Turn, is_doctors, lanes_of
 from cacheproxy.core.normalize import normalize
 from cacheproxy.core.prefix import parting
-from cacheproxy.core.prompt import Order, Part, Prompt, Segment, prompt_of
+from cacheproxy.core.prompt import Order, Part, Prompt, Segment, is_late, prompt_of
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer
 from cacheproxy.core.turns import tools_of
@@ -19,7 +19,8 @@ from cacheproxy.core.volatile import Field, Step, fields
 
 _CHARS_PER_TOKEN = 4.0
 """Where no server has counted."""
-BOTH = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
+_PLAIN = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
+"""Where no system message comes late, hoisting changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,9 @@ class Inspection:
     ``requests``: all that were given; ``prompts``: those with a prompt we can read. ``steps``:
     from a turn to the next. ``seconds``: from the first request to the last, None if unknown.
     ``chars_per_token``: measured by a server, else the usual 4 (``measured`` says which).
-    ``fields`` change within a conversation, ``between`` from one to the next of a client.
+    ``late``: the requests with system messages that come late in the list, ``most_late``: as many
+    as one has. ``fields`` change within a conversation, ``between`` from one to the next of a
+    client.
     ``rules``: the names of those that are on and edited something; ``more``: of those that are
     off and would help.
     """
@@ -97,6 +100,8 @@ class Inspection:
     sides: tuple[SideView, ...]
     steps: int
     replaced: int
+    late: int
+    most_late: int
     parts: tuple[PartView, ...]
     fields: tuple[Field, ...]
     between: tuple[Field, ...]
@@ -112,14 +117,14 @@ def inspect(
     rules: Sequence[Normalizer] = (),
     active: Iterable[str] | None = None,
     *,
-    orders: Sequence[Order] = BOTH,
+    orders: Sequence[Order] | None = None,
     name: Callable[[Request], str | None] = lambda _: None,
 ) -> Inspection:
     """Inspect captured requests, in the order in which they were sent.
 
     ``rules``: all that there are; ``active``: the names of those that are on (None: their
     defaults); ``orders``: what the server's template prints first, the parts by the first of
-    them; ``name``: see ``lanes_of``.
+    them (None: all that make a difference); ``name``: see ``lanes_of``.
     """
     on = {rule.name for rule in rules if rule.default} if active is None else set(active)
     records = [record for record in records if not is_doctors(record)]
@@ -132,6 +137,9 @@ def inspect(
     more = {one.rules[0] for one in found if one.rules} - on
     sent, used = _sent(lanes, [rule for rule in rules if rule.name in on])
     better, _ = _sent(lanes, [rule for rule in rules if rule.name in on | more])
+    late = [count for lane in lanes for turn in lane.turns if (count := _late(turn.prompt))]
+    if orders is None:
+        orders = (*_PLAIN, Order.HOISTED) if late else _PLAIN
     density = _density(lanes)
     walls = [turn.record.wall for lane in lanes for turn in lane.turns]
     return Inspection(
@@ -142,6 +150,8 @@ def inspect(
         sides=tuple(_sides(lanes, mains)),
         steps=len(steps),
         replaced=sum(later.place.replaced for _, later in steps),
+        late=len(late),
+        most_late=max(late, default=0),
         parts=_parts(lanes, steps, orders[0]),
         fields=found,
         between=fields(_between(mains), ordered, (Part.TOOLS, Part.SYSTEM)),
@@ -230,6 +240,11 @@ def _parts(
         )
         for name, size in sizes.items()
     )
+
+
+def _late(prompt: Prompt) -> int:
+    """How many system messages come late."""
+    return sum(map(is_late, prompt.pieces))
 
 
 def _name_of(part: Part) -> str:

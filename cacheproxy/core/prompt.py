@@ -36,14 +36,18 @@ from cacheproxy.core.segments import (
     retold,
 )
 
-__all__ = ["Order", "Part", "Prompt", "Segment", "first_item", "prompt_of"]
+__all__ = ["Order", "Part", "Prompt", "Segment", "first_item", "is_late", "prompt_of"]
 
 
 class Order(StrEnum):
-    """What a chat template prints first. It decides what a change costs."""
+    """What a chat template prints first. It decides what a change costs.
+
+    ``HOISTED``: system first, and system messages that come late in the list moved there, too.
+    """
 
     TOOLS_FIRST = "tools first"
     SYSTEM_FIRST = "system first"
+    HOISTED = "hoisted"
 
 
 class Made(NamedTuple):
@@ -65,6 +69,7 @@ _NO_TOOLS = Piece(None, Part.TOOLS)
 _EMPTY = Run()
 _NOTHING = Made("", None, _NO_TOOLS, {}, [], _EMPTY)
 _SEGMENTS = attrgetter("segments")
+_SYSTEM_ROLES = ("system", "developer")
 
 
 class Prompt:
@@ -142,9 +147,25 @@ def _in_order(made: Made, order: Order) -> Run:
     rest = texts[len(system) :]  # what is system text has been looked for first
     head = (*system, *run.pieces[:heads])
     head = (made.tool_piece, *head) if order is Order.TOOLS_FIRST else (*head, made.tool_piece)
-    pieces = (*head, *rest, *run.pieces[heads:])
+    later = run.pieces[heads:]
+    if order is Order.HOISTED:
+        moved = tuple(_in_system(piece) for piece in later if is_late(piece))
+        head = (*head[:-1], *moved, made.tool_piece)
+        later = tuple(piece for piece in later if not is_late(piece))
+    pieces = (*head, *rest, *later)
     _, chars, cost, digests = _EMPTY.then((made.tool_piece, *texts))
     return Run(pieces, chars + run.chars, cost + run.cost, digests + run.digests)
+
+
+def is_late(piece: Piece) -> bool:
+    """Whether it is a system message that stands among the others."""
+    is_system = bool(piece.segments) and piece.segments[0].role in _SYSTEM_ROLES
+    return is_system and piece.part is Part.MESSAGES
+
+
+def _in_system(piece: Piece) -> Piece:
+    segments = tuple(segment._replace(part=Part.SYSTEM) for segment in piece.segments)
+    return piece._replace(part=Part.SYSTEM, segments=segments)
 
 
 def first_item(request: Request) -> Any:
@@ -251,7 +272,7 @@ def _items(spoken: str, document: Document, container: Container, known: Made) -
         role = item.get("role") if isinstance(item, dict) else None
         role = role if isinstance(role, str) else ""
         leads = number == 0 or pieces[number - 1].part is Part.SYSTEM
-        is_head = leads and spoken != dialect.ANTHROPIC and role in ("system", "developer")
+        is_head = leads and spoken != dialect.ANTHROPIC and role in _SYSTEM_ROLES
         part = Part.SYSTEM if is_head else Part.MESSAGES
         earlier = pieces[number] if number < len(pieces) else None
         if earlier is not None and earlier.part is not part:  # those behind may change theirs, too

@@ -26,6 +26,7 @@ _KEPT = 8 << 10
 _LOOKED_AT = 400
 """Characters of a message from which the line is made."""
 _LONGEST = 160
+_DEEPEST = 4
 _RUN, _STEP = 32, 8
 """Every run of text of 39 characters that stands in the request is found, none shorter than 32."""
 _LARGEST = 8 << 20
@@ -82,18 +83,20 @@ def _json(text: str) -> Any:
         return None
 
 
-def _messages(value: Any) -> Iterator[str]:
+def _messages(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str) and value.strip():
         yield value
+    elif depth == _DEEPEST:
+        return
     elif isinstance(value, dict):
         for name in ("error", "message", "detail"):
-            yield from _messages(value.get(name))
+            yield from _messages(value.get(name), depth + 1)
         if isinstance(value.get("msg"), str):  # FastAPI's list of details: where, and what
             place = value.get("loc")
             steps = place if isinstance(place, list) else ()
             yield ": ".join(filter(None, (".".join(map(str, steps)), value["msg"])))
     elif isinstance(value, list) and value:
-        yield from _messages(value[0])
+        yield from _messages(value[0], depth + 1)
 
 
 def _fit_to_show(raw: str, requests: Sequence[Request]) -> str | None:
@@ -114,7 +117,7 @@ def _fit_to_show(raw: str, requests: Sequence[Request]) -> str | None:
         return f"{mark}…{end}"
 
     raw = raw.rpartition(_RAISED)[2]
-    raw = _QUOTED.sub(without, _ECHO.sub("", raw[:_LOOKED_AT])).strip()
+    raw = _QUOTED.sub(without, _ECHO.sub("", raw[:_LOOKED_AT])).strip()[: _LONGEST + _RUN]
     runs = (raw[start : start + _RUN] for start in range(0, len(raw) - _RUN + 1, _STEP))
     if any(map(stands_there, runs)):
         return WITHHELD

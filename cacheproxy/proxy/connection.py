@@ -9,6 +9,7 @@ from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import (
     IAddress,
     IDelayedCall,
+    IHandshakeListener,
     IProtocol,
     IPushProducer,
     IReactorTime,
@@ -39,12 +40,14 @@ _FLUSH_SECONDS = 2.0
 answer that TLS ends."""
 
 
+@implementer(IHandshakeListener)
 class UpstreamConnection(Protocol):
     """Writes the request when connected, reads the response, closes.
 
     ``start`` returns the Deferred that fires with the response when its head is whole;
     cancelling it aborts the connection, or the attempt. ``silence``: seconds for which the
-    upstream may say nothing, 0 for ever.
+    upstream may say nothing, 0 for ever. ``handshake``: within which TLS must have come about, 0
+    where there is none.
     """
 
     transport: ITCPTransport
@@ -52,7 +55,14 @@ class UpstreamConnection(Protocol):
     """Whether the end of the response has come; to whom the last of its body is delivered."""
 
     def __init__(
-        self, head: bytes, body: bytes, method: bytes, clock: IReactorTime, silence: float
+        self,
+        head: bytes,
+        body: bytes,
+        method: bytes,
+        clock: IReactorTime,
+        silence: float,
+        *,
+        handshake: float = 0.0,
     ) -> None:
         self.response: UpstreamResponse | None = None
         self._clock = clock
@@ -62,12 +72,16 @@ class UpstreamConnection(Protocol):
         self._answer: Deferred[IResponse] | None = Deferred(lambda _: self.abort())
         self._connecting: Deferred[Any] | None = None
         self._closing: IDelayedCall | None = None
+        self._handshake_seconds = handshake
+        self._handshake: IDelayedCall | None = None
         self._is_gone = False
 
     def start(self, endpoint: IStreamClientEndpoint) -> Deferred[IResponse]:
         """Connect through ``endpoint`` and send the request."""
         answer = self._answer
         assert answer is not None
+        if self._handshake_seconds:
+            self._handshake = self._clock.callLater(self._handshake_seconds, self._no_tls)
         connecting = endpoint.connect(_Only(self))
         if self.transport is None:
             self._connecting = connecting
@@ -86,6 +100,11 @@ class UpstreamConnection(Protocol):
         for piece in (head + body,) if len(body) < _JOINED else (head, body):
             eager.write(self.transport, piece)
         self._silence.heard()
+
+    def handshakeCompleted(self) -> None:  # noqa: N802 - Twisted's name
+        """TLS has come about."""
+        if self._handshake is not None and self._handshake.active():
+            self._handshake.cancel()
 
     def dataReceived(self, data: bytes) -> None:
         """Read on; pass body bytes to whoever the body is delivered to."""
@@ -116,6 +135,7 @@ class UpstreamConnection(Protocol):
         TLS that ends without saying so is early, too (RFC 9112, section 9.8).
         """
         self._silence.stop()
+        self.handshakeCompleted()
         if self._closing is not None and self._closing.active():
             self._closing.cancel()
         self._is_gone = True
@@ -141,6 +161,7 @@ class UpstreamConnection(Protocol):
         """Close at once, whatever is going on: this is what frees the server's slot."""
         self._answer = None
         self._silence.stop()
+        self.handshakeCompleted()
         if self._connecting is not None and self.transport is None:
             self._connecting.cancel()
         elif self.transport is not None:
@@ -172,7 +193,12 @@ class UpstreamConnection(Protocol):
         self._lost(Failure(silent))
         self.abort()
 
+    def _no_tls(self) -> None:
+        self._lost(Failure(ResponseError(tls.NOT_IN_TIME)))
+        self.abort()
+
     def _fail(self, failure: Failure) -> None:
+        self.handshakeCompleted()
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.errback(failure)

@@ -6,13 +6,17 @@ import json
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred
+from twisted.internet.error import DNSLookupError
+from twisted.python.failure import Failure
 
 from cacheproxy.core import template
 from cacheproxy.core.http1 import ResponseError
+from cacheproxy.core.look import HEALTH
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.request import Request
 from cacheproxy.core.server import PAGES, Server, identify
 from cacheproxy.proxy.collect import collect
+from cacheproxy.proxy.failures import explain
 from cacheproxy.proxy.upstream import Upstream
 
 _MOST_BYTES = 4 << 20
@@ -53,6 +57,20 @@ async def probe(upstream: Upstream, clock: Any, seconds: float = 2.0) -> Server 
             except (ValueError, RecursionError):
                 continue
     return identify(pages)
+
+
+async def trouble(upstream: Upstream, clock: Any, seconds: float) -> str | None:
+    """Return what is wrong with an upstream that is down; None if it just does not listen.
+
+    ``seconds``: to wait for it, more than a connection may take.
+    """
+    try:
+        await ask(upstream, Request("GET", HEALTH), clock, seconds)
+    except (ResponseError, DNSLookupError) as error:
+        return explain(Failure(error), upstream.url.text)[1]
+    except Exception:  # nobody is there, or it is slow
+        return None
+    return None
 
 
 async def template_order(upstream: Upstream, clock: Any, seconds: float = 2.0) -> Order | None:

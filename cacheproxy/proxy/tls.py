@@ -11,6 +11,7 @@ from twisted.internet.endpoints import wrapClientTLS
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.ssl import optionsForClientTLS
 
+NOT_IN_TIME = "no TLS with the upstream in time: should it be http instead of https?"
 _NO_TLS = {"wrong version number", "packet length too long", "record layer failure"}
 
 

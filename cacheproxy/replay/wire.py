@@ -14,6 +14,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import urlsplit
 
+from cacheproxy.core.baseurl import server_root
 from cacheproxy.core.usage import Usage, UsageReader
 from cacheproxy.replay.answer import AnswerReader
 from cacheproxy.replay.errors import ReplayError
@@ -119,18 +120,19 @@ def reason_of(error: Exception) -> str:
 
 
 def checked_url(text: str, example: str = "http://localhost:8080") -> str:
-    """Return a server's URL without the slash or ``/v1`` at its end.
+    """Return a server's URL as ``server_root`` does.
 
     Raises ReplayError if it is no http or https URL.
     """
+    url = server_root(text)
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
     if not usable:
         raise ReplayError(f"{text!r} is no URL of a server: write it like {example}")
-    return text.rstrip("/").removesuffix("/v1")
+    return url
 
 
 def explain(status: int, answer: bytes, url: str, model: str, *, root: str = ROOT_ADVICE) -> str:

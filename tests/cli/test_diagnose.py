@@ -143,6 +143,7 @@ class TestRunning:
         body = run("last", "--json", "--from", planted(tmp_path)).stdout.encode()
         answers["/_cacheproxy/diagnose/last"] = (200, body)
         assert run("--proxy", url).stdout == captured.stdout
+        assert run("--proxy", url.removeprefix("http://")).stdout == captured.stdout
 
     def test_an_exchange_it_does_not_know(self, served):
         url, _ = served

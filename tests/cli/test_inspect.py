@@ -101,6 +101,20 @@ def test_the_order_is_chosen(volatile):
     assert "system first" not in text
 
 
+def test_system_messages_that_come_late_are_told_of(tmp_path, volatile):
+    """With what a template reuses that moves them to the head."""
+    bodies = chat(3)
+    for turn, body in enumerate(bodies):
+        body["messages"] += [{"role": "system", "content": f"{9 - turn} left"}] * (turn > 0)
+    file = tmp_path / "late.jsonl"
+    file.write_text(jsonl(bodies))
+    text = run(file).stdout
+    assert "  2 requests with system messages late in the list, up to 1 system message.\n" in text
+    assert "\n  hoisted  " in text
+    assert "tools first" not in run("--order", "hoisted", file).stdout
+    assert "hoisted" not in run(volatile).stdout
+
+
 def test_json(volatile):
     found = json.loads(run("--json", volatile).stdout)
     (field,) = found["fields"]

@@ -160,7 +160,7 @@ def test_answers_that_are_broken_off_are_exit_code_1(tmp_path):
         (["8080"], 2, "unexpected extra argument"),
         (["--port"], 2, "requires an argument"),
         (["--port", "http"], 2, "the command line: port:"),
-        (["--upstream", "localhost:8080"], 2, "write it like http://localhost:8080"),
+        (["--upstream", "localhost"], 2, "write it like http://localhost:8080"),
         (["--config", "none.toml"], 2, "none.toml: No such file"),
         (["--interface", "203.0.113.7", "--port", "0"], 1, "check --interface"),
         (["--pidfile", "/nowhere/p.pid"], 1, "cannot write /nowhere/p.pid"),

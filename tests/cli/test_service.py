@@ -146,7 +146,7 @@ def test_a_token_is_on_no_command_line(home, monkeypatch):
     ("given", "words"),
     [
         (["--port", "http"], "port:"),
-        (["--upstream", "h:1"], "write it like http://localhost:8080"),
+        (["--upstream", "h"], "write it like http://localhost:8080"),
         (["--enable", "nosuch"], "no rule is called nosuch"),
         (["--config", "none.toml"], "none.toml: No such file"),
         (["--nonsense"], "No such option '--nonsense'"),

@@ -68,7 +68,8 @@ def test_the_message_in_whichever_shape(body, words):
 @pytest.mark.parametrize(
     "body",
     [b"", b"  ", b"{}", b"[]", b"{", b'{"error": {"code": 500}}', b'{"error": 7}',
-     b"<html><title>502 Bad Gateway</title></html>", b'{"message": "\\u12"', b"[" * 8000],
+     b"<html><title>502 Bad Gateway</title></html>", b'{"message": "\\u12"', b"[" * 8000,
+     b'{"error":' * 500 + b'"x"' + b"}" * 500],
 )  # fmt: skip
 def test_a_body_without_a_message_says_nothing(body):
     assert said(body) is None

@@ -144,13 +144,14 @@ def test_models_are_listed_or_not_known():
         ("http://localhost:8080/", "http://localhost:8080"),
         ("http://localhost:1234/v1/", "http://localhost:1234"),
         ("https://host/base/v1", "https://host/base"),
+        ("localhost:8080", "http://localhost:8080"),
     ],
 )
 def test_a_url_is_taken_as_people_write_it(given, used):
     assert checked_url(given) == used
 
 
-@pytest.mark.parametrize("text", ["localhost:8080", "ftp://x", "http://", "http://x:port", ""])
+@pytest.mark.parametrize("text", ["localhost", "ftp://x", "http://", "http://x:port", ""])
 def test_what_is_no_url_is_refused(text):
     with pytest.raises(DemoError, match="http://localhost:8080"):
         checked_url(text)

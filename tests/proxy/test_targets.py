@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from .harness import Client
+from .harness import Client, Proxy
 
 # What URL libraries repair on the way: each is another request for a server that is strict.
 ODD = [
@@ -33,6 +33,23 @@ ODD = [
 ELSEWHERE = ["@{}/x", "0@{}/x", ".{}/x", ":0@{}/x", "7/x", "http://{}/x", "HTTP://u:p@{}/", "{}"]
 PATHS = ["//{}/x", "/\\{}/x", "/@{}/x", "/http://{}/x"]
 """These begin with a slash, so that they are paths of the upstream, odd as they look."""
+
+
+@pytest.mark.parametrize("written", ["http://{}/v1", "{}/v1/", "{}"])
+def test_the_upstream_is_named_as_people_copy_it(upstream, tmp_path, written):
+    """A base URL ends in ``/v1``, and what clients ask for begins with it: it goes up once."""
+    host = upstream.url.removeprefix("http://")
+    with Proxy(tmp_path, "--upstream", written.format(host)) as proxy:
+        assert f"  →  {upstream.url}\n" in proxy.output
+        asked = {upstream.received().line.split()[1]}
+        while b"/v1/models" not in asked:  # who it is
+            asked.add(upstream.received().line.split()[1])
+        assert b"/props" in asked
+        with Client(proxy.address) as client:
+            assert client.ask("/v1/messages?x", b"{}").answer().status == 200
+        while (line := upstream.received().line).startswith(b"GET"):
+            pass
+        assert line == b"POST /v1/messages?x HTTP/1.1"
 
 
 @pytest.mark.parametrize("method", [b"GET", b"POST"])

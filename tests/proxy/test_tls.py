@@ -123,6 +123,50 @@ def ask(trusting, secure):
         client.close()
 
 
+class TestPlainHTTP:
+    """An https URL for a server that speaks none."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def plain():
+        """It waits for the end of a request's head, as llama-server does."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            yield listener.getsockname()[1]
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def mistaken(plain, folder, certificate):
+        url = f"https://localhost:{plain}"
+        with start(folder, url, certificate, "--connect-timeout", "1", "--poll", "0") as proxy:
+            yield proxy
+            assert "Traceback" not in proxy.output
+
+    def test_a_request_fails_when_a_connection_may_take_no_longer(self, mistaken):
+        """With what is wrong, in the client's dialect; the log says it, too."""
+        mark = mistaken.mark()
+        for path in ("/v1/messages", "/v1/chat/completions", "/api/chat"):
+            with Client(mistaken.address) as client:
+                answer = client.ask(path, b'{"messages":[]}').answer()
+            assert (answer.status, answer.end) == (502, "whole")
+            error = json.loads(answer.body)["error"]
+            said = error if isinstance(error, str) else error["message"]
+            assert "no TLS with the upstream in time: should it be http instead of https?" in said
+        line = mistaken.wait_for("UPSTREAM FAILED", mark)
+        assert "502 UPSTREAM FAILED: no TLS with the upstream in time" in line
+
+    def test_the_banner_says_so(self, mistaken):
+        line = mistaken.wait_for("OFFLINE")
+        assert "OFFLINE: no TLS with the upstream in time: should it be http" in line
+        mistaken.wait_for("Ready.")
+
+    def test_a_client_that_leaves_meanwhile_closes_it(self, mistaken):
+        """At once: nothing is left to time out."""
+        mark = mistaken.mark()
+        client = Client(mistaken.address).ask("/v1/messages", b'{"messages":[]}')
+        client.leave("rst")
+        mistaken.wait_for("CLIENT LEFT", mark)
+
+
 def end_of_tls(peer):
     """Say that no more will come, as a careful server does."""
     peer.sock = peer.sock.unwrap()

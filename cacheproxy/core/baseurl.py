@@ -1,0 +1,18 @@
+"""A server's URL as people write it and copy it."""
+
+from __future__ import annotations
+
+import re
+
+_BARE = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]+(?:/.*)?")
+"""A host and its port, without a scheme."""
+
+
+def server_root(text: str) -> str:
+    """Return the URL of a server's root: ``http://`` before ``host:port``, no ``/v1`` at the end.
+
+    Clients are given the base URL of the OpenAI API, which ends in ``/v1``; what they then ask
+    for begins with it, and other pages lie beside it. What is no URL stays as it is.
+    """
+    url = f"http://{text}" if _BARE.fullmatch(text) else text
+    return url.rstrip("/").removesuffix("/v1").rstrip("/") if "://" in url else url
