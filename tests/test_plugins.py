@@ -45,7 +45,7 @@ def install(tmp_path, monkeypatch):
     ) -> None:
         module = module or "plugin_of_" + name.replace("-", "_")
         code = textwrap.dedent(code)
-        if client and any(f"def cacheproxy_{hook}(" in code for hook in EDITING):
+        if client and any(f"@hookimpl\ndef cacheproxy_{hook}(" in code for hook in EDITING):
             code = CLIENT + code
         (tmp_path / f"{module}.py").write_text(HEAD + code, encoding="utf-8")
         info = tmp_path / f"{module}-1.0.dist-info"
@@ -226,6 +226,10 @@ def test_an_object_is_as_good_as_a_module(install):
         """
         class Thing:
             @hookimpl
+            def cacheproxy_client(self):
+                return Client("*")
+
+            @hookimpl
             def cacheproxy_session(self, request):
                 return "thing/1"
 
@@ -297,7 +301,8 @@ def test_a_normalize_hook_runs_under_its_packages_name(install, tmp_path):
     """It comes after the package's rules, described by its module's first line."""
     install("alpha", "")
     (tmp_path / "plugin_of_alpha.py").write_text(
-        NORMALIZE.format(arguments="request, previous", new="y") + HEAD + RULE.format("first")
+        NORMALIZE.format(arguments="request, previous", new="y")
+        + (HEAD + CLIENT + RULE.format("first"))
     )
     first, hook = loaded().normalizers()
     assert (first.name, hook.name) == ("first", "alpha")
@@ -405,7 +410,7 @@ def test_a_normalizer_of_its_own_kind_is_taken_as_it_is_at_the_start(install):
 
         @hookimpl
         def cacheproxy_rules():
-            return [mine, Derived("derived", "/a", "x"), code]
+            return [mine, Derived("derived", "/a", "x", ""), code]
         """,
     )
     rules = loaded().normalizers()
@@ -432,7 +437,10 @@ def test_only_this_projects_packages_are_our_own(install, distribution, own):
         ("code", own),
         ("mine", own),
     ]
-    assert [(hook.plugin, hook.own) for hook in plugins.session_hooks()] == [("mine", own)]
+    assert [(hook.plugin, hook.own) for hook in plugins.session_hooks()] == [
+        ("mine", own),
+        ("clients", True),  # our own, which names declared clients
+    ]
 
 
 CODE = """

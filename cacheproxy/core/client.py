@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -42,6 +42,9 @@ _LEAST = 8
 _LOOKED_AT = 512
 """Characters of the system text in which its beginning must lie."""
 
+_KEPT = 1 << 18
+"""Characters of a system text that is kept beside the answer, at most."""
+
 
 class ClientError(ValueError):
     """A client that cannot be told: bad name, mark or pattern."""
@@ -69,7 +72,6 @@ class Client:
     headers: tuple[str, ...] = ()
     head: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
-    _lines: tuple[tuple[str, re.Pattern[str]], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not (self.is_every or _NAME.fullmatch(self.name)):
@@ -83,7 +85,8 @@ class Client:
         if self.is_every and (self.agents or self.headers or self.head or self.lines):
             raise ClientError("the client '*' is every client, and has no marks")
         object.__setattr__(self, "agents", tuple(agent.lower() for agent in self.agents))
-        object.__setattr__(self, "_lines", tuple(map(self._line, self.lines)))
+        for line in self.lines:
+            self._check_line(line)
 
     @property
     def is_every(self) -> bool:
@@ -107,7 +110,7 @@ class Client:
             return True
         if any(request.header(name) is not None for name in self.headers):
             return True
-        if named in _KNOWN or request.dialect is None or not (self.head or self._lines):
+        if named in _KNOWN or request.dialect is None or not (self.head or self.lines):
             return False
         return self._is_in(request.json or {})
 
@@ -115,20 +118,19 @@ class Client:
         for texts in _system_texts(body):
             if texts[0][:_LOOKED_AT].lstrip().startswith(self.head):
                 return True
-            for text in texts:
-                for plain, pattern in self._lines:
-                    if any(pattern.match(text, at) for at in lines_outside_code(text, plain)):
-                        return True
+            for text in texts if self.lines else ():
+                has_line = _has_line if len(text) <= _KEPT else _has_line.__wrapped__
+                if has_line(self.lines, text):
+                    return True
         return False
 
-    def _line(self, pattern: str) -> tuple[str, re.Pattern[str]]:
-        plain = _plain_beginning(pattern)
-        if len(plain) < _LEAST:
+    def _check_line(self, pattern: str) -> None:
+        if len(_plain_beginning(pattern)) < _LEAST:
             raise ClientError(
                 f"client {self.name!r}: a line begins with {_LEAST} or more plain characters"
             )
         try:
-            return plain, re.compile(pattern)
+            re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
             raise ClientError(f"client {self.name!r}: bad pattern: {error}") from None
 
@@ -166,6 +168,16 @@ def _plain_beginning(pattern: str) -> str:
     plain = found[0] if found else ""
     is_quantified = pattern[len(plain) : len(plain) + 1] in ("?", "*", "+", "{")
     return plain[:-1] if plain and is_quantified else plain
+
+
+@lru_cache(maxsize=16)
+def _has_line(patterns: tuple[str, ...], text: str) -> bool:
+    """Whether one of ``patterns`` matches a line. Each turn has the same text: it is asked once."""
+    return any(
+        re.compile(pattern).match(text, at)
+        for pattern in patterns
+        for at in lines_outside_code(text, _plain_beginning(pattern))
+    )
 
 
 def _system_texts(body: dict[str, Any]) -> Iterator[list[str]]:

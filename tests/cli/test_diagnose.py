@@ -194,7 +194,8 @@ class TestPropose:
 
     def test_appended_to_what_is_there(self, tmp_path):
         config = tmp_path / "mine.toml"
-        before = '# mine\nport = 8099\n\n[[rule]]\nname = "x"\nwhere = "system"\npattern = "x"'
+        before = '# mine\nport = 8099\n\n[[rule]]\nname = "x"\nwhere = "system"\npattern = "x"\n'
+        before += "pin = true"
         config.write_text(before)
         config.chmod(0o640)
         result = run("--propose", "--apply", "-c", config, "--from", planted(tmp_path))

@@ -72,6 +72,7 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
     assert json.loads(answer.body) == {
         "version": version("cacheproxy-llm"),
         "rules": ["stamp"],
+        "clients": {"stamp": "*"},
         "upstream": {
             "url": upstream.url,
             "state": "up",

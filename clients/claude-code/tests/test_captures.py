@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
+import cacheproxy_claude_code
 import pytest
-from cacheproxy_claude_code import RULES
 
 from cacheproxy.core.session import session_of
 from cacheproxy.testing import (
@@ -16,12 +16,14 @@ from cacheproxy.testing import (
     load_capture,
     normalized,
     rule_named,
+    rules_of,
 )
 
 CAPTURES = find_captures("claude*.jsonl", __file__)
 pytestmark = pytest.mark.skipif(not CAPTURES, reason="no captures")
 each_capture = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
 
+RULES = rules_of(cacheproxy_claude_code)
 DEFAULT = [rule for rule in RULES if rule.default]
 PINS = [rule for rule in RULES if rule.needs_previous]
 DROP = rule_named(RULES, "claude-drop-billing-header")
