@@ -13,6 +13,8 @@ from cacheproxy.core.request import Request
 
 EVERY = "*"
 """The name that stands for all clients."""
+UNNAMED = "client"
+"""The name of those that do not say who they are."""
 
 # What a user agent starts with, and the name its client goes by. These name who speaks: such a
 # request is nobody else's, whatever its prompt says.
@@ -156,7 +158,7 @@ def _named(agent: str) -> str:
         if lowered.startswith(start):
             return name
     product = _PRODUCT.match(agent)
-    return product[0].lower() if product else "client"
+    return product[0].lower() if product else UNNAMED
 
 
 def _plain_beginning(pattern: str) -> str:
