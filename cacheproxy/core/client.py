@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from cacheproxy.core.codeblocks import lines_outside_code
 from cacheproxy.core.request import Request
@@ -97,7 +96,7 @@ class Client:
 
     def sent(self, request: Request) -> bool:
         """Whether ``request`` is this client's: asked once, whatever is edited later."""
-        if self.is_every:
+        if self.name == EVERY:
             return True
         known = request.clients
         told = known.get(self)
@@ -110,14 +109,12 @@ class Client:
         named = _named(agent)
         if named == self.name or agent.lower().startswith(self.agents):
             return True
-        if any(request.header(name) is not None for name in self.headers):
-            return True
+        for name in self.headers:
+            if request.header(name) is not None:
+                return True
         if named in _KNOWN or request.dialect is None or not (self.head or self.lines):
             return False
-        return self._is_in(request.json or {})
-
-    def _is_in(self, body: dict[str, Any]) -> bool:
-        for texts in _system_texts(body):
+        for texts in request.opening:
             if texts[0][:_LOOKED_AT].lstrip().startswith(self.head):
                 return True
             for text in texts if self.lines else ():
@@ -142,13 +139,18 @@ def client_of(request: Request) -> str:
     return _named(request.header("user-agent") or "")
 
 
-def name_of(request: Request, clients: Iterable[Client]) -> str:
-    """Return the short name of the client: by its user agent, or the first of ``clients``."""
+def declared_name(request: Request, clients: Iterable[Client]) -> str | None:
+    """Return the name of the first of ``clients`` that sent ``request``.
+
+    None if there is none, or if the user agent names a client itself: then ``client_of`` knows.
+    """
     name = client_of(request)
     if name in _KNOWN:
-        return name
-    found = (each.name for each in clients if not each.is_every and each.sent(request))
-    return next(found, name)
+        return None
+    for client in clients:
+        if client.name != EVERY and client.sent(request):
+            return client.name if client.name != name else None
+    return None
 
 
 @lru_cache(maxsize=64)
@@ -180,30 +182,3 @@ def _has_line(patterns: tuple[str, ...], text: str) -> bool:
         for pattern in patterns
         for at in lines_outside_code(text, _plain_beginning(pattern))
     )
-
-
-def _system_texts(body: dict[str, Any]) -> Iterator[list[str]]:
-    """Yield the system text before the conversation, of each place where it may stand."""
-    for name in ("system", "instructions"):
-        if texts := list(_texts(body.get(name))):
-            yield texts
-    for name in ("messages", "input"):
-        messages = body.get(name)
-        texts = []
-        for message in messages if isinstance(messages, list) else ():
-            if not isinstance(message, dict) or message.get("role") not in ("system", "developer"):
-                break
-            texts += _texts(message.get("content"))
-        if texts:
-            yield texts
-
-
-def _texts(content: Any) -> Iterator[str]:
-    """Yield the texts of a string, or of text blocks, that hold anything."""
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    for block in content if isinstance(content, list) else ():
-        is_text = isinstance(block, dict) and block.get("type") in ("text", "input_text")
-        text = block.get("text") if is_text else None
-        if isinstance(text, str) and not text.isspace() and text:
-            yield text
