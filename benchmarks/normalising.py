@@ -20,8 +20,9 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import cacheproxy_claude_code
 import cacheproxy_openclaw
@@ -39,17 +40,20 @@ from cacheproxy.observe.known import KnownPrompts
 
 SIZES = (80_000, 500_000, 2_000_000)
 WORDS = "the quick brown fox jumps over the lazy d\u00f6g, "
+# As through a gateway: the prompt has to say whose request it is.
 HEADERS = ((b"user-agent", b"bench/1"), (b"x-session-id", b"s"))
 USERS = Rule("mine", "user", r"\bbuild #\d+", "build #0", literals=("build #",))
 Work = Callable[[], object]
 
 
-def chosen(rules: Sequence[Normalizer]) -> list[Normalizer]:
+def chosen(package: Any) -> list[Normalizer]:
     """The rules that are on by default, as the proxy runs its own."""
-    return [settled(rule, own=True) for rule in rules if rule.default]
+    client = package.cacheproxy_client()
+    rules = package.cacheproxy_rules()
+    return [settled(rule, own=True, client=client) for rule in rules if rule.default]
 
 
-CLAUDE, OPENCLAW = chosen(cacheproxy_claude_code.RULES), chosen(cacheproxy_openclaw.RULES)
+CLAUDE, OPENCLAW = chosen(cacheproxy_claude_code), chosen(cacheproxy_openclaw)
 RULE_SETS: dict[str, list[Normalizer]] = {
     "none": [],
     "claude-code": CLAUDE,
@@ -72,7 +76,7 @@ def body_of(size: int, turn: int, mark: str) -> bytes:
     part = size // 4 // len(WORDS)
     tools = [{"name": f"t{n}", "description": WORDS * (2 * part // 20)} for n in range(20)]
     header = f"x-anthropic-billing-header: cc_version=2.1.9.abc; cch={turn:05x};"
-    first = header if mark == "header" else "first"
+    first = {"header": header, "stamp": "<!-- openclaw:attempt:STABLE -->"}.get(mark, "first")
     system = [{"type": "text", "text": first}, {"type": "text", "text": WORDS * (part // 2)}]
     messages = []
     for number in range(size * 3 // 8 // 1000 + turn):

@@ -16,7 +16,7 @@ from twisted.internet.threads import blockingCallFromThread
 from twisted.logger import Logger
 
 from cacheproxy import hookspecs
-from cacheproxy.core.client import Client, client_of, name_of
+from cacheproxy.core.client import Client, declared_name
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.failures import Failures
@@ -188,8 +188,8 @@ class Plugins:
         ]
 
         def name(request: Request) -> str | None:
-            client = name_of(request, clients)
-            if client == client_of(request):
+            client = declared_name(request, clients)
+            if client is None:
                 return None
             identity = session_of(request, client=client).id
             return f"{client}/{identity}"[:MOST_ID] if identity.isprintable() else None

@@ -10,6 +10,7 @@ import pytest
 
 from cacheproxy import config
 from cacheproxy.config import Config, ConfigError, load, options
+from cacheproxy.core.client import Client
 
 
 @pytest.fixture(autouse=True)
@@ -205,23 +206,34 @@ RULE = """[[rule]]
 name = "{name}"
 where = {where}
 pattern = '{pattern}'
-replacement = ''
 {more}
 """
 
 
 def rules(toml, **fields):
-    text = RULE.format(**{"name": "x", "where": '"user"', "pattern": "x", "more": ""} | fields)
+    text = RULE.format(
+        **{"name": "x", "where": '"user"', "pattern": "x", "more": "replacement = ''"} | fields
+    )
     return load({}, {}, toml(text)).rules()
 
 
 def test_a_rule_of_the_file(toml):
     """All fields of Rule, in TOML's types."""
     more = 'replacement = "y"\nwhy = "z"\ndefault = false\npin = true\nliterals = ["x"]'
+    more += '\nclient = "codex"'
     (rule,) = rules(toml, where='["/system", "user"]', more=more)
     assert (rule.name, rule.where, rule.pattern) == ("x", ("/system", "user"), "x")
     assert (rule.replacement, rule.why, rule.default, rule.pin) == ("y", "z", False, True)
-    assert rule.literals == ("x",)
+    assert (rule.literals, rule.client) == (("x",), Client("codex"))
+
+
+def test_what_a_rule_of_the_file_is_by_default(toml):
+    """For all clients, on, without literals; what it puts there has to be said."""
+    (rule,) = rules(toml)
+    assert (rule.client, rule.default, rule.literals, rule.why) == (None, True, (), "")
+    assert (rule.replacement, rule.pin) == ("", False)
+    (rule,) = rules(toml, more="pin = true\nclient = '*'")
+    assert (rule.replacement, rule.pin, rule.client) == (None, True, None)
 
 
 @pytest.mark.parametrize(
@@ -233,6 +245,11 @@ def test_a_rule_of_the_file(toml):
         ({"where": '"nowhere"'}, "nowhere"),
         ({"where": "[]"}, "'where'"),
         ({"more": r"replacement = '\9'"}, "bad replacement"),
+        ({"more": "replacement = 'xx'"}, "would find it and change it again"),
+        ({"more": ""}, "say what a match becomes: replacement"),
+        ({"more": "pin = false"}, "or pin = true"),
+        ({"more": "pin = true\nclient = 'Claude Code'"}, "lower-case word"),
+        ({"more": "pin = true\nclient = ''"}, "lower-case word"),
     ],
 )
 def test_a_rule_that_cannot_work(toml, fields, names):

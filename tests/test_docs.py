@@ -68,7 +68,7 @@ def test_the_example_package_of_the_manual_works():
     assert b"It is 00:00" in normalized(rules, asked).body
     assert_idempotent(rules, asked)
     assert_untouched(rules, request(clock, headers={"User-Agent": "OtherAgent/2.0"}))
-    made = eval(client, module.__dict__)
+    made = eval(f"({client})", module.__dict__)
     said = {"system": "Be kind.\nExample-Run: 7f (agent)", "messages": []}
     assert made.sent(request(said))
     assert not made.sent(request(clock))

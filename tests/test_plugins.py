@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 import textwrap
 import threading
@@ -10,9 +11,11 @@ import threading
 import pytest
 
 from cacheproxy import hookimpl
+from cacheproxy.core.client import Client
 from cacheproxy.core.normalize import normalize
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Rule
+from cacheproxy.core.session import session_of
 from cacheproxy.plugins import PluginError, Plugins, choose
 from cacheproxy.searchpath import entry_points
 
@@ -45,7 +48,7 @@ def install(tmp_path, monkeypatch):
     ) -> None:
         module = module or "plugin_of_" + name.replace("-", "_")
         code = textwrap.dedent(code)
-        if client and any(f"def cacheproxy_{hook}(" in code for hook in EDITING):
+        if client and any(f"@hookimpl\ndef cacheproxy_{hook}(" in code for hook in EDITING):
             code = CLIENT + code
         (tmp_path / f"{module}.py").write_text(HEAD + code, encoding="utf-8")
         info = tmp_path / f"{module}-1.0.dist-info"
@@ -226,6 +229,10 @@ def test_an_object_is_as_good_as_a_module(install):
         """
         class Thing:
             @hookimpl
+            def cacheproxy_client(self):
+                return Client("*")
+
+            @hookimpl
             def cacheproxy_session(self, request):
                 return "thing/1"
 
@@ -297,7 +304,8 @@ def test_a_normalize_hook_runs_under_its_packages_name(install, tmp_path):
     """It comes after the package's rules, described by its module's first line."""
     install("alpha", "")
     (tmp_path / "plugin_of_alpha.py").write_text(
-        NORMALIZE.format(arguments="request, previous", new="y") + HEAD + RULE.format("first")
+        NORMALIZE.format(arguments="request, previous", new="y")
+        + (HEAD + CLIENT + RULE.format("first"))
     )
     first, hook = loaded().normalizers()
     assert (first.name, hook.name) == ("first", "alpha")
@@ -405,7 +413,7 @@ def test_a_normalizer_of_its_own_kind_is_taken_as_it_is_at_the_start(install):
 
         @hookimpl
         def cacheproxy_rules():
-            return [mine, Derived("derived", "/a", "x"), code]
+            return [mine, Derived("derived", "/a", "x", ""), code]
         """,
     )
     rules = loaded().normalizers()
@@ -432,7 +440,10 @@ def test_only_this_projects_packages_are_our_own(install, distribution, own):
         ("code", own),
         ("mine", own),
     ]
-    assert [(hook.plugin, hook.own) for hook in plugins.session_hooks()] == [("mine", own)]
+    assert [(hook.plugin, hook.own) for hook in plugins.session_hooks()] == [
+        ("mine", own),
+        ("clients", True),  # our own, which names declared clients
+    ]
 
 
 CODE = """
@@ -615,3 +626,104 @@ def test_installed_packages_of_this_environment_do_not_clash():
     assert [package.error for package in plugins.packages if package.error] == []
     names = [rule.name for rule in plugins.normalizers()]
     assert len(names) == len(set(names))
+
+
+MINE = """
+@hookimpl
+def cacheproxy_client():
+    return Client("mine", agents=("MyAgent/",), head=("You are Mine.",))
+"""
+
+
+def from_agent(agent: str, system: str = "") -> Request:
+    body = json.dumps({"a": "x", "system": system}).encode()
+    return Request("POST", "/v1/messages", ((b"user-agent", agent.encode()),), body)
+
+
+def test_what_a_package_brings_is_for_its_client_alone(install):
+    """Rules, the normalize hook, the session hook."""
+    hook = NORMALIZE.format(arguments="request", new="z")
+    install("mine", MINE + RULE.format("first") + hook + SESSION.format("mine"))
+    plugins = loaded()
+    (package,) = plugins.packages
+    assert package.client.name == "mine"
+    rules = plugins.normalizers()
+    assert [(rule.name, rule.client.name) for rule in rules] == [
+        ("first", "mine"),
+        ("mine", "mine"),
+    ]
+    ours, theirs = from_agent("MyAgent/1"), from_agent("codex/1", "You are Mine.")
+    assert [report.rule for report in normalize(ours, rules).reports] == ["first", "mine"]
+    assert normalize(theirs, rules) == (theirs, ())
+    assert (plugins.session(ours), plugins.session(theirs)) == ("mine/1", None)
+
+
+@pytest.mark.parametrize(
+    "code", [RULE.format("a"), SESSION.format("a"), "@hookimpl\ndef cacheproxy_normalize(): ..."]
+)
+def test_a_package_that_does_not_say_whose_requests_it_is_for_is_not_loaded(install, code):
+    """Else it would edit what other clients' users typed, and nobody would know."""
+    install("alpha", code, client=False)
+    (package,) = loaded().packages
+    assert package.error.startswith("PluginError: it does not say whose requests it is for")
+    assert loaded().normalizers() == []
+    assert loaded().session_hooks() == []
+
+
+def test_who_only_looks_needs_no_client(install):
+    """An observer sees everybody's exchanges."""
+    install("alpha", "@hookimpl\ndef cacheproxy_exchange_finished(exchange): pass", client=False)
+    (package,) = loaded().packages
+    assert (package.error, package.client) == (None, None)
+
+
+@pytest.mark.parametrize("answer", ["'mine'", "[Client('mine')]", "5"])
+def test_what_is_no_client_is_refused(install, answer):
+    """By name."""
+    install("alpha", f"@hookimpl\ndef cacheproxy_client(): return {answer}")
+    (package,) = loaded().packages
+    assert package.error == "PluginError: cacheproxy_client returns a cacheproxy.Client"
+
+
+def test_a_rule_may_have_a_client_of_its_own(install):
+    """Beside its package's; where each has one, the package needs none."""
+    code = """
+    @hookimpl
+    def cacheproxy_rules():
+        return [Rule("own", "/a", "x", "y", client=Client("codex"))]
+    """
+    install("alpha", code, client=False)
+    (rule,) = loaded().normalizers()
+    assert normalize(from_agent("codex/1"), [rule]).request.json["a"] == "y"
+    assert normalize(from_agent("MyAgent/1"), [rule]).reports == ()
+
+
+def test_a_rule_of_the_users_is_for_the_client_that_a_package_declares(install):
+    """By its marks; one that nobody declares is told by its user agent."""
+    install("mine", MINE + RULE.format("first"))
+    plugins = loaded()
+    own = [Rule(name, "/a", "x", "y", client=Client(name)) for name in ("mine", "codex")]
+    _, mine, codex = plugins.normalizers([*own])
+    gateway = from_agent("litellm/1", "You are Mine.")
+    assert normalize(gateway, [mine]).request.json["a"] == "y"
+    assert normalize(gateway, [codex]).reports == ()
+    assert normalize(from_agent("codex/1"), [codex]).request.json["a"] == "y"
+    assert normalize(from_agent("codex/1"), [mine]).reports == ()
+
+
+def test_behind_a_gateway_a_session_has_its_clients_name(install):
+    """An id of its package's, or else the core's own; another client's keeps its name."""
+    install("mine", MINE + RULE.format("first"))
+    plugins = loaded()
+    asked = from_agent("litellm/1", "You are Mine.")
+    answer = plugins.session(asked)
+    assert answer is not None
+    assert session_of(asked, answer).client == "mine"
+    assert session_of(asked, answer).id != session_of(asked).id  # the name is part of the hash
+    assert plugins.session(from_agent("MyAgent/1")) is not None
+    assert plugins.session(from_agent("litellm/1", "You are.")) is None
+    assert plugins.session(from_agent("codex/1", "You are Mine.")) is None
+    named = Request("POST", "/v1/messages", (*asked.headers, (b"x-session-id", b"7")), asked.body)
+    assert plugins.session(named) == "mine/7"
+    odd = Request("POST", "/v1/messages", (*asked.headers, (b"x-session-id", b"\xad")), asked.body)
+    assert plugins.session(odd) is None

@@ -205,7 +205,7 @@ def settled(counts):
 
 
 def test_a_turn_takes_so_many_calls(machine):
-    """775 as this is written, some 0.7 us each in a process that also does other things."""
+    """750 as this is written, some 0.7 us each in a process that also does other things."""
     counts = machine.calls([turn(number, 20) for number in range(10)])
     assert b"billing-header" in machine.upstream.body
     assert b"cch=00009" not in machine.upstream.body

@@ -13,17 +13,29 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import cacheproxy_claude_code
+import cacheproxy_openclaw
 import msgspec
-from cacheproxy_claude_code import RULES as CLAUDE
-from cacheproxy_openclaw import RULES as OPENCLAW
 
 from bench.bodies import CHAT
 from bench.rules import BAR, FIND, SCAN
 from cacheproxy.core.normalize import normalize
 from cacheproxy.core.request import Request
+from cacheproxy.core.rules import settled
 
 _ABSENT = b"x-anthropic-billing-footer"
 _SECONDS = 0.2
+
+
+def shipped(package: Any) -> list[Any]:
+    """The rules that are on as shipped; trees before hook cacheproxy_client have none."""
+    has_client = hasattr(package, "cacheproxy_client")
+    more = {"client": package.cacheproxy_client()} if has_client else {}
+    rules = package.cacheproxy_rules()
+    return [settled(rule, own=True, **more) for rule in rules if rule.default]
+
+
+CLAUDE, OPENCLAW = shipped(cacheproxy_claude_code), shipped(cacheproxy_openclaw)
 
 
 def main(files: Sequence[str]) -> None:
@@ -36,7 +48,7 @@ def main(files: Sequence[str]) -> None:
         work = {
             FIND: lambda body=body: body.find(_ABSENT),
             SCAN: lambda body=body, scan=scan: scan.decode(body),
-            "": fold((*CLAUDE, *OPENCLAW), path, body),
+            "": fold([*CLAUDE, *OPENCLAW], path, body),
             ": claude-code": fold(CLAUDE, path, body),
             ": openclaw": fold(OPENCLAW, path, body),
         }
@@ -48,9 +60,8 @@ def main(files: Sequence[str]) -> None:
 
 
 def fold(rules: Sequence[Any], path: str, body: bytes) -> Callable[[], object]:
-    """Take the body through those of ``rules`` that are on as shipped."""
-    on = [rule for rule in rules if rule.default]
-    return lambda: normalize(Request("POST", path, (), body), on)
+    """Take the body through ``rules``."""
+    return lambda: normalize(Request("POST", path, (), body), rules)
 
 
 def medians(work: dict[str, Callable[[], object]]) -> dict[str, float]:

@@ -20,7 +20,7 @@ from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.config import ConfigError, load
 from cacheproxy.core.capture import read
 from cacheproxy.core.captured import Captured
-from cacheproxy.core.client import Client, ClientError
+from cacheproxy.core.client import UNNAMED, Client, ClientError
 from cacheproxy.core.conversations import Lane, lanes_of
 from cacheproxy.core.diagnosis import report_captured
 from cacheproxy.core.propose import Proposal, Refusal, propose
@@ -151,6 +151,8 @@ def _whose(lanes: list[Lane], found: Installed) -> Callable[[Request], Client | 
 
     def whose(request: Request) -> Client | None:
         name = named[id(request)]
+        if name == UNNAMED:
+            return None
         try:
             client = declared.get(name) or Client(name)
         except ClientError:

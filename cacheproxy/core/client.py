@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from cacheproxy.core.codeblocks import lines_outside_code
 from cacheproxy.core.request import Request
 
 EVERY = "*"
 """The name that stands for all clients."""
+UNNAMED = "client"
+"""The name of those that do not say who they are."""
 
 # What a user agent starts with, and the name its client goes by. These name who speaks: such a
 # request is nobody else's, whatever its prompt says.
@@ -42,6 +43,9 @@ _LEAST = 8
 _LOOKED_AT = 512
 """Characters of the system text in which its beginning must lie."""
 
+_KEPT = 1 << 18
+"""Characters of a system text that is kept beside the answer, at most."""
+
 
 class ClientError(ValueError):
     """A client that cannot be told: bad name, mark or pattern."""
@@ -69,7 +73,6 @@ class Client:
     headers: tuple[str, ...] = ()
     head: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
-    _lines: tuple[tuple[str, re.Pattern[str]], ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not (self.is_every or _NAME.fullmatch(self.name)):
@@ -83,7 +86,8 @@ class Client:
         if self.is_every and (self.agents or self.headers or self.head or self.lines):
             raise ClientError("the client '*' is every client, and has no marks")
         object.__setattr__(self, "agents", tuple(agent.lower() for agent in self.agents))
-        object.__setattr__(self, "_lines", tuple(map(self._line, self.lines)))
+        for line in self.lines:
+            self._check_line(line)
 
     @property
     def is_every(self) -> bool:
@@ -92,7 +96,7 @@ class Client:
 
     def sent(self, request: Request) -> bool:
         """Whether ``request`` is this client's: asked once, whatever is edited later."""
-        if self.is_every:
+        if self.name == EVERY:
             return True
         known = request.clients
         told = known.get(self)
@@ -105,30 +109,27 @@ class Client:
         named = _named(agent)
         if named == self.name or agent.lower().startswith(self.agents):
             return True
-        if any(request.header(name) is not None for name in self.headers):
-            return True
-        if named in _KNOWN or request.dialect is None or not (self.head or self._lines):
+        for name in self.headers:
+            if request.header(name) is not None:
+                return True
+        if named in _KNOWN or request.dialect is None or not (self.head or self.lines):
             return False
-        return self._is_in(request.json or {})
-
-    def _is_in(self, body: dict[str, Any]) -> bool:
-        for texts in _system_texts(body):
+        for texts in request.opening:
             if texts[0][:_LOOKED_AT].lstrip().startswith(self.head):
                 return True
-            for text in texts:
-                for plain, pattern in self._lines:
-                    if any(pattern.match(text, at) for at in lines_outside_code(text, plain)):
-                        return True
+            for text in texts if self.lines else ():
+                has_line = _has_line if len(text) <= _KEPT else _has_line.__wrapped__
+                if has_line(self.lines, text):
+                    return True
         return False
 
-    def _line(self, pattern: str) -> tuple[str, re.Pattern[str]]:
-        plain = _plain_beginning(pattern)
-        if len(plain) < _LEAST:
+    def _check_line(self, pattern: str) -> None:
+        if len(_plain_beginning(pattern)) < _LEAST:
             raise ClientError(
                 f"client {self.name!r}: a line begins with {_LEAST} or more plain characters"
             )
         try:
-            return plain, re.compile(pattern)
+            re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
             raise ClientError(f"client {self.name!r}: bad pattern: {error}") from None
 
@@ -138,13 +139,18 @@ def client_of(request: Request) -> str:
     return _named(request.header("user-agent") or "")
 
 
-def name_of(request: Request, clients: Iterable[Client]) -> str:
-    """Return the short name of the client: by its user agent, or the first of ``clients``."""
+def declared_name(request: Request, clients: Iterable[Client]) -> str | None:
+    """Return the name of the first of ``clients`` that sent ``request``.
+
+    None if there is none, or if the user agent names a client itself: then ``client_of`` knows.
+    """
     name = client_of(request)
     if name in _KNOWN:
-        return name
-    found = (each.name for each in clients if not each.is_every and each.sent(request))
-    return next(found, name)
+        return None
+    for client in clients:
+        if client.name != EVERY and client.sent(request):
+            return client.name if client.name != name else None
+    return None
 
 
 @lru_cache(maxsize=64)
@@ -154,7 +160,7 @@ def _named(agent: str) -> str:
         if lowered.startswith(start):
             return name
     product = _PRODUCT.match(agent)
-    return product[0].lower() if product else "client"
+    return product[0].lower() if product else UNNAMED
 
 
 def _plain_beginning(pattern: str) -> str:
@@ -168,28 +174,11 @@ def _plain_beginning(pattern: str) -> str:
     return plain[:-1] if plain and is_quantified else plain
 
 
-def _system_texts(body: dict[str, Any]) -> Iterator[list[str]]:
-    """Yield the system text before the conversation, of each place where it may stand."""
-    for name in ("system", "instructions"):
-        if texts := list(_texts(body.get(name))):
-            yield texts
-    for name in ("messages", "input"):
-        messages = body.get(name)
-        texts = []
-        for message in messages if isinstance(messages, list) else ():
-            if not isinstance(message, dict) or message.get("role") not in ("system", "developer"):
-                break
-            texts += _texts(message.get("content"))
-        if texts:
-            yield texts
-
-
-def _texts(content: Any) -> Iterator[str]:
-    """Yield the texts of a string, or of text blocks, that hold anything."""
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
-    for block in content if isinstance(content, list) else ():
-        is_text = isinstance(block, dict) and block.get("type") in ("text", "input_text")
-        text = block.get("text") if is_text else None
-        if isinstance(text, str) and not text.isspace() and text:
-            yield text
+@lru_cache(maxsize=16)
+def _has_line(patterns: tuple[str, ...], text: str) -> bool:
+    """Whether one of ``patterns`` matches a line. Each turn has the same text: it is asked once."""
+    return any(
+        re.compile(pattern).match(text, at)
+        for pattern in patterns
+        for at in lines_outside_code(text, _plain_beginning(pattern))
+    )

@@ -11,6 +11,7 @@ from cacheproxy.core.document import Document
 from cacheproxy.core.jsonreader import NotUnderstoodError
 from cacheproxy.core.literals import Literals
 from cacheproxy.core.once import Once
+from cacheproxy.core.opening import opening_of
 from cacheproxy.core.overlap import Overlap
 from cacheproxy.core.rereading import Splice
 
@@ -77,6 +78,11 @@ class Request:
     def not_understood(self) -> str | None:
         """Why ``json`` is None, in a few words without any of the body's text."""
         return self.__dict__["_why"] if self.document is None else None
+
+    @Once
+    def opening(self) -> list[list[str]]:
+        """The system text that the prompt opens with: see ``cacheproxy.core.opening``."""
+        return opening_of(self.json or {})
 
     @Once
     def clients(self) -> dict[Any, bool]:

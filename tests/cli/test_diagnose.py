@@ -35,12 +35,18 @@ def one_line(result):
     return line
 
 
-def planted(tmp_path, kind="nonce", bodies=anthropic, at=500):
+def planted(tmp_path, kind="nonce", bodies=anthropic, at=500, agent=None):
     def change(body, turn):
         set_system(body, lambda text: insert(text, at, f"run id: {numbered(kind, turn)}."))
 
-    file = tmp_path / "x.jsonl"
-    file.write_text(jsonl(plant(bodies(4), change)))
+    file = tmp_path / f"{(agent or 'x')[0]}.jsonl"
+    text = jsonl(plant(bodies(4), change))
+    if agent is not None:
+        records = [json.loads(line) for line in text.splitlines()]
+        for record in records:
+            record["headers"] |= {"user-agent": agent, "x-session-id": f"planted by {agent}"}
+        text = "\n".join(map(json.dumps, records))
+    file.write_text(text)
     return file
 
 
@@ -183,6 +189,24 @@ class TestPropose:
         assert f"3 of 3     {table['name']}\n" in after
         assert "Nothing to propose" in run("--propose", "--from", file).stdout
 
+    @pytest.mark.parametrize(
+        ("agents", "client"),
+        [
+            (("codex_exec/0.169",), "codex"),
+            (("OpenAI/JS 7.15.0",), "openai-sdk"),
+            (("codex_exec/0.169", "QwenCode/0.24"), None),
+            ((None,), None),
+        ],
+    )
+    def test_seen_in_one_client_it_is_for_that_client(self, tmp_path, agents, client):
+        files = [planted(tmp_path, agent=agent) for agent in agents]
+        result = run("--propose", "--apply", *(part for file in files for part in ("--from", file)))
+        assert result.exit_code == 0
+        (table,) = tomllib.loads(default_file().read_text())["rule"]
+        assert table.get("client") == client
+        after = CliRunner().invoke(inspect, list(map(str, files))).stdout
+        assert f"     {table['name']}\n" in after
+
     def test_shown_it_changes_nothing(self, tmp_path):
         text = run("--propose", "--from", planted(tmp_path)).stdout
         assert len(tomllib.loads(text)["rule"]) == 1
@@ -206,7 +230,8 @@ class TestPropose:
 
     def test_appended_to_what_is_there(self, tmp_path):
         config = tmp_path / "mine.toml"
-        before = '# mine\nport = 8099\n\n[[rule]]\nname = "x"\nwhere = "system"\npattern = "x"'
+        before = '# mine\nport = 8099\n\n[[rule]]\nname = "x"\nwhere = "system"\npattern = "x"\n'
+        before += "pin = true"
         config.write_text(before)
         config.chmod(0o640)
         result = run("--propose", "--apply", "-c", config, "--from", planted(tmp_path))

@@ -120,14 +120,14 @@ def refused(*arguments, **environ):
 
 
 def test_a_package_and_its_rules(install):
-    """By name, with version, reason, and whether each is on."""
+    """By name, with version, reason, whose requests it edits, and whether it is on."""
     install("good")
     lines = printed().splitlines()
     at = lines.index("good-plugin 1.2")
     assert lines[at + 1 : at + 4] == [
-        "  on   good-stamp  a stamp changes",
-        "  off  good-off    rarely needed",
-        "  on   good        The first line is the summary.",
+        "  on   good-stamp  good  a stamp changes",
+        "  off  good-off    *     rarely needed",
+        "  on   good        good  The first line is the summary.",
     ]
     assert lines[-1] == "Switch a rule on or off with --enable NAME, --disable NAME."
 
@@ -143,12 +143,17 @@ def test_the_same_as_json(install, own):
         "blocked": False,
         "error": None,
         "rules": [
-            {"name": "good-stamp", "on": True, "why": "a stamp changes"},
-            {"name": "good-off", "on": False, "why": "rarely needed"},
-            {"name": "good", "on": True, "why": "The first line is the summary."},
+            {"name": "good-stamp", "on": True, "client": "good", "why": "a stamp changes"},
+            {"name": "good-off", "on": False, "client": "*", "why": "rarely needed"},
+            {
+                "name": "good",
+                "on": True,
+                "client": "good",
+                "why": "The first line is the summary.",
+            },
         ],
     }
-    assert data["config"] == [{"name": "my-own", "on": True, "why": "my reason"}]
+    assert data["config"] == [{"name": "my-own", "on": True, "client": "*", "why": "my reason"}]
 
 
 def test_settings_switch_rules(install, own):
@@ -167,7 +172,7 @@ def test_the_rules_of_the_config_file(own):
     """They come last."""
     lines = printed(*own(OWN)).splitlines()
     at = lines.index("the config file")
-    assert lines[at + 1] == "  on   my-own  my reason"
+    assert lines[at + 1] == "  on   my-own  *  my reason"
 
 
 def test_a_blocked_package(install):

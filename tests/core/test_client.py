@@ -8,7 +8,7 @@ import time
 import pytest
 
 from cacheproxy.core import document
-from cacheproxy.core.client import Client, ClientError, client_of, name_of
+from cacheproxy.core.client import Client, ClientError, client_of, declared_name
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.normalize import normalize
 from cacheproxy.core.request import Request
@@ -198,10 +198,11 @@ def test_what_cannot_be_told_is_refused(arguments, words):
 def test_the_user_agent_names_a_session_before_what_is_declared_does():
     """A gateway's user agent gives way to a declared client; another client's does not."""
     clients = (Client("*"), Client("other", headers=("x-other",)), EXAMPLE)
-    assert name_of(said("chat", HEAD, user_agent="litellm/1.80"), clients) == "example"
-    assert name_of(said("chat", HEAD, user_agent="codex/1"), clients) == "codex"
-    assert name_of(said("chat", "Hello.", user_agent="litellm/1.80"), clients) == "litellm"
-    assert name_of(said("chat", HEAD, x_other="1"), clients) == "other"
+    assert declared_name(said("chat", HEAD, user_agent="litellm/1.80"), clients) == "example"
+    assert declared_name(said("chat", HEAD, x_other="1"), clients) == "other"
+    assert declared_name(said("chat", HEAD, user_agent="codex/1"), clients) is None
+    assert declared_name(said("chat", HEAD, user_agent="Example/1"), clients) is None
+    assert declared_name(said("chat", "Hello.", user_agent="litellm/1.80"), clients) is None
 
 
 def test_it_is_worked_out_once_whatever_is_edited(monkeypatch):

@@ -220,8 +220,10 @@ def test_openclaw_as_it_was_described_before_february_2026():
         pytest.skip("the client package is not installed")
 
     def change(body, turn):
-        block = json.dumps({"message_id": numbered("uuid", turn)}, indent=2)
-        set_system(body, lambda text: f"{text}\n## Inbound Context\n```json\n{block}\n```\n")
+        meta = {"schema": "openclaw.inbound_meta.v1", "message_id": numbered("uuid", turn)}
+        fenced = f"```json\n{json.dumps(meta, indent=2)}\n```\n"
+        heading = "## Inbound Context (trusted metadata)"
+        set_system(body, lambda text: f"{text}\n{heading}\n{fenced}")
         for message in body["messages"]:
             if message["role"] == "user":
                 message["content"] = f"[Wed 2026-02-18 20:{turn + 10} UTC] {message['content']}"

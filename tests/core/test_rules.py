@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from cacheproxy.core.client import Client
 from cacheproxy.core.edits import Edit, apply
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Rule, RuleError
@@ -55,8 +56,8 @@ def test_volatile_group_that_took_no_part_is_left_alone():
 
 def test_backreferences_work_as_in_re_sub():
     """A replacement may quote the match's groups; one that took no part is empty."""
-    rule = Rule("swap", "/system", r"(a)(b)?", r"\2\1\g<0>")
-    assert after(rule, {"system": "ab a"}) == {"system": "baab aa"}
+    rule = Rule("swap", "/system", r"<(a)(b)?>", r"\2\1\g<1>")
+    assert after(rule, {"system": "<ab> <a>"}) == {"system": "baa aa"}
 
 
 def test_a_match_of_the_replacement_is_no_edit():
@@ -230,18 +231,23 @@ def test_bad_names_are_refused(name):
         {"default": "yes"},
         {"default": 1},
         {"pin": None},
+        {"replacement": "aa"},
+        {"replacement": r"\1\1"},
+        {"client": "claude"},
+        {"client": Client},
     ],
 )
 def test_rules_that_cannot_work_are_refused_in_one_line(changed):
     """A mistake in a table is a RuleError that names the rule, before any request comes."""
     with pytest.raises(RuleError, match="rule 'x'") as raised:
-        Rule(**({"name": "x", "where": "/a", "pattern": "(a)"} | changed))
+        Rule(**({"name": "x", "where": "/a", "pattern": "(a)", "replacement": ""} | changed))
     assert len(str(raised.value).splitlines()) == 1
 
 
 def test_good_rules_are_not_refused():
     """Names, places, compiled flags and references of every allowed kind."""
-    Rule("a", "/a", "(?i)(a)(?P<b>b)?", r"\1\g<b>\g<0>\n")
+    Rule("a", "/a", "(?i)<(a)(?P<b>b)?>", r"\1\g<b>\n")
+    Rule("a", "/a", "(?i)(a)", r"\g<0>")
     Rule("a1-b2-3", ("system", "/a~1b/*[c=d]"), "", "", literals=("a", "b"))
     Rule("x", "user", re.escape("a+b"), "", literals=[])
 

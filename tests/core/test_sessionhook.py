@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.core.client import Client
 from cacheproxy.core.request import Request
 from cacheproxy.core.sessionhook import MOST_ID, SessionHook
 
@@ -31,6 +32,22 @@ def raising(error):
 def test_a_text_is_an_answer(said):
     """Whatever can be printed on a line."""
     assert SessionHook("p", lambda request: said).answer(REQUEST) == (said, None)
+
+
+def test_an_id_gets_the_name_of_the_plugins_client():
+    """It is asked about that client's requests; an answer with a name keeps its own."""
+    client = Client("mine", head=("You are Mine.",))
+    mine, other = (
+        Request("POST", "/v1/messages", body=body)
+        for body in (b'{"system": "You are Mine."}', b'{"system": "You are not Mine."}')
+    )
+    hook = SessionHook("p", lambda request: "42", client=client)
+    assert (hook.is_for(mine), hook.is_for(other)) == (True, False)
+    assert hook.answer(mine) == ("mine/42", None)
+    assert SessionHook("p", lambda request: "a/4", client=client).answer(mine) == ("a/4", None)
+    every = SessionHook("p", lambda request: "42", client=Client("*"))
+    assert every.is_for(other)
+    assert every.answer(other) == ("42", None)
 
 
 @pytest.mark.parametrize("said", [None, ""])

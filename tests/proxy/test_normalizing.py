@@ -10,11 +10,13 @@ import pytest
 from twisted.internet.defer import CancelledError
 from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
+from cacheproxy.core import client as clients
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.locality import is_local
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Rule
+from cacheproxy.core.session import Session
 from cacheproxy.core.sessionhook import SessionHook
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import _THREAD_ABOVE, Normalizing
@@ -419,7 +421,7 @@ def test_without_its_literals_a_rule_of_others_costs_no_thread(reactor, hang):
 def test_a_rule_that_hangs_is_left_out_and_the_others_do_their_work(reactor, hang):
     """The request goes on after the deadline, with what came before and what comes after."""
     failures = Failures()
-    rules = [STAMP, CodeRule("hangs", "", hang), Rule("next", "system", "stamp=0", "stamp=00"), PIN]
+    rules = [STAMP, CodeRule("hangs", "", hang), Rule("next", "system", "p=0", "p=#"), PIN]
     unit = normalizing(reactor, *rules, failures=failures)
     found = begin(unit, small())
     assert hang.entered.acquire(timeout=TIMEOUT)
@@ -427,7 +429,7 @@ def test_a_rule_that_hangs_is_left_out_and_the_others_do_their_work(reactor, han
     assert found == []
     reactor.advance(0.02)
     (done,) = found
-    assert done.request.json["system"] == "stamp=00 id=a"
+    assert done.request.json["system"] == "stamp=# id=a"
     assert [(report.rule, report.error) for report in done.reports] == [
         ("stamp", None),
         ("hangs", "took longer than 1 s"),
@@ -505,6 +507,39 @@ def test_a_session_hook_that_says_nonsense_is_counted(reactor, own, said):
     unit = normalizing(reactor, hooks=hooks, failures=failures)
     assert prepared(unit, small()).session.id == "one"
     assert failures.as_dict()["odd: cacheproxy_session"]["failed"] == 1
+
+
+@pytest.mark.parametrize("filler", FILLER)
+def test_code_of_others_sees_nothing_of_another_client(reactor, filler):
+    """Neither rule nor session hook is called, by whatever the client is told."""
+    called = []
+    mine = clients.Client("mine", agents=("mine/",), head=("You are Mine.",))
+
+    def find(*_):
+        called.append("rule")
+        return [Edit("/note", "mine", "")]
+
+    def ask(_request):
+        called.append("hook")
+        return "7"
+
+    rules = [CodeRule("code", "", find, client=mine), Rule("table", "/a", "x", "y", client=mine)]
+    unit = normalizing(reactor, *rules, hooks=[SessionHook("p", ask, client=mine)])
+
+    def asked(agent, system):
+        more = {"system": system, "filler": "z" * FILLER[filler], "a": "x", "note": ""}
+        body = json.dumps(more).encode()
+        return prepared(unit, Request("POST", "/v1/messages", ((b"User-Agent", agent),), body))
+
+    for agent, system in ((b"codex/1", "You are Mine."), (b"litellm/1", "See: You are Mine.")):
+        found = asked(agent, system)
+        assert (found.reports, called) == ((), [])
+        assert found.session.client in ("codex", "litellm")
+    for agent, system in ((b"mine/1", "Hello."), (b"litellm/1", "You are Mine.")):
+        found = asked(agent, system)
+        assert (found.request.json["note"], found.request.json["a"]) == ("mine", "y")
+        assert (found.session, called) == (Session("mine", "7"), ["rule", "hook"])
+        called.clear()
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, RecursionError])

@@ -17,7 +17,8 @@ def test_no_secret_is_printed(tmp_path):
     upstream = Upstream()
     (tmp_path / "config.toml").write_text(
         "verbose = true\n"
-        '[[rule]]\nname = "stamp"\nwhere = "system"\npattern = "stamp-\\\\w+"\nwhy = "a stamp"\n'
+        '[[rule]]\nname = "stamp"\nwhere = "system"\npattern = "stamp-\\\\w+"\nreplacement = ""\n'
+        'why = "a stamp"\n'
         '[[rule]]\nname = "pinned"\nwhere = "system"\npattern = "id-\\\\w+"\npin = true\n'
     )
     body = json.dumps(

@@ -17,6 +17,8 @@ enable = ["off"]
 name = "on"
 where = ["system", "user"]
 pattern = 'a"\\d'
+replacement = ""
+client = "codex"
 [[rule]]
 name = "off"
 where = "user"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
+import cacheproxy_claude_code
 import pytest
-from cacheproxy_claude_code import RULES
 
 from cacheproxy.core.placement import Late, alike
 from cacheproxy.core.placing import place
@@ -19,11 +19,13 @@ from cacheproxy.testing import (
     load_capture,
     normalized,
     rule_named,
+    rules_of,
 )
 
 CAPTURES = find_captures("claude*.jsonl", __file__)
 each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 
+RULES = rules_of(cacheproxy_claude_code)
 DEFAULT = [rule for rule in RULES if rule.default]
 PINS = [rule for rule in RULES if rule.needs_previous]
 DROP = rule_named(RULES, "claude-drop-billing-header")

@@ -6,8 +6,9 @@ import json
 import re
 from itertools import pairwise
 
+import cacheproxy_openclaw
 import pytest
-from cacheproxy_openclaw import RULES, cacheproxy_session
+from cacheproxy_openclaw import cacheproxy_session
 
 from cacheproxy.testing import (
     assert_extends,
@@ -17,11 +18,13 @@ from cacheproxy.testing import (
     load_capture,
     normalized,
     request,
+    rules_of,
 )
 
 CAPTURES = find_captures("openclaw*.jsonl", __file__)
 each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 
+RULES = rules_of(cacheproxy_openclaw)
 ON = [rule for rule in RULES if rule.default]
 STAMP = re.compile(rb'"(?:content|text)":"(\[[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d UTC\] )')
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import time
 
+import cacheproxy_openclaw
 import pytest
-from cacheproxy_openclaw import RULES, cacheproxy_session
+from cacheproxy_openclaw import OPENCLAW, RULES, cacheproxy_session
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,8 +23,10 @@ from cacheproxy.testing import (
     normalized,
     request,
     rule_named,
+    rules_of,
 )
 
+# The rules by themselves: what they do, and what they leave, in requests that are OpenClaw's.
 ON = [rule for rule in RULES if rule.default]
 APIS = {
     "messages": "/v1/messages",
@@ -234,6 +237,10 @@ def test_only_the_first_text_of_a_message_is_the_clients():
         assert_untouched(ON, request(quotes, path))
 
 
+HEADING = "## Inbound Context (trusted metadata)\n"
+FENCE = '```json\n{"message_id": "5"}\n```'
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -252,7 +259,7 @@ def test_only_the_first_text_of_a_message_is_the_clients():
 @each_api
 def test_an_id_keeps_its_json_type(api, before, after):
     """A string becomes a string and a number a number; other members and types stay."""
-    fence = "intro\n```json\n{}\n```\noutro"
+    fence = HEADING + "intro\n```json\n{}\n```\noutro"
     info = "Conversation info (untrusted metadata):\n```json\n{}\n```\nhi"
     turn = body(api, fence.format(before), info.format(before))
     wanted = body(api, fence.format(after or before), info.format(after or before))
@@ -262,16 +269,36 @@ def test_an_id_keeps_its_json_type(api, before, after):
 @pytest.mark.parametrize(
     "text",
     [
-        '{"message_id": "5"}',
-        '```\n{"message_id": "5"}\n```',
-        '```json\n{"message_id": "5"}\n',
-        'x ```json\n{"message_id": "5"}\n```',
+        HEADING + '{"message_id": "5"}',
+        HEADING + '```\n{"message_id": "5"}\n```',
+        HEADING + '```json\n{"message_id": "5"}\n',
+        HEADING + 'x ```json\n{"message_id": "5"}\n```',
+        HEADING + "# More\n" + FENCE,
+        HEADING + "```\ncode\n```\n" + FENCE,
+        HEADING + "x\n" * 20 + FENCE,
+        FENCE,
+        "intro\n" + FENCE,
+        "##" + HEADING + FENCE,
+        "so " + HEADING + FENCE,
+        "> " + HEADING + FENCE,
+        "    " + HEADING + FENCE,
+        "````\n" + HEADING + FENCE + "\n````\n",
+        "~~~\n" + HEADING + FENCE + "\n~~~\n",
+        "## Inbound Context\n" + FENCE,
     ],
 )
 @each_api
-def test_in_system_text_only_fenced_json_counts(api, text):
-    """Other text about message ids stays."""
+def test_in_system_text_only_fenced_json_under_the_heading_counts(api, text):
+    """Other text about message ids stays, other fenced JSON, and what quotes the heading."""
     assert_untouched(ON, body(api, text, "hi"))
+
+
+@each_api
+def test_under_the_heading_the_first_json_counts(api):
+    """A file that is quoted after it, heading and all, stays."""
+    text = HEADING + FENCE + "\n\n# Project Context\n" + HEADING + FENCE
+    wanted = text.replace('"5"', '"0"', 1)
+    assert normalized(ON, body(api, text, "hi")).body == body(api, wanted, "hi").body
 
 
 def test_spelling_elsewhere_survives():
@@ -332,6 +359,86 @@ def test_the_session_is_read_from_the_runtime_line(api, as_blocks):
         as_blocks=as_blocks,
     )
     assert cacheproxy_session(other) is None
+
+
+@each_api
+def test_after_a_compaction_the_line_stands_in_a_later_block(api):
+    """Of the first user message; further messages are not looked at."""
+    name = "input" if api == "responses" else "messages"
+    kind = "input_text" if api == "responses" else "text"
+
+    def user(*texts):
+        return {"role": "user", "content": [{"type": kind, "text": text} for text in texts]}
+
+    line = RUNTIME.format("c3f0")
+    turn = request({name: [user(STAMP + "hi", f"x\n\n{line}"), user("y")]}, APIS[api])
+    assert cacheproxy_session(turn) == "openclaw/c3f0"
+    later = request({name: [user("hi", "x"), user("y", line)]}, APIS[api])
+    assert cacheproxy_session(later) is None
+
+
+RUNTIME_2026_2 = (
+    "Runtime: agent=main | host=h | repo=/home/user/ws | os=Linux 6.1.0 (x64) | node=v22.1.0 | "
+    "model=local/m | default_model=local/m | channel=webchat | capabilities=none | thinking=off"
+)
+OURS = {
+    "2026.9": "<!-- openclaw:attempt:STABLE -->\nYou are a personal assistant.\n",
+    "the first sentence": "You are a personal assistant running inside OpenClaw.\n## Tooling\n",
+    "with the Codex harness": "You are a personal agent running inside OpenClaw. It has tools.",
+    "2026.6": f"You are.\n## Runtime\n{RUNTIME.format('1')}\nModel: m.\nReasoning: off\n",
+    "2026.2": f"You are.\n## Runtime\n{RUNTIME_2026_2}\nReasoning: off (hidden unless on).",
+    "the heading": system_text("1"),
+}
+NOT_OURS = {
+    "other text": "You are a personal assistant.",
+    "a quoted head": "You are pi. <!-- openclaw:attempt:STABLE -->\nYou are a personal assistant.",
+    "a sentence about it": "This repository is for work on OpenClaw.\nRuntime: node 24",
+    "a Runtime line in code": f"# Notes\n```\n{RUNTIME.format('1')}\n```\n",
+    "a Runtime line far from the end": f"{RUNTIME.format('1')}\n\n# Files\n\n# More\n",
+    "a Runtime line with two fields": "Runtime: agent=main | os=Linux",
+    "the heading in code": f"# Notes\n````\n{system_text('1')}````\n",
+    "the heading alone": "## Inbound Context (trusted metadata)\nis what OpenClaw writes.",
+    "JSON of somebody else": system_text("1").replace("openclaw.inbound", "other.inbound"),
+}
+ITS = rules_of(cacheproxy_openclaw)
+AGENTS = ("OpenAI/JS 7.15.0", "undici", "litellm/1.80", "")
+OTHERS = ("claude-cli/2.1.329 (external, cli)", "codex_exec/0.169.0", "opencode/1.18.33")
+
+
+def from_agent(turn, agent):
+    return request(turn.body, turn.target, {"User-Agent": agent})
+
+
+@each_api
+@each_form
+@pytest.mark.parametrize("system", OURS)
+def test_its_requests_are_told_by_the_system_text(api, as_blocks, system):
+    """Of all versions since 2026.2, whatever SDK or gateway sends them."""
+    turn = body(api, OURS[system], STAMP + "hi", as_blocks=as_blocks)
+    for agent in AGENTS:
+        assert normalized(ITS, from_agent(turn, agent)).body != turn.body
+        assert OPENCLAW.sent(from_agent(turn, agent))
+    for agent in OTHERS:
+        assert_untouched(ITS, from_agent(turn, agent))
+
+
+@each_api
+@each_form
+@pytest.mark.parametrize("system", NOT_OURS)
+def test_another_clients_requests_are_left_alone(api, as_blocks, system):
+    """Though its user types what OpenClaw writes, or keeps it in a file that the client quotes."""
+    typed = wrapper("5") + STAMP + "ERROR db timeout. When did this happen?"
+    users = (
+        typed,
+        "ho",
+        f"{STAMP}hi\n\n{RUNTIME.format('c3f0')}",
+        OURS["2026.9"],
+        system_text("1"),
+    )
+    for agent in (*AGENTS, *OTHERS):
+        turn = from_agent(body(api, NOT_OURS[system], *users, as_blocks=as_blocks), agent)
+        assert_untouched(ITS, turn)
+        assert not OPENCLAW.sent(turn)
 
 
 def test_a_session_is_not_guessed():
@@ -427,6 +534,7 @@ def test_long_texts_take_no_long_time():
         asked = request(turn.body.replace(b"a=b", b"sessionId=", 1), APIS[api])
         start = time.process_time_ns()
         normalized(ON, turn)
+        normalized(ITS, turn)
         cacheproxy_session(asked)
         return time.process_time_ns() - start
 
@@ -436,7 +544,12 @@ def test_long_texts_take_no_long_time():
         ("", '{"message_id": "'),
         ("", "```json\n"),
         ("Runtime: ", "a=b | "),
+        ("", "Runtime: agent=a | b=c | d=e | f=g\n"),
+        ("Runtime: agent=a", " | b=c"),
+        ("", HEADING + "```json\n"),
+        ("", HEADING + "```\n"),
+        ("", HEADING),
     ):
-        few, many = start + repeated * 5_000, start + repeated * 40_000
+        few, many = start + repeated * 2_000, start + repeated * 16_000
         for api in APIS:
             assert min(spent(api, many) / spent(api, few) for _ in range(3)) < 32
