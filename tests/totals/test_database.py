@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from cacheproxy.totals.database import Database
 from cacheproxy.totals.file import NAME
 from cacheproxy.totals.migrations import LATEST, TotalsError
 from cacheproxy.totals.standing import lifetime
-from tests.proxy.harness import eventually
+from tests.proxy.harness import eventually, running
 from tests.turning import TurningReactor
 
 from .builders import look, record, store_in
@@ -240,20 +239,12 @@ def test_a_damaged_file_at_the_start_is_one_line(reactor, tmp_path, log):
 def test_killed_at_any_moment_it_keeps_what_it_wrote_down_and_opens(tmp_path, seed):
     """All is written down while it runs, and the totals are in step with the rows."""
     root = Path(__file__).parents[2]
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tests.totals.recording", str(tmp_path)],
-        stdout=subprocess.PIPE,
-        cwd=root,
-        text=True,
-    )
-    with child:
-        try:
-            handed_over = int(child.stdout.readline())
-            eventually(lambda: written(tmp_path) >= handed_over)
-            time.sleep(random.Random(seed).random())
-            before = written(tmp_path)
-        finally:
-            child.send_signal(signal.SIGKILL)
+    command = [sys.executable, "-m", "tests.totals.recording", str(tmp_path)]
+    with running(command, stdout=subprocess.PIPE, cwd=root, text=True) as child:
+        handed_over = int(child.stdout.readline())
+        eventually(lambda: written(tmp_path) >= handed_over)
+        time.sleep(random.Random(seed).random())
+        before = written(tmp_path)
     store = store_in(tmp_path)
     assert not list(tmp_path.glob("totals-damaged-*"))
     kept = count(store)
