@@ -165,7 +165,7 @@ def test_ctrl_c_keeps_what_was_measured(capture):
 
     def pause():
         asked.append(1)
-        if len(asked) > 5:
+        if len(asked) == 6:
             over.wait(TIMEOUT)
 
     with (
