@@ -130,9 +130,12 @@ class Running:
             cwd=folder,
         )
         try:
-            eventually(lambda: "Ready." in self.text, 2 * TIMEOUT)
-        except AssertionError:
-            raise AssertionError(self.text) from None
+            eventually(lambda: "Ready." in self.text)
+        except BaseException as error:
+            self._process.kill()
+            if self._pidfile is not None and self._pidfile.exists():
+                os.kill(int(self._pidfile.read_text()), signal.SIGKILL)
+            raise AssertionError(self.text) from error
         found = _ADDRESS.search(self.text)
         assert found
         self.address = found[1], int(found[2])

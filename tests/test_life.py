@@ -28,6 +28,7 @@ from tests.proxy.harness import (
     eventually,
     free_port,
     head,
+    running,
     share_of_a_processor,
     sound_upstream,
     twistd,
@@ -265,7 +266,7 @@ def test_the_pid_file_goes_whatever_the_exit_code(tmp_path, upstream):
         *("--port", "0", "--upstream", upstream.url, "--grace", "0"),
         options=("-n", f"--pidfile={pid_file}"),
     )
-    with subprocess.Popen(
+    with running(
         command, env=environment(tmp_path), stdout=subprocess.PIPE, encoding="utf-8"
     ) as process:
         address = process.stdout.readline().split()[2].removeprefix("http://").split(":")

@@ -12,7 +12,7 @@ import pytest
 
 from cacheproxy.searchpath import entry_points, search_path, without_working_directory
 
-from .proxy.harness import environment, twistd
+from .proxy.harness import environment, running, twistd
 
 
 def distribution(folder, name, module, entry="evil", *, version="1.0"):
@@ -162,21 +162,19 @@ def test_a_repository_of_somebody_elses_is_no_plugin(tmp_path, form):
     (there / "sound_plugin.py").write_text("import sound_helper\n" + sound)
     (there / "sound_helper.py").write_text("")
     path = os.pathsep.join([str(there), *(part for part in sys.path if Path(part).is_absolute())])
-    child = subprocess.Popen(
+    output = ""
+    with running(
         FORMS[form],
         cwd=here,
         env=environment(tmp_path, PYTHONPATH=path),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
-    )
-    output = ""
-    for line in child.stdout:
-        output += line
-        if "Ready." in line:
-            child.terminate()
-    child.stdout.close()
-    child.wait(30)
+    ) as child:
+        for line in child.stdout:
+            output += line
+            if "Ready." in line:
+                child.terminate()
     assert "sound-rule" in output, output
     assert "evil" not in output
     assert not marker.exists(), json.dumps(marker.read_text())

@@ -20,7 +20,16 @@ from cacheproxy import config, listening, service, tap
 from cacheproxy.config import Config, options
 from cacheproxy.proxy.upstream import UpstreamURL
 from cacheproxy.tap import Options
-from tests.proxy.harness import TIMEOUT, Client, Proxy, Upstream, environment, free_port, twistd
+from tests.proxy.harness import (
+    TIMEOUT,
+    Client,
+    Proxy,
+    Upstream,
+    environment,
+    free_port,
+    running,
+    twistd,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -269,14 +278,13 @@ def test_it_listens_where_an_endpoint_says(tmp_path):
     """On a socket in the file system, for one."""
     path = tmp_path / "s"
     upstream = Upstream()
-    process = subprocess.Popen(
+    with running(
         twistd("--listen", f"unix:{path}", "--upstream", upstream.url),
         env=environment(tmp_path),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
-    )
-    try:
+    ) as process:
         assert re.match(rf"cacheproxy \S+   {path}  →  ", process.stdout.readline())
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(TIMEOUT)
@@ -287,10 +295,9 @@ def test_it_listens_where_an_endpoint_says(tmp_path):
                 answer += data
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
         assert answer.endswith(b'{"ok":true}')
-    finally:
         process.terminate()
-        said, _ = process.communicate(timeout=120)
-        upstream.close()
+        said, _ = process.communicate(timeout=TIMEOUT)
+    upstream.close()
     assert "critical: " not in said
 
 

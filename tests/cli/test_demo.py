@@ -19,7 +19,7 @@ from cacheproxy.demo.proxy import require_plugin
 from tests import needs
 from tests.demo.conftest import smaller
 from tests.demo.test_proxy import runs
-from tests.proxy.harness import TIMEOUT, eventually
+from tests.proxy.harness import TIMEOUT, eventually, running
 
 PROGRAM = "from cacheproxy.cli.demo import demo; demo()"
 
@@ -91,15 +91,12 @@ class TestEmbedded:
     @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for children in /proc")
     def test_ctrl_c_leaves_no_process_behind(self):
         needs.llama()
-        with subprocess.Popen([sys.executable, "-c", PROGRAM], stderr=subprocess.PIPE) as command:
+        with running([sys.executable, "-c", PROGRAM], stderr=subprocess.PIPE) as command:
             children = Path(f"/proc/{command.pid}/task/{command.pid}/children")
-            try:
-                eventually(children.read_text)
-                (child,) = map(int, children.read_text().split())
-                command.send_signal(signal.SIGINT)
-                _, errors = command.communicate(timeout=TIMEOUT)
-            finally:
-                command.kill()
+            eventually(children.read_text)
+            (child,) = map(int, children.read_text().split())
+            command.send_signal(signal.SIGINT)
+            _, errors = command.communicate(timeout=TIMEOUT)
         assert command.returncode == 1
         assert b"Traceback" not in errors
         eventually(lambda: not runs(child))  # stopped in its first moments, it leaves by itself

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from cacheproxy.cli.replay import replay
 from cacheproxy.embedded import LlamaServer, write_model
 from tests import needs
-from tests.proxy.harness import TIMEOUT, eventually
+from tests.proxy.harness import TIMEOUT, eventually, running
 from tests.replay import conversation
 from tests.replay.standin import NO_USAGE, NOT_REUSED, answering
 
@@ -165,12 +165,12 @@ def test_ctrl_c_keeps_what_was_measured(capture):
 
     def pause():
         asked.append(1)
-        if len(asked) > 5:
+        if len(asked) == 6:
             over.wait(TIMEOUT)
 
     with (
         answering(NOT_REUSED, pause=pause) as url,
-        subprocess.Popen(
+        running(
             [sys.executable, "-c", PROGRAM, capture, "--against", url, "--via", "rules"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -183,7 +183,6 @@ def test_ctrl_c_keeps_what_was_measured(capture):
             output, errors = command.communicate(timeout=TIMEOUT)
         finally:
             over.set()
-            command.kill()
     assert command.returncode == 130
     assert output.startswith("Interrupted. Replaying 4 requests")
     assert "As captured" in output

@@ -21,6 +21,7 @@ from tests.proxy.harness import (
     environment,
     eventually,
     free_port,
+    running,
     twistd,
 )
 from tests.test_life import (
@@ -351,7 +352,7 @@ def test_by_the_command(tmp_path, upstream):
     """``cacheproxy serve`` has the option, and a pid file."""
     command = [sys.executable, "-P", "-m", "cacheproxy", "serve", "--port=0", "--workers=2"]
     command += ["--pidfile", str(tmp_path / "pid"), "--upstream", upstream.url]
-    with subprocess.Popen(
+    with running(
         command, env=environment(tmp_path), stdout=subprocess.PIPE, encoding="utf-8"
     ) as process:
         lines = iter(process.stdout)
@@ -369,7 +370,7 @@ def test_a_socket_in_the_file_system(tmp_path, upstream):
     """Both serve it, a worker's end leaves it there, and the end of all removes it."""
     path = tmp_path / "socket"
     listen = ("--listen", f"unix:{path}", "--upstream", upstream.url, "--workers=2")
-    with subprocess.Popen(
+    with running(
         twistd(*listen),
         env=environment(tmp_path),
         cwd=tmp_path,

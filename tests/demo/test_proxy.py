@@ -1,7 +1,6 @@
 """The real service in a child process."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from cacheproxy.demo import proxy
 from cacheproxy.demo.client import Client
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.demo.proxy import ProxyService
-from tests.proxy.harness import eventually
+from tests.proxy.harness import eventually, running
 
 
 def test_it_listens_on_loopback_and_leaves_when_closed():
@@ -40,12 +39,9 @@ def test_it_dies_with_its_parent():
         "service = ProxyService('http://127.0.0.1:9');"
         "print(service._process.pid, service.url, flush=True); time.sleep(60)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    pid, url = parent.stdout.readline().split()
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    parent.stdout.close()
+    command = [sys.executable, "-c", program]
+    with running(command, stdout=subprocess.PIPE, text=True) as parent:  # it ends with SIGKILL
+        pid, url = parent.stdout.readline().split()
     eventually(lambda: not runs(int(pid)))
     with pytest.raises(DemoError):
         Client(url).models()

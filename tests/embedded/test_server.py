@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import urllib.request
@@ -14,7 +13,7 @@ import pytest
 from cacheproxy.embedded import EmbeddedUnavailable, LlamaServer, StartFailedError, write_model
 from cacheproxy.embedded.model import default_template
 from tests import needs
-from tests.proxy.harness import eventually
+from tests.proxy.harness import eventually, running
 
 pytestmark = pytest.mark.llama
 
@@ -134,12 +133,9 @@ def test_it_dies_with_its_parent(model):
         "server = LlamaServer(Path(sys.argv[1]), n_ctx=512);"
         "print(server.pid, flush=True); time.sleep(60)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", program, model], stdout=subprocess.PIPE)
-    assert parent.stdout is not None
-    child = int(parent.stdout.readline())
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
-    parent.stdout.close()
+    command = [sys.executable, "-c", program, model]
+    with running(command, stdout=subprocess.PIPE) as parent:  # it ends with SIGKILL
+        child = int(parent.stdout.readline())
     eventually(lambda: not runs(child))
 
 

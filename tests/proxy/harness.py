@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 TIMEOUT = 120.0
 """Seconds after which what was to happen never will: far more than it takes on a busy machine."""
@@ -461,27 +461,32 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def eventually(condition: Callable[[], object], seconds: float = TIMEOUT) -> float:
-    """Wait until ``condition`` holds; return how long it took, in seconds."""
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until ``condition`` holds."""
     started = time.monotonic()
     while not condition():
-        assert time.monotonic() - started < seconds, "it did not happen"
+        assert time.monotonic() - started < TIMEOUT, "it did not happen"
         time.sleep(0.005)
-    return time.monotonic() - started
+
+
+@contextlib.contextmanager
+def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process that does not outlive the block, whatever happens there."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def share_of_a_processor(pid: int, seconds: float = 1.0) -> float:
     """What process ``pid`` uses meanwhile, by what one uses that never rests."""
-    restless = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
+    with running([sys.executable, "-c", "while True: pass"]) as restless:
         eventually(lambda: _ticks(restless.pid) > 1)
         before = _ticks(pid), _ticks(restless.pid)
         time.sleep(seconds)
         eventually(lambda: _ticks(restless.pid) - before[1] > 10)
         return (_ticks(pid) - before[0]) / (_ticks(restless.pid) - before[1])
-    finally:
-        restless.kill()
-        restless.wait()
 
 
 def _ticks(pid: int) -> int:

@@ -311,4 +311,4 @@ def test_a_client_that_leaves_while_the_server_is_asked(fresh, upstream):
         client.ask("/v1/messages", json.dumps(MESSAGE).encode())
         upstream.received()
         upstream.received()
-    eventually(lambda: closed == [True, True], 3)
+    eventually(lambda: closed == [True, True])

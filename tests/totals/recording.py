@@ -1,6 +1,6 @@
 """A process that keeps totals until it is killed: ``python -m tests.totals.recording FOLDER``.
 
-Prints the number of each record when it has handed it over.
+Prints the number of the last record that the file has, each time it has been told so.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .builders import look, record
 
 
 class Nobody:
-    """There is no reactor to log on."""
+    """There is no reactor to be called from: what is to be done is done in the thread."""
 
     def callFromThread(self, function, *arguments) -> None:  # noqa: N802 - Twisted's
-        sys.stderr.write(f"{function} {arguments}\n")
+        function(*arguments)
 
 
 def main(folder: Path) -> None:
@@ -32,9 +32,14 @@ def main(folder: Path) -> None:
         if number % 10 == 0:
             seen = look(evaluated=float(number), moment=float(number))
             database.put(partial(lambda seen, store: store.look(seen), seen))
-        sys.stdout.write(f"{number}\n")
-        sys.stdout.flush()
+        if number % 75 == 0:
+            database.run(lambda _, number=number: number).addCallback(tell)
         time.sleep(0.01)
+
+
+def tell(number: int) -> None:
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
