@@ -41,10 +41,10 @@ def cacheproxy_client() -> Client:
     typed, or keep in their files, the very text that a rule looks for. Marks are what the client
     itself writes, at its own place: the beginning of its user agent, a header that it alone sends,
     the beginning of its system text, a line of its system text outside of fenced code. The prompt
-    is looked at only up to the first message of a user, and only where the user agent names no
-    other client that cacheproxy knows: gateways send a user agent of their own. What edits have
-    changed does not matter: it is told by the request as it came, or as the user's own rules and
-    the packages before left it. Whose a request is, is worked out at most once per package.
+    is looked at only up to the first message of a user, only on paths of APIs that cacheproxy
+    knows, and only where the user agent names no other client that it knows: gateways send a user
+    agent of their own. Whose a request is, is worked out at most once per package, before the
+    package's first edit.
 
     A package with rules, cacheproxy_normalize or cacheproxy_session that does not say whose
     requests it is for is not loaded. ``Client("*")`` is for all; a rule with a ``client`` of its

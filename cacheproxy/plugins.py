@@ -191,8 +191,8 @@ class Plugins:
             client = declared_name(request, clients)
             if client is None:
                 return None
-            identity = session_of(request, client=client).id
-            return f"{client}/{identity}"[:MOST_ID] if identity.isprintable() else None
+            answer = f"{client}/{session_of(request, client=client).id}"
+            return answer if len(answer) <= MOST_ID and answer.isprintable() else None
 
         return [*hooks, SessionHook("clients", name, own=True)] if clients else hooks
 

@@ -42,7 +42,6 @@ _LEAST = 8
 """Plain characters that a line begins with: to look for these alone takes a tenth of the time."""
 _LOOKED_AT = 512
 """Characters of the system text in which its beginning must lie."""
-
 _KEPT = 1 << 18
 """Characters of a system text that is kept beside the answer, at most."""
 
