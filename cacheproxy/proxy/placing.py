@@ -236,7 +236,7 @@ class Placing:
         """Learn; one at a time, and not once more what the one before has learned, or has not."""
         await self._asking.acquire()
         try:
-            if request is None or (self._known(request) is None and self._may_ask(request)):
+            if self._is_needed(request):
                 await self._learn(request, quietly=quietly)
         except CancelledError:  # the client has left
             raise
@@ -245,6 +245,11 @@ class Placing:
             _log.debug("what becomes of late system messages was not told: {kind}", kind=kind)
         finally:
             self._asking.release()
+
+    def _is_needed(self, request: Request | None) -> bool:
+        if request is None:
+            return not self._has_asked
+        return self._known(request) is None and self._may_ask(request)
 
     async def _learn(self, request: Request | None, *, quietly: bool) -> None:
         self._has_asked = True

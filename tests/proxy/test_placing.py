@@ -222,13 +222,10 @@ def props(marker):
     }
 
 
-def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start, upstream):
-    """Without a request having failed; while it is the same one, it is not asked.
-
-    A page that fails now and then does not make it another.
-    """
-    server = ModelServer(inline, pages=LLAMA)
-    looks = []
+@pytest.fixture
+def looked_at():
+    """A llama-server that can be looked at, its script, and the looks."""
+    server, looks = ModelServer(inline, pages=LLAMA), []
 
     def script(peer, received):
         path = received.line.split()[1]
@@ -241,6 +238,15 @@ def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start, upstr
         else:
             server(peer, received)
 
+    return server, script, looks
+
+
+def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start, looked_at):
+    """Without a request having failed; while it is the same one, it is not asked.
+
+    A page that fails now and then does not make it another.
+    """
+    server, script, looks = looked_at
     proxy = start(script, CACHEPROXY_POLL="0.05")
     eventually(lambda: len(looks) > 9)
     assert len(server.paths()) <= MOST_QUESTIONS
@@ -252,6 +258,23 @@ def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start, upstr
     ask(proxy)
     assert spoken(server.bodies(PATHS["messages"])[0]) == "user"
     assert server.paths() == [PATHS["messages"]]
+
+
+def test_workers_are_told_that_there_is_another_server(start, looked_at):
+    """One process looks; each that relays asks again."""
+    server, script, looks = looked_at
+    proxy = start(script, "--workers", "2", CACHEPROXY_POLL="0.05")
+    for _ in range(8):
+        assert ask(proxy).status == 200
+    server.template = drop
+    server.paths()
+    eventually(lambda: len(server.asked) >= 6)
+    seen = len(looks)
+    eventually(lambda: len(looks) > seen + 3)
+    server.paths()
+    for _ in range(8):
+        assert ask(proxy).status == 200
+    assert {spoken(body) for body in server.bodies(PATHS["messages"])} == {"user"}
 
 
 # Pages that are none.
