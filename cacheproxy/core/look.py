@@ -14,7 +14,7 @@ from typing import Any
 
 from cacheproxy.core.counters import Reading
 from cacheproxy.core.exposition import Sample
-from cacheproxy.core.server import Server, identify
+from cacheproxy.core.server import UNKNOWN, Server, identify
 
 HEALTH = "/health"
 METRICS = "/metrics"
@@ -87,6 +87,27 @@ class Look:
             return self.sample.kv
         context = sum(slot.context for slot in self.slots)
         return sum(slot.used for slot in self.slots) / context if context else None
+
+
+Identity = tuple[str | None, ...]
+"""What tells one server, and one model, from another; None for what it did not say."""
+
+
+def identity_of(look: Look, before: Identity | None) -> tuple[Identity | None, bool]:
+    """Return who was looked at, and whether that is another than ``before``.
+
+    What it does not say this time has not changed.
+    """
+    server = look.server
+    if server is None:
+        return before, False
+    kind = None if server.kind == UNKNOWN else server.kind
+    now: Identity = (look.start, look.served, kind, server.version)
+    if before is None:
+        return now, False
+    pairs = list(zip(before, now, strict=True))
+    is_other = any(None not in pair and pair[0] != pair[1] for pair in pairs)
+    return tuple(old if new is None else new for old, new in pairs), is_other
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from cacheproxy.core.client import client_of
 from cacheproxy.core.dialect import CHAT
-from cacheproxy.core.look import Look, State
+from cacheproxy.core.look import Identity, Look, State, identity_of
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.placement import Late, Placement, alike
 from cacheproxy.core.placing import late_messages, place
@@ -25,7 +25,6 @@ from cacheproxy.core.rendering import LLAMA, VLLM
 from cacheproxy.core.request import Request
 from cacheproxy.core.responsehead import ResponseHead
 from cacheproxy.core.roleerror import LARGEST, STATUSES, refuses_late, wants_turns
-from cacheproxy.core.server import UNKNOWN
 from cacheproxy.proxy.dialects import Dialects
 from cacheproxy.proxy.inquiry import Inquiry, model_of
 from cacheproxy.proxy.translating import Translating
@@ -86,7 +85,7 @@ class Placing:
         self._not_before: OrderedDict[Key, float] = OrderedDict()
         self._asking = DeferredLock()
         self._has_asked = False
-        self._server: tuple[object, ...] | None = None
+        self._server: Identity | None = None
         self._told: set[str] = set()
 
     @property
@@ -164,21 +163,10 @@ class Placing:
             if has_gone:
                 self.forget()
             return has_gone
-        if look.server is None:
-            return False
-        before = self._server
-        server = look.server
-        kind = None if server.kind == UNKNOWN else server.kind
-        now: tuple[object, ...] = (look.start, look.served, kind, server.version)
-        if before is not None:  # what it does not tell this time has not changed
-            now = tuple(old if new is None else new for old, new in zip(before, now, strict=True))
-        self._server = now
-        is_other = before is not None and any(
-            old not in (None, new) for old, new in zip(before, now, strict=True)
-        )
+        self._server, is_other = identity_of(look, self._server)
         if is_other:
             self.forget()
-        if not self._has_asked:
+        if self._server is not None and not self._has_asked:
             done = Deferred.fromCoroutine(self.learn())
             done.addErrback(lambda failure: _log.failure("the upstream was not asked", failure))
         return is_other
@@ -236,7 +224,7 @@ class Placing:
         """Learn; one at a time, and not once more what the one before has learned, or has not."""
         await self._asking.acquire()
         try:
-            if request is None or (self._known(request) is None and self._may_ask(request)):
+            if self._is_needed(request):
                 await self._learn(request, quietly=quietly)
         except CancelledError:  # the client has left
             raise
@@ -245,6 +233,11 @@ class Placing:
             _log.debug("what becomes of late system messages was not told: {kind}", kind=kind)
         finally:
             self._asking.release()
+
+    def _is_needed(self, request: Request | None) -> bool:
+        if request is None:
+            return not self._has_asked
+        return self._known(request) is None and self._may_ask(request)
 
     async def _learn(self, request: Request | None, *, quietly: bool) -> None:
         self._has_asked = True

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cacheproxy.core.counters import Figures, Reading
 from cacheproxy.core.exposition import Sample
-from cacheproxy.core.look import Answers, Look, Metrics, Slot, State, look_of, slots_of
+from cacheproxy.core.look import Answers, Look, Metrics, Slot, State, identity_of, look_of, slots_of
+from cacheproxy.core.server import Server
 
 SAMPLE = Sample(Figures(evaluated=7.0))
 SLOTS = [
@@ -99,3 +102,18 @@ def test_a_server_that_is_down_tells_nothing():
     down = Look("http://localhost:8080", 1.0, 2.0, State.DOWN)
     assert down.reading is None
     assert down.kv is None
+
+
+def test_another_server_is_told_by_what_it_says_of_itself():
+    """What it leaves out now and then has not changed; who says nothing is who it was."""
+    one = Look("u", 0, 0, State.UP, server=Server("llama-server", "b1"), served="m", start="s")
+    who, is_other = identity_of(one, None)
+    assert not is_other
+    assert identity_of(replace(one, server=None), who) == (who, False)
+    assert identity_of(replace(one, server=Server(), served=None, start=None), who) == (who, False)
+    for change in ({"start": "t"}, {"served": "n"}, {"server": Server("vLLM", "b1")}):
+        found, is_other = identity_of(replace(one, **change), who)
+        assert is_other
+        assert identity_of(replace(one, **change), found) == (found, False)
+    later, is_other = identity_of(one, identity_of(replace(one, served=None), None)[0])
+    assert (later, is_other) == (who, False)

@@ -9,8 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from tests.core.templates import RefusedError
-
-from .harness import Peer, Received, Upstream, whole
+from tests.proxy.harness import Peer, Received, Upstream, whole
 
 PATHS = {
     "messages": "/v1/messages",

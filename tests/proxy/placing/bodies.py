@@ -1,0 +1,45 @@
+"""Bodies with a late system message, sent to a proxy."""
+
+from __future__ import annotations
+
+import json
+
+from tests.proxy.harness import Client
+
+from .templated import PAGE, PATHS, TOKENIZE, renders
+
+WRAPPED = "<system-reminder>\nnews\n</system-reminder>"
+LLAMA = {PAGE: renders}
+MOST_QUESTIONS = 8
+PAGES = [PAGE, TOKENIZE]
+
+
+of_this_test = {"model": "m"}
+
+
+def late(api="messages", model=None, **more):
+    """A body with a late system message."""
+    model = model or of_this_test["model"]
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "ho"},
+        {"role": "user", "content": "and?"},
+        {"role": "system", "content": "news"},
+    ]
+    if api == "messages":
+        return {"model": model, "max_tokens": 9, "system": "head", "messages": messages} | more
+    if api == "responses":
+        return {"model": model, "instructions": "head", "input": messages} | more
+    system = {"role": "system", "content": "head"}
+    return {"model": model, "messages": [system, *messages]} | more
+
+
+def spoken(body):
+    return [m["role"] for m in body.get("messages") or body["input"]][-1]
+
+
+def ask(proxy, body=None, api="messages", *fields, path=None):
+    body = late(api) if body is None else body
+    with Client(proxy.address) as client:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return client.ask(path or PATHS[api], data, *fields).answer()

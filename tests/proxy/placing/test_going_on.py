@@ -1,0 +1,205 @@
+"""Whoever leaves, whatever comes, and whichever API is spoken: the request goes its way."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from tests.core.templates import chatml, drop, hoist, inline, strict, turns
+from tests.proxy.harness import CHUNKED, Client, eventually, head, whole
+
+from .bodies import LLAMA, MOST_QUESTIONS, ask, late, spoken
+from .templated import PAGE, PATHS, REFUSAL, ModelServer, says
+
+# The client leaves.
+
+
+def held(server, peer, *_):
+    """Say nothing until the other side closes."""
+    server.closed.append(peer.wait_closed())
+
+
+@pytest.mark.parametrize("where", ["page", "short prompt"])
+def test_a_client_that_leaves_while_we_learn_lets_the_next_one_learn(start, where):
+    """The upstream's connection closes at once."""
+    server = ModelServer(drop)
+    server.closed = []
+    proxy = start(server)
+    server.paths()
+    path = PAGE if where == "page" else PATHS["messages"]
+    server.pages[path] = held
+    client = Client(proxy.address)
+    client.ask(PATHS["messages"], json.dumps(late()).encode())
+    eventually(lambda: server.bodies(path))
+    with Client(proxy.address) as other:
+        other.ask(PATHS["messages"], json.dumps(late()).encode())
+        del server.pages[path]
+        client.close()
+        eventually(lambda: server.closed)
+        assert server.closed == [True]
+        assert other.answer().status == 200
+    assert spoken(server.asked[-1][1]) == "user"
+
+
+def half_an_error(server, peer, *_):
+    peer.send(head(b"Content-Length: 100", status=b"400 Bad Request") + b'{"error":')
+    held(server, peer)
+
+
+@pytest.mark.parametrize("when", ["held error", "second attempt"])
+@pytest.mark.parametrize("how", ["fin", "rst"])
+def test_a_client_that_leaves_during_the_attempts(quiet, when, how):
+    """Closes the upstream at once, and there is no further attempt."""
+    proxy, server = quiet
+    server.closed, begun = [], threading.Event()
+
+    def refuse(server, peer, _, body):
+        if when == "held error":
+            begun.set()
+            half_an_error(server, peer)
+        elif spoken(body) == "system":
+            server.send(peer, b"400 Bad Request", REFUSAL)
+        else:
+            begun.set()
+            held(server, peer)
+
+    server.pages[PATHS["messages"]] = refuse
+    mark = proxy.mark()
+    client = Client(proxy.address).ask(PATHS["messages"], json.dumps(late()).encode())
+    assert begun.wait(10)
+    client.leave(how)
+    eventually(lambda: server.closed)
+    assert server.closed == [True]
+    proxy.wait_for("CLIENT LEFT", mark)
+    assert len(server.bodies(PATHS["messages"])) == (1 if when == "held error" else 2)
+
+
+# Behind translation, and counting.
+
+
+@pytest.mark.parametrize("pages", [{}, LLAMA], ids=["no page", "page"])
+@pytest.mark.parametrize(
+    ("template", "role"), [(inline, "system"), (strict, "user"), (hoist, "user"), (drop, "user")]
+)
+def test_a_server_of_the_other_api(start, template, role, pages):
+    """That there is such a server, and what it does, is learned within the first request."""
+    server = ModelServer(template, pages=dict(pages), apis=("chat",))
+    proxy = start(server)
+    for _ in range(2):
+        answer = ask(proxy)
+        assert answer.status == 200
+        assert json.loads(answer.body)["type"] == "message"
+        assert spoken(server.bodies(PATHS["chat"])[-1]) == role
+    server.paths()
+    ask(proxy)
+    assert server.paths() == [PATHS["chat"]]
+
+
+def test_a_refusal_behind_translation_heals_too(start):
+    """And an error that cannot be healed comes in the client's form."""
+    server = ModelServer(strict, apis=("chat",))
+    proxy = start(server, "--placement", "quiet", "--dialect", "openai")
+    server.paths()
+    assert json.loads(ask(proxy).body)["type"] == "message"
+    assert [spoken(body) for body in server.bodies(PATHS["chat"])] == ["system", "user"]
+    error = json.dumps({"error": {"message": "too long"}}).encode()
+    server.pages[PATHS["chat"]] = says(whole(error, status=b"400 Bad Request"))
+    answer = ask(proxy)
+    assert (answer.status, json.loads(answer.body)["type"]) == (400, "error")
+    assert json.loads(answer.body)["error"]["message"] == "too long"
+
+
+def test_tokens_are_counted_of_what_will_be_sent(start):
+    """A strict server would refuse to count, too."""
+    server = ModelServer(strict, pages=LLAMA)
+    path = "/v1/messages/count_tokens"
+    server.pages[path] = lambda server, peer, _, body: server.send(
+        peer, *((b"200 OK", {"input_tokens": 7}) if spoken(body) == "user" else (b"400 X", REFUSAL))
+    )
+    proxy = start(server)
+    server.paths()
+    assert json.loads(ask(proxy, path=path).body) == {"input_tokens": 7}
+    assert server.paths() == [path]
+
+
+# Whatever comes, the request goes on.
+
+NEWS = {"role": "system", "content": "news"}
+ODD = [
+    {"messages": [NEWS] * 3},
+    {"messages": [NEWS, NEWS, {"role": "user", "content": "hi"}]},
+    {"system": "", "messages": [NEWS, NEWS]},
+    {"system": [], "messages": [{"role": "user", "content": "hi"}, NEWS | {"content": []}]},
+    {"system": "x", "messages": [{"role": "user", "content": "hi"}, {"role": "system"}]},
+    {"system": "x", "messages": [{"role": "user", "content": "hi"}, NEWS | {"content": None}]},
+    {"system": "x", "messages": [NEWS, None, 7, "text", [], {}]},
+    {"model": 7, "system": "x", "messages": [{"role": "user", "content": "hi"}, NEWS]},
+    {"system": "x", "messages": [{"role": "user", "content": "hi"}, *[NEWS] * 300]},
+]
+
+
+@pytest.mark.parametrize("template", [strict, turns, hoist])
+def test_an_odd_body_gets_the_servers_answer(start, template):
+    """Whatever that is: never one of our own."""
+    server = ModelServer(template, pages=LLAMA)
+    proxy = start(server)
+    server.pages[PATHS["messages"]] = says(whole(b"mine", status=b"418 Teapot"))
+    for body in ODD:
+        server.paths()
+        answer = ask(proxy, body)
+        assert (answer.status, answer.body) == (418, b"mine")
+        assert server.paths() == [PATHS["messages"]]
+
+
+def test_a_text_with_half_a_character_goes_on(start):
+    """As a truncated tool output has it, in the message that is placed."""
+    server = ModelServer(strict, pages=LLAMA)
+    proxy = start(server)
+    body = json.dumps(late()).replace("news", "ne\\ud83dws")
+    assert ask(proxy, body.encode()).status == 200
+    assert b"\\nne\\ud83dws\\n" in server.raw[-1].body
+
+
+def test_a_stream_flows_through_a_placed_request(start):
+    """Event by event."""
+    go_on = threading.Event()
+
+    def stream(_server, peer, *_):
+        peer.send(CHUNKED)
+        peer.chunk(b"data: 1\n\n")
+        assert go_on.wait(10)
+        peer.chunk(b"data: 2\n\n")
+        peer.send(b"0\r\n\r\n")
+
+    server = ModelServer(strict, pages=LLAMA | {PATHS["messages"]: stream})
+    proxy = start(server)
+    with Client(proxy.address) as client:
+        client.ask(PATHS["messages"], json.dumps(late(stream=True)).encode())
+        pieces = client.pieces(client.begin())
+        assert next(pieces) == b"data: 1\n\n"
+        go_on.set()
+        assert b"".join(pieces) == b"data: 2\n\n"
+
+
+def test_workers_place_as_one_process_does(start):
+    """Each learns for itself, with the first late message that it gets."""
+    server = ModelServer(strict, pages=LLAMA)
+    proxy = start(server, "--workers", "2")
+    for _ in range(8):
+        assert ask(proxy).status == 200
+    assert {spoken(body) for body in server.bodies(PATHS["messages"])} == {"user"}
+    assert server.paths().count(PAGE) <= 3 * MOST_QUESTIONS
+
+
+def test_the_text_of_a_prompt_stays_out_of_the_log(start):
+    """Neither ours nor a server's words about it."""
+    server = ModelServer(strict, pages=LLAMA)
+    proxy = start(server, "--verbose")
+    body = late()
+    body["messages"][-1]["content"] = "kanarienvogel"
+    ask(proxy, body)
+    proxy.wait_for("late-system-messages: /messages/3/role")
+    assert "kanarienvogel" not in proxy.output
+    assert chatml([]) == "null"

@@ -1,0 +1,168 @@
+"""A refusal of late system messages is healed within the request, by one second attempt."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from tests.core.templates import RefusedError, inline, strict, turns
+from tests.proxy.harness import head, whole
+
+from .bodies import LLAMA, ask, late, spoken
+from .templated import PATHS, REFUSAL, ModelServer, answer_of, says
+
+
+@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_refusal_is_healed_within_the_request(quiet, api, stream):
+    """By one more attempt, which the client does not see; the next needs none."""
+    proxy, server = quiet
+    server.paths()
+    answer = ask(proxy, late(api, stream=stream), api)
+    assert (answer.status, answer.end) == (200, "whole")
+    assert b"System message" not in answer.body
+    first, second = server.bodies(PATHS[api])
+    assert (spoken(first), spoken(second)) == ("system", "user")
+    server.paths()
+    mark = proxy.mark()
+    assert ask(proxy, late(api, stream=stream), api).status == 200
+    assert server.paths() == [PATHS[api]]
+    proxy.wait_for("(placed 1)", mark)
+
+
+def test_a_change_of_the_template_between_two_turns_heals(start):
+    """The page is asked again, and what it says now counts."""
+    server = ModelServer(inline, pages=LLAMA)
+    proxy = start(server)
+    assert ask(proxy).status == 200
+    for template, last in ((strict, "user"), (turns, "user")):
+        server.paths()
+        server.template = template
+        assert ask(proxy).status == 200
+        assert spoken(server.bodies(PATHS["messages"])[-1]) == last
+        paths = server.paths()
+        assert paths.count(PATHS["messages"]) == 2
+        assert ask(proxy).status == 200
+        assert server.paths() == [PATHS["messages"]]
+
+
+def test_what_is_refused_a_second_time_comes_down_once(quiet):
+    """The client sees the second answer alone, and the guess is not believed."""
+    proxy, server = quiet
+    count = []
+
+    def refuse(server, peer, *_):
+        count.append(1)
+        server.send(peer, b"400 Bad Request", REFUSAL | {"number": len(count)})
+
+    server.pages[PATHS["messages"]] = refuse
+    for number in (2, 4):
+        server.paths()
+        answer = ask(proxy)
+        assert (answer.status, json.loads(answer.body)["number"]) == (400, number)
+        assert [spoken(body) for body in server.bodies(PATHS["messages"])] == ["system", "user"]
+    server.pages.clear()
+    server.template = inline
+    ask(proxy)
+    assert spoken(server.asked[-1][1]) == "system"
+
+
+def test_a_second_refusal_that_asks_for_turns_is_learned_from(quiet):
+    """The request after it has none."""
+    proxy, server = quiet
+
+    def alternate(messages, tools=None):
+        roles = [m["role"] for m in messages if m["role"] != "system"]
+        if any(one == other for one, other in pairwise(roles)):
+            raise ValueError
+        return strict(messages, tools)
+
+    def answer(server, peer, _, body):
+        try:
+            alternate([{"role": "system", "content": "h"}, *body["messages"]])
+        except RefusedError:
+            server.send(peer, b"400 Bad Request", REFUSAL)
+        except ValueError:
+            words = "conversation roles must alternate user/assistant/user/assistant/..."
+            server.send(peer, b"400 Bad Request", {"error": {"message": words}})
+        else:
+            server.send(peer, b"200 OK", answer_of("messages", 9, None))
+
+    server.pages[PATHS["messages"]] = answer
+    assert ask(proxy).status == 400
+    server.paths()
+    assert ask(proxy).status == 200
+    assert ask(proxy).status == 200
+    assert server.paths()[-1:] == [PATHS["messages"]]
+
+
+LONG = b'{"error":{"message":"System message must be at the beginning.' + b" " * 70_000 + b'"}}'
+KEPT = (b"X-Odd:  two  spaces", b"Content-Type: text/weird", b"X-Odd: again")
+OTHER = b'{"error":{"message":"the request exceeds the available context size"}}'
+CHUNKS = b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n"
+GZIPPED = bytes.fromhex("1f8b08000000000002ff") + json.dumps(REFUSAL).encode()
+
+
+@pytest.mark.parametrize("status", [b"400 Odd Reason", b"404 Not Found", b"422 X", b"500 Y"])
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (whole(OTHER, *KEPT), OTHER),
+        (
+            head(*KEPT, b"Transfer-Encoding: chunked") + b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n",
+            b"hello world",
+        ),
+        (head(*KEPT) + OTHER, OTHER),
+        (whole(GZIPPED, *KEPT, b"Content-Encoding: gzip"), GZIPPED),
+        (whole(LONG, *KEPT), LONG),
+        (head(*KEPT) + LONG, LONG),
+        (whole(b"", *KEPT), b""),
+    ],
+    ids=["whole", "chunked", "until closed", "packed", "long", "long until closed", "empty"],
+)
+def test_any_other_error_comes_down_as_it_is_and_is_not_tried_again(quiet, status, answer, body):
+    """Byte for byte with its headers, once."""
+    proxy, server = quiet
+    server.apis = ()  # a 404 has the proxy look for another API
+    answer = answer.replace(b"200 OK", status, 1)
+    server.pages[PATHS["chat"]] = says(answer)
+    found = ask(proxy, api="chat")
+    assert (found.status, found.reason) == (int(status[:3]), status[4:])
+    assert found.body == body
+    assert found.end == "whole"
+    assert found.values(b"x-odd") == [b"two  spaces", b"again"]
+    assert found.values(b"content-type") == [b"text/weird"]
+    assert len([body for body in server.bodies(PATHS["chat"]) if body]) == 1
+
+
+def test_an_error_that_breaks_off_breaks_off(quiet):
+    """The client is not told that it had all of it."""
+    proxy, server = quiet
+    server.pages[PATHS["messages"]] = says(
+        head(b"Content-Length: 100", status=b"400 Bad Request") + b"half"
+    )
+    answer = ask(proxy)
+    assert (answer.status, answer.body) == (400, b"half")
+    assert answer.end in ("fin", "rst")
+    assert len(server.bodies(PATHS["messages"])) == 1
+
+
+@pytest.mark.parametrize("status", [b"401 Unauthorized", b"429 Slow", b"502 Bad", b"503 Busy"])
+def test_other_statuses_are_no_refusal(quiet, status):
+    """Whatever their words are."""
+    proxy, server = quiet
+    server.pages[PATHS["messages"]] = says(whole(json.dumps(REFUSAL).encode(), status=status))
+    answer = ask(proxy)
+    assert (answer.status, json.loads(answer.body)) == (int(status[:3]), REFUSAL)
+    assert len(server.bodies(PATHS["messages"])) == 1
+
+
+def test_without_late_messages_a_refusal_is_the_clients(quiet):
+    """There is nothing to place."""
+    proxy, server = quiet
+    server.pages[PATHS["messages"]] = says(whole(b"System message must be first", status=b"400 X"))
+    body = {"model": "m", "system": "x", "messages": [{"role": "user", "content": "hi"}]}
+    assert ask(proxy, body).body == b"System message must be first"
+    assert len(server.bodies(PATHS["messages"])) == 1

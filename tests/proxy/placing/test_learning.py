@@ -1,0 +1,236 @@
+"""What an upstream does with late system messages is learned once, and again from another."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.request
+
+import pytest
+
+from tests.core.templates import as_user, drop, hoist, inline, strict
+from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, whole
+
+from .bodies import LLAMA, MOST_QUESTIONS, PAGES, ask, late, spoken
+from .templated import PAGE, PATHS, REFUSAL, TOKENIZE, ModelServer, put, renders, says, tokenizes
+
+# Learning.
+
+
+@pytest.mark.parametrize(
+    ("template", "placed"), [(inline, 0), (as_user, 0), (hoist, 1), (strict, 1), (drop, 1)]
+)
+@pytest.mark.parametrize("page", PAGES)
+def test_a_server_that_renders_is_asked_once_when_we_start(start, template, placed, page):
+    """No request waits for it: one in, one out; where it does no harm not a byte is edited."""
+    pages = {PAGE: {PAGE: renders}, TOKENIZE: {TOKENIZE: tokenizes}}[page]
+    server = ModelServer(template, pages=pages)
+    proxy = start(server)
+    asked = server.paths()
+    assert set(asked) - {PAGE} == ({TOKENIZE} if page == TOKENIZE else set())
+    assert len(asked) <= MOST_QUESTIONS + 2
+    api = "chat" if page == TOKENIZE else "messages"
+    body = json.dumps(late(api), indent=1).encode()
+    for _ in range(2):
+        assert ask(proxy, body, api).status == 200
+    assert server.paths() == [PATHS[api]] * 2
+    for received in server.raw[-2:]:
+        assert (received.body == body) == (not placed)
+        assert received.body.count(b"system-reminder") == 2 * placed
+    said = proxy.output.count("(said once; ")
+    assert said == placed
+
+
+def test_the_banner_the_page_and_the_log_say_it(start):
+    """In words; and each line of a turn how many were placed."""
+    proxy = start(ModelServer(strict, pages=LLAMA))
+    words = "refuses late system messages: they go on as the user's, in their place"
+    assert any(line.strip() == f"template    {words}" for line in proxy.lines)
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=10) as page:
+        placement = json.load(page)["placement"]
+    assert (placement["late"], placement["says"], placement["setting"]) == (
+        "refused",
+        words,
+        "auto",
+    )
+    mark = proxy.mark()
+    ask(proxy)
+    assert proxy.wait_for("(placed 1)", mark)
+
+
+@pytest.mark.parametrize("api", PATHS)
+def test_what_is_learned_counts_for_every_api(start, api):
+    """The template is behind all of them."""
+    server = ModelServer(strict, pages=LLAMA)
+    proxy = start(server)
+    server.paths()
+    assert ask(proxy, api=api).status == 200
+    assert spoken(server.bodies(PATHS[api])[0]) == "user"
+    assert server.paths() == [PATHS[api]]
+
+
+def test_a_request_without_late_messages_never_waits(start):
+    """It is not looked at, whatever is known."""
+    server = ModelServer(strict)
+    proxy = start(server)
+    server.paths()
+    ask(proxy, {"model": "m", "system": "x", "messages": [{"role": "user", "content": "hi"}]})
+    assert server.paths() == [PATHS["messages"]]
+
+
+def test_a_server_that_was_down_is_asked_when_the_first_late_message_comes(tmp_path):
+    """And again when it was down since, and is another."""
+    port = free_port()
+    with Proxy(tmp_path, "--upstream", f"http://127.0.0.1:{port}") as proxy:
+        for template, role in ((strict, "user"), (inline, "system"), (drop, "user")):
+            assert ask(proxy).status == 502
+            upstream = Upstream(socket.create_server(("127.0.0.1", port)))
+            server = put(upstream, ModelServer(template, pages=LLAMA))
+            for _ in range(2):
+                assert ask(proxy).status == 200
+            assert {spoken(body) for body in server.bodies(PATHS["messages"])} == {role}
+            paths = server.paths()
+            assert paths[-2:] == [PATHS["messages"]] * 2
+            assert set(paths[:-2]) == {PAGE}
+            assert len(paths) <= MOST_QUESTIONS + 2
+            upstream.close()
+            eventually(lambda: ask(proxy).status == 502)
+
+
+def test_two_requests_at_once_learn_once(start):
+    """The second waits for what the first learns."""
+    server = ModelServer(drop)
+    proxy = start(server)
+    server.paths()
+    clients = [Client(proxy.address) for _ in range(4)]
+    for client in clients:
+        client.ask(PATHS["messages"], json.dumps(late()).encode())
+    assert [client.answer().status for client in clients] == [200] * 4
+    assert sorted(server.paths()) == sorted([PAGE, TOKENIZE, *[PATHS["messages"]] * 6])
+    for client in clients:
+        client.close()
+
+
+def test_two_requests_at_once_do_not_both_ask_a_server_that_does_not_tell(start):
+    """Nor is it asked again soon."""
+    server = ModelServer(drop, pages={PATHS["messages"]: says(whole(b"{}"))})
+    proxy = start(server)
+    server.paths()
+    clients = [Client(proxy.address) for _ in range(3)]
+    for client in clients:
+        client.ask(PATHS["messages"], json.dumps(late()).encode())
+    assert [client.answer().body for client in clients] == [b"{}"] * 3
+    assert sorted(server.paths()) == sorted([PAGE, TOKENIZE, *[PATHS["messages"]] * 5])
+    for client in clients:
+        client.close()
+
+
+def props(marker):
+    """A page that says which server this is."""
+    return {
+        "default_generation_settings": {"n_ctx": 4096},
+        "build_info": "b1-x",
+        "total_slots": 1,
+        "media_marker": marker,
+    }
+
+
+@pytest.fixture
+def looked_at():
+    """A llama-server that can be looked at, its script, and the looks."""
+    server, looks = ModelServer(inline, pages=LLAMA), []
+
+    def script(peer, received):
+        path = received.line.split()[1]
+        if path == b"/props":
+            looks.append(path)
+            status = b"500 For Once" if len(looks) % 4 == 3 else b"200 OK"
+            server.send(peer, status, props(f"marker {server.template.__name__}"))
+        elif path == b"/health":
+            server.send(peer, b"200 OK", {"status": "ok"})
+        else:
+            server(peer, received)
+
+    return server, script, looks
+
+
+def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start, looked_at):
+    """Without a request having failed; while it is the same one, it is not asked.
+
+    A page that fails now and then does not make it another.
+    """
+    server, script, looks = looked_at
+    proxy = start(script, CACHEPROXY_POLL="0.05")
+    eventually(lambda: len(looks) > 9)
+    assert len(server.paths()) <= MOST_QUESTIONS
+    server.template = drop
+    eventually(lambda: len(server.asked) >= 6)
+    seen = len(looks)
+    eventually(lambda: len(looks) > seen + 3)
+    assert set(server.paths()) == {PAGE}
+    ask(proxy)
+    assert spoken(server.bodies(PATHS["messages"])[0]) == "user"
+    assert server.paths() == [PATHS["messages"]]
+
+
+def test_workers_are_told_that_there_is_another_server(start, looked_at):
+    """One process looks; each that relays asks again."""
+    server, script, looks = looked_at
+    proxy = start(script, "--workers", "2", CACHEPROXY_POLL="0.05")
+    for _ in range(8):
+        assert ask(proxy).status == 200
+    server.template = drop
+    server.paths()
+    eventually(lambda: len(server.asked) >= 6)
+    seen = len(looks)
+    eventually(lambda: len(looks) > seen + 3)
+    server.paths()
+    for _ in range(8):
+        assert ask(proxy).status == 200
+    assert {spoken(body) for body in server.bodies(PATHS["messages"])} == {"user"}
+
+
+# Settings.
+
+
+@pytest.mark.parametrize("template", [drop, strict])
+def test_off_asks_and_places_nothing(start, template):
+    """The client gets what the server says."""
+    server = ModelServer(template, pages=LLAMA)
+    proxy = start(server, "--placement", "off")
+    answer = ask(proxy)
+    assert answer.status == (400 if template is strict else 200)
+    assert server.paths() == [PATHS["messages"]]
+    assert server.raw[-1].body == json.dumps(late()).encode()
+
+
+def test_quiet_sends_no_prompts_of_its_own(start):
+    """Pages are asked, and a refusal tells."""
+    server = ModelServer(drop)
+    proxy = start(server, "--placement", "quiet")
+    assert server.paths() == PAGES
+    ask(proxy)
+    assert server.paths() == [*PAGES, PATHS["messages"]]
+    server.template = strict
+    for expected in ([PATHS["messages"]] * 2, [PATHS["messages"]]):
+        assert ask(proxy).status == 200
+        assert server.paths() == expected
+
+
+def test_user_places_always_and_asks_nobody(start):
+    """Where a template wants turns, its refusal tells that much."""
+    server = ModelServer(inline, pages=LLAMA)
+    proxy = start(server, "--placement", "user")
+    ask(proxy)
+    assert spoken(server.bodies(PATHS["messages"])[-1]) == "user"
+    assert server.paths() == [PATHS["messages"]]
+
+
+def test_a_vendors_api_is_neither_asked_nor_edited(tmp_path, upstream):
+    """Unless edits were asked for; 127.1 is no local name."""
+    server = put(upstream, ModelServer(strict, pages=LLAMA))
+    with Proxy(tmp_path, "--upstream", f"http://127.1:{upstream.port}") as proxy:
+        answer = ask(proxy)
+        assert (answer.status, json.loads(answer.body)) == (400, REFUSAL)
+        assert server.paths() == [PATHS["messages"]]
+        assert server.raw[-1].body == json.dumps(late()).encode()
