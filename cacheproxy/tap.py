@@ -188,7 +188,8 @@ def arrange_relaying(
     relaying: Relaying,
     config: Config,
     pages: Callable[
-        [Upstream, Sequence[Normalizer], Access, Placing], Callable[[ProxyRequest], bytes | int]
+        [Upstream, Sequence[Normalizer], Access, Placing | None],
+        Callable[[ProxyRequest], bytes | int],
     ],
 ) -> Arrangement:
     """Do the same for a process that relays; ``pages`` makes what answers for our own pages.
@@ -241,7 +242,9 @@ def arrange_relaying(
         upstream=upstream,
         rules=rules,
         edits=edits,
-        resource=ProxyResource(course, pages(upstream, rules if edits else (), access, placing)),
+        resource=ProxyResource(
+            course, pages(upstream, rules if edits else (), access, course.placing)
+        ),
         limits=_limits(config),
         access=access,
         placing=placing,
@@ -259,7 +262,7 @@ def _own_pages(
     upstream: Upstream,
     rules: Sequence[Normalizer],
     access: Access,
-    placing: Placing,
+    placing: Placing | None,
 ) -> OwnPages:
     reactor, failures = lasting.reactor, lasting.plugins.failures
     names = [rule.name for rule in rules]
@@ -273,7 +276,7 @@ def _own_pages(
             clients={rule.name: client_name(rule) for rule in rules},
             recent=lasting.recent,
             workers=lasting.front.standing,
-            placement=placing.as_dict,
+            placement=None if placing is None else placing.told,
         ),
         EXCHANGES: Exchanges(lasting.recent),
     }

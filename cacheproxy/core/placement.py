@@ -78,6 +78,8 @@ class Placement:
     @property
     def says(self) -> str:
         """One line for people: what the server does, and what is done about it."""
+        if self.told_by == BY_OPTION:
+            return f"is not asked where late system messages stand: {_DONE}"
         does = _DOES[self.late]
         return f"{does}: {_DONE}" if self.late.harms else does
 
@@ -92,6 +94,8 @@ def alike(late: Late, told_by: str, *, joins: bool = False) -> Placement:
     return Placement(treatment, treatment, joins, joins, told_by)
 
 
+BY_OPTION = "the option --placement user"
+"""``Placement.told_by`` where nobody asked the server."""
 _DONE = "they go on as the user's, in their place"
 _DOES = {
     Late.INLINE: "takes late system messages where they stand",

@@ -19,7 +19,7 @@ from cacheproxy.core.client import client_of
 from cacheproxy.core.dialect import CHAT
 from cacheproxy.core.look import Identity, Look, State, identity_of
 from cacheproxy.core.normalize import Report
-from cacheproxy.core.placement import Late, Placement, alike
+from cacheproxy.core.placement import BY_OPTION, Late, Placement, alike
 from cacheproxy.core.placing import late_messages, place
 from cacheproxy.core.rendering import LLAMA, VLLM
 from cacheproxy.core.request import Request
@@ -101,6 +101,12 @@ class Placing:
         if self.setting == OFF or known is None:
             return {"setting": self.setting, "late": str(Late.UNKNOWN), "says": ""}
         return {"setting": self.setting} | known.as_dict()
+
+    async def told(self) -> dict[str, Any]:
+        """Return the same, once the server has been asked: it answers, so it can tell."""
+        if not self._has_asked:
+            await self.learn()
+        return self.as_dict()
 
     async def place(self, request: Request) -> Placed:
         """Return ``request`` as this upstream can take it. It never fails for this."""
@@ -289,4 +295,4 @@ class Placing:
             )
 
 
-_ALWAYS = alike(Late.REFUSED, "the option --placement user")
+_ALWAYS = alike(Late.REFUSED, BY_OPTION)

@@ -19,8 +19,8 @@ class Health:
 
     ``clients``: for which client each rule is, ``*`` for all. ``probe`` returns what the
     upstream says of itself, or None while it is down. ``recent``: the last exchanges.
-    ``workers``: how it stands with each of them, None where there are none. ``placement``: what
-    is known of where the upstream puts late system messages.
+    ``workers``: how it stands with each of them, None where there are none. ``placement``:
+    returns what is known of where the upstream puts late system messages, which it is asked for.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Health:
         clients: Mapping[str, str] | None = None,
         recent: Iterable[Exchange] = (),
         workers: Callable[[], list[dict[str, int]] | None] = lambda: None,
-        placement: Callable[[], Mapping[str, Any] | None] = lambda: None,
+        placement: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
     ) -> None:
         self._fixed = {"version": version, "rules": rules, "clients": dict(clients or {})}
         self._upstream = upstream
@@ -50,10 +50,11 @@ class Health:
         state: dict[str, Any] = {"url": self._upstream, "state": "down" if server is None else "up"}
         if server is not None:
             state["server"] = asdict(server)
+        asked = self._placement if server is not None else None
         page = {
             **self._fixed,
             "upstream": state,
-            "placement": self._placement(),
+            "placement": await asked() if asked is not None else None,
             "failures": self._failures.as_dict(),
             "requests": _requests(self._recent),
         }
