@@ -392,7 +392,7 @@ def test_any_bytes_are_a_response_or_a_response_error(data, before):
 
 def growth(work):
     """How many times the processor's time grows where there are eight times as many."""
-    few, many = LONGEST_HEAD // 16, LONGEST_HEAD // 2
+    few, many = LONGEST_HEAD // 64, LONGEST_HEAD // 8
     return min(spent(work, many) / spent(work, few) for _ in range(3))
 
 

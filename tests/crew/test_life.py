@@ -96,7 +96,7 @@ def test_open_answers_of_all_are_finished(start, upstream):
 
 def test_what_does_not_end_in_time_is_broken_off(start):
     """All of it, and the exit code says so."""
-    crew = start("--grace", "0.3", script=Held())
+    crew = start("--grace", "2", script=Held())
     with crew.through(crew.pids[0]) as one, crew.through(crew.pids[1]) as other:
         streams = [client.pieces(client.ask("/x", b"{}").begin()) for client in (one, other)]
         assert [next(stream) for stream in streams] == [b"data: 1\n\n"] * 2
