@@ -13,6 +13,7 @@ from cacheproxy.core.diagnosis import report_captured
 from cacheproxy.demo import conversation
 from cacheproxy.demo.client import Client
 from cacheproxy.embedded import LlamaServer, write_model
+from tests import needs
 from tests.proxy.harness import eventually
 
 from .replay import Proxy
@@ -42,7 +43,7 @@ def page(proxy, path):
 @pytest.fixture
 def server(tmp_path):
     """A server whose model knows the conversation's words."""
-    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    needs.llama()
     text = json.dumps(conversation.load().last)
     with LlamaServer(write_model(tmp_path / "tiny.gguf", text=text)) as server:
         yield server

@@ -16,6 +16,7 @@ import pytest
 
 from cacheproxy.core.usage import Usage, usage_of
 from cacheproxy.embedded import write_model
+from tests import needs
 
 from .replay import PATHS, TOLERANCE, Proxy, erase, start_server
 from .templates import TEMPLATES
@@ -127,7 +128,7 @@ def whole_log(proxy, turns):
 @pytest.fixture
 def serve(tmp_path):
     """Start the embedded server with a template of ours."""
-    pytest.importorskip("xllamacpp", exc_type=ImportError)
+    needs.llama()
     running = []
 
     def serve(name, **settings):
