@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -102,23 +102,24 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     findings = [*proxy.check(running, url), *upstreams.check(server)]
     if running.upstream is not None and not is_same(running.upstream, url):
         findings.append(_another_upstream(running.upstream, url))
-    now = time.time()
-    findings += failing.check(after.record, running.url, now)
+    findings += failing.check(after.record, running.url, time.time())
     kind = server.server.kind if server.server is not None else ""
     findings += [_on_trial(one, running, found, kind) for one in trials]
     if guard.finding is not None:
         findings.append(guard.finding)
     elif not trials and server.server is not None:
         findings.append(_not_tried(inputs, kind, edits=edits))
-    findings += _on_server(site, kind, running, own, trials)
+    placement = _placement(site, running, own) if kind else None
+    findings += template.check(placement, own) if kind else ()
+    findings += slots.check(own, trials) if kind == LLAMA else ()
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(after.record.clients()) if after.record is not None else ()
-    needed = need.judge(trials, settings, rules, clients)
+    needed = need.judge(trials, settings, rules, clients, placement)
     if needed is not None:
         findings.append(needed.finding())
     if _is_its_own(running, url) and kind:
         findings += traffic.check(running.url, url, before, after, watched)
-    findings += agents.check(after.record, running.url, now)
+    findings += agents.check(after.record, running.url, time.time())
     context = server.server.context if server.server is not None else None
     findings += claude.check(settings, running.url, url, context, seen="claude" in clients)
     names = running.rules if running.is_up else None
@@ -172,15 +173,10 @@ def _on_trial(trial: Trial, running: Proxy, found: plugins.Installed, kind: str)
     return outcome.check(trial, on, kind, has_package=has_package)
 
 
-def _on_server(
-    site: Site, kind: str, running: Proxy, own: Record | None, trials: Sequence[Trial]
-) -> list[Finding]:
-    """Return the findings on its template and its slots; ``own``: what the proxy sent to it."""
-    if not kind:
-        return []
+def _placement(site: Site, running: Proxy, own: Record | None) -> template.Placement | None:
+    """Return what is known of the template; ``own``: the record, if the proxy sends there."""
     placement = running.placement if own is not None else None
-    found = template.check(placement or template.of_server(site), own)
-    return found + slots.check(own, trials) if kind == LLAMA else found
+    return placement or template.of_server(site)
 
 
 def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:

@@ -9,6 +9,12 @@ from cacheproxy.doctor.claude import ATTRIBUTION, Settings
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.outcome import HEADER_RULE
 from cacheproxy.doctor.reuse import Trial
+from cacheproxy.doctor.template import Placement
+
+_LATE = (
+    "this server's template does not take system messages where they stand, and Claude Code "
+    "2.1.197 and later sends one a turn"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +30,19 @@ class Need:
 
 
 def judge(
-    trials: Sequence[Trial], settings: Settings, rules: Sequence[str], clients: Sequence[str]
+    trials: Sequence[Trial],
+    settings: Settings,
+    rules: Sequence[str],
+    clients: Sequence[str],
+    placement: Placement | None = None,
 ) -> Need | None:
     """Return whether the proxy is needed, as far as it is known; None if nothing is.
 
     ``rules``: names of those that are on. ``clients``: those seen by the proxy.
+    ``placement``: what is known of the server's template.
     """
+    if placement is not None and placement.harms:
+        return Need(False, f"needed: {_LATE}")
     measured = [
         trial
         for trial in trials

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cacheproxy.core import rendering
+from cacheproxy.core.placement import Late
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.site import NoAnswerError, Site
 
 PLACE = "start the proxy with --placement user"
-_UNKNOWN = "unknown"
 _SECONDS = 2.0
 """For an answer: to render a dozen words takes a server milliseconds."""
 _SENDERS = ("claude",)
@@ -31,6 +31,11 @@ class Placement:
     late: str
     says: str
     setting: str = ""
+
+    @property
+    def harms(self) -> bool:
+        """Whether clients that send late system messages need the proxy here."""
+        return self.late in (Late.HOISTED, Late.REFUSED, Late.DROPPED)
 
 
 def of_health(page: Any) -> Placement | None:
@@ -68,7 +73,7 @@ def check(placement: Placement | None, record: Record | None) -> list[Finding]:
 
     ``record``: tells whether clients came that send late system messages.
     """
-    if placement is not None and placement.late != _UNKNOWN:
+    if placement is not None and placement.late != Late.UNKNOWN:
         return [Finding("template", State.OK, placement.says)]
     clients = record.clients() if record is not None else {}
     senders = [client for client in _SENDERS if client in clients]

@@ -6,6 +6,7 @@ from cacheproxy.core.usage import Usage
 from cacheproxy.doctor.claude import Setting, Settings
 from cacheproxy.doctor.need import judge
 from cacheproxy.doctor.reuse import Shot, Trial
+from cacheproxy.doctor.template import Placement
 
 PLAIN = Settings({}, present=False)
 OFF = Settings({"CLAUDE_CODE_ATTRIBUTION_HEADER": Setting("0", "this shell")}, present=True)
@@ -65,3 +66,11 @@ def test_nothing_is_said_where_nothing_is_known():
     failed = Trial("/v1/messages", through_proxy=True, error="no")
     for trials in ([], [failed], [trial(0, 0)]):
         assert judge(trials, PLAIN, CLAUDE, ()) is None
+
+
+def test_a_template_that_takes_no_late_system_message_needs_the_proxy():
+    """Whatever becomes of the header: without the proxy requests are refused, or read again."""
+    for trials, settings in (([trial(639, 639)], PLAIN), ([], OFF)):
+        need = judge(trials, settings, CLAUDE, ("claude",), Placement("refused", "refuses"))
+        assert not need.is_superfluous
+        assert need.text.startswith("needed: this server's template")
