@@ -10,7 +10,7 @@ from cacheproxy.core.server import Server
 from cacheproxy.plugins import Package
 
 ADDRESS = "http://127.0.0.1:8081"
-RULES = [Rule("billing", "system", "x"), Rule("date", "user", "y")]
+RULES = [Rule("billing", "system", "x", "-"), Rule("date", "user", "y", "-")]
 PACKAGE = Package("claude", "cacheproxy-claude-code", "0.1.0", tuple(RULES))
 
 
