@@ -550,6 +550,11 @@ def test_long_texts_take_no_long_time():
         ("", HEADING + "```\n"),
         ("", HEADING),
     ):
-        few, many = start + repeated * 2_000, start + repeated * 16_000
         for api in APIS:
-            assert min(spent(api, many) / spent(api, few) for _ in range(3)) < 32
+            ratios = []
+            for attempt in range(5):  # each with a text that nobody has seen before
+                many, few = (f"{start}{repeated * n}{attempt}" for n in (32_000, 4_000))
+                ratios.append(spent(api, many) / spent(api, few))
+                if ratios[-1] < 32:
+                    break
+            assert min(ratios) < 32
