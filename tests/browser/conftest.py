@@ -145,7 +145,10 @@ class Visit:
         self.page.screenshot(path=str(folder / f"{name}.png"), full_page=True)
 
     def close(self):
-        self._context.close()
+        """Close the window: before its proxy ends, which it would complain of."""
+        if self._context is not None:
+            self._context.close()
+            self._context = None
 
 
 @pytest.fixture

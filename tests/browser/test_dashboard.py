@@ -40,7 +40,7 @@ NAMELESS = """() => [...document.querySelectorAll("button, input, table, section
   .map((node) => node.outerHTML.slice(0, 80))"""
 
 
-def test_before_the_first_request_it_says_what_to_do(visit, fresh):
+def test_before_the_first_request_it_says_what_to_do(fresh, visit):
     """The lines for each client; the server is there."""
     page = visit(fresh.url)
     page.page.wait_for_selector("#empty:not([hidden])")
@@ -52,7 +52,7 @@ def test_before_the_first_request_it_says_what_to_do(visit, fresh):
     page.shoot("empty")
 
 
-def test_a_request_appears_by_itself(visit, fresh):
+def test_a_request_appears_by_itself(fresh, visit):
     """Of the real server, while the page is open; its first one, and the next."""
     page = visit(fresh.url)
     page.page.wait_for_selector("#empty:not([hidden])")
@@ -200,6 +200,7 @@ def test_the_server_goes_and_comes_back(visit, model, tmp_path):
         page.shoot("down")
         with LlamaServer(model, n_ctx=2048, port=port):
             page.until(lambda: not page.page.locator("#banner").is_visible())
+        page.close()
 
 
 def test_the_token_in_the_address_opens_it_and_is_gone(visit, llama, tmp_path):
@@ -223,6 +224,8 @@ def test_the_token_in_the_address_opens_it_and_is_gone(visit, llama, tmp_path):
         refused = [each for each in stranger.complaints if "401" in each]
         stranger.complaints = [each for each in stranger.complaints if each not in refused]
         assert refused
+        page.close()
+        stranger.close()
 
 
 def test_a_proxy_that_comes_back_is_found_again(visit, llama, tmp_path):
