@@ -13,7 +13,7 @@ from cacheproxy.doctor.template import Placement
 
 _LATE = (
     "this server's template does not take system messages where they stand, and Claude Code "
-    "2.1.197 and later sends one a turn"
+    "2.1.197 and later sends one a turn, Codex a second one at the head"
 )
 
 

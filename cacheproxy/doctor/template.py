@@ -17,8 +17,8 @@ from cacheproxy.doctor.site import NoAnswerError, Site
 PLACE = "start the proxy with --placement user"
 _SECONDS = 2.0
 """For an answer: to render a dozen words takes a server milliseconds."""
-_SENDERS = ("claude",)
-"""Clients that send system messages in the middle of a conversation."""
+_SENDERS = ("claude", "codex")
+"""Clients that send system messages besides the first: Codex a second one at the head."""
 
 
 @dataclass(frozen=True, slots=True)
