@@ -14,15 +14,11 @@ from typing import Any
 from cacheproxy.agents.need import Need
 from cacheproxy.agents.shell import bash
 from cacheproxy.core.access import TOKEN_HEADER
+from cacheproxy.core.placement import DOES, Late
 
 _TOKEN = TOKEN_HEADER.decode().title()
 _PROVIDER = "cacheproxy"
-_DOES = {
-    "hoisted": "moves late system messages to the head of the prompt",
-    "refused": "refuses late system messages",
-    "dropped": "drops late system messages",
-    "unknown": "may not take late system messages where they stand",
-}
+_DOES: dict[str, str] = {**DOES, Late.UNKNOWN: "may not take late system messages where they stand"}
 _COUNTDOWN = "The server {}: so Claude Code's token countdown, which is made of them, is off."
 _TOOL_SEARCH = (
     "If you like: ENABLE_TOOL_SEARCH=false sends all tools at once, a prompt of 32,300 tokens that "
@@ -74,7 +70,7 @@ def claude(need: Need) -> Setup:
     notes = [_TOOL_SEARCH]
     if need.takes_late is False:
         variables["CLAUDE_CODE_TOTAL_TOKENS_REMINDER"] = "off"
-        notes.insert(0, _COUNTDOWN.format(_DOES.get(need.late or "", _DOES["unknown"])))
+        notes.insert(0, _COUNTDOWN.format(_DOES.get(need.late or "", _DOES[Late.UNKNOWN])))
     # it would be sent instead of the token, to a server that is not Anthropic's
     return Setup(variables, unset=("ANTHROPIC_API_KEY",), notes=tuple(notes))
 

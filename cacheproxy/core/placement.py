@@ -80,7 +80,7 @@ class Placement:
         """One line for people: what the server does, and what is done about it."""
         if self.told_by == BY_OPTION:
             return f"is not asked where late system messages stand: {_DONE}"
-        does = _DOES[self.late]
+        does = DOES[self.late]
         return f"{does}: {_DONE}" if self.late.harms else does
 
     def as_dict(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def alike(late: Late, told_by: str, *, joins: bool = False) -> Placement:
 BY_OPTION = "the option --placement user"
 """``Placement.told_by`` where nobody asked the server."""
 _DONE = "they go on as the user's, in their place"
-_DOES = {
+DOES: dict[str, str] = {
     Late.INLINE: "takes late system messages where they stand",
     Late.USER: "renders late system messages as the user's",
     Late.HOISTED: "moves late system messages to the head of the prompt",
@@ -105,3 +105,4 @@ _DOES = {
     Late.DROPPED: "drops late system messages",
     Late.UNKNOWN: "does not tell what it does with late system messages",
 }
+"""What a server does, for people: behind its name."""
