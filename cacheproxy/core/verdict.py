@@ -41,7 +41,40 @@ class Reason(StrEnum):
     TOOLS_CHANGED = "tools_changed"
     MESSAGES_CHANGED = "messages_changed"
     PREVIOUS_NOT_FOUND = "previous_message_not_found"
+    TEMPLATE_CHANGED = "template_changed"
+    CHECKPOINT = "checkpoint"
+    CONTEXT_SHIFTED = "context_shifted"
+    NOT_CACHED = "not_cached"
+    MOVED = "moved"
     EVICTED = "evicted"
+    UNKNOWN = "unknown"
+
+
+class Rewrite(StrEnum):
+    """What a template did to what it had rendered before."""
+
+    THINKING = "thinking dropped"
+    HOISTED = "system message hoisted"
+    TOOLS = "tools moved"
+    CLOCK = "clock"
+    OTHER = "rendered anew"
+
+
+class Basis(StrEnum):
+    """What a cause rests on: a cause is named only with one of these."""
+
+    RENDERED = "rendered"
+    COUNTED = "counted"
+    TOLD = "told"
+
+
+class Evidence(StrEnum):
+    """What shows that a server had dropped a prompt."""
+
+    RESTARTED = "the server was restarted"
+    OTHERS = "another conversation had its place meanwhile"
+    SLOTS = "no slot held it any more"
+    FULL = "more was evaluated meanwhile than the cache holds"
 
 
 _REASONS = {
@@ -87,6 +120,9 @@ class Verdict:
     ``expected``: tokens the server could reuse, by our comparison of the prompts; ``lost``: of
     the turn before, those it evaluated again; ``seconds_lost``: at this turn's own speed.
     ``unedited``: what could have been reused had no body been edited; ``saved`` is the rest.
+    ``basis``: what the reason rests on. ``rewrite``: what the template did (TEMPLATE_CHANGED, or
+    beneath a CHECKPOINT). ``beneath``: of a CHECKPOINT, why the prompts part at all.
+    ``evidence``: of EVICTED. ``ruled_out``: of UNKNOWN, what it was not, for people.
     """
 
     judgement: Judgement
@@ -97,6 +133,11 @@ class Verdict:
     seconds_lost: float | None = None
     unedited: Count | None = None
     saved: Count | None = None
+    basis: Basis | None = None
+    rewrite: Rewrite | None = None
+    beneath: Reason | None = None
+    evidence: tuple[Evidence, ...] = ()
+    ruled_out: tuple[str, ...] = ()
 
 
 class Before(NamedTuple):
