@@ -258,9 +258,7 @@ class ProxyService(Service):
 
     async def _learn_order(self, upstream: Upstream, server: Server | None) -> None:
         if server is not None and server.kind == LLAMA_SERVER:
-            order = await template_order(upstream, self._lasting.reactor)
-            if order is not None:
-                self._lasting.judging.order = order
+            await template_order(upstream, self._lasting.reactor)
 
     def _open_to_others(self) -> bool:
         host = self._host

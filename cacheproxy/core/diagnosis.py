@@ -9,11 +9,12 @@ from itertools import pairwise
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.changes import Change
 from cacheproxy.core.conversations import Lane
+from cacheproxy.core.judge import Before, judge, parted_at
 from cacheproxy.core.prompt import Order, Part, prompt_of
 from cacheproxy.core.report import CHARS_PER_TOKEN, Report, report
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer
-from cacheproxy.core.verdict import Before, Count, Judgement, Verdict, judge, parted_at
+from cacheproxy.core.verdict import Count, Judgement, Verdict
 from cacheproxy.core.volatile import Field, fields
 
 
@@ -31,6 +32,8 @@ def report_captured(
     record = replace(turn.record, session=lane.session, side=lane.is_side)
     before = lane.turns[index - 1].record if index else None
     verdict = judged(before, record, order, replaced=turn.place.replaced)
+    if record.verdict is not None and record.profile is not None:
+        verdict = _as_it_was(record.verdict, verdict)
     field = seen = None
     if before is not None and verdict.where is not None:
         steps = [(_sent(one.record), _sent(other.record)) for one, other in pairwise(lane.turns)]
@@ -46,6 +49,19 @@ def report_captured(
         number=number or record.number or turn.index + 1,
         turn=turn.place.turn,
     )
+
+
+def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
+    """Return the ``recorded`` verdict with what ``now`` quotes: more was known when it was reached.
+
+    A running proxy asks the server what it rendered, and knows what happened meanwhile.
+    """
+    where = recorded.where
+    if where is None:
+        return replace(recorded, where=now.where if recorded.reason is None else None)
+    if now.where is None or now.where.path != where.path:
+        return recorded
+    return replace(recorded, where=replace(where, was=now.where.was, now=now.where.now))
 
 
 def judged(

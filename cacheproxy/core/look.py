@@ -19,7 +19,8 @@ from cacheproxy.core.server import UNKNOWN, Server, identify
 HEALTH = "/health"
 METRICS = "/metrics"
 SLOTS = "/slots"
-PAGES = (HEALTH, METRICS, SLOTS, "/props", "/v1/models", "/api/version")
+PROPS = "/props"
+PAGES = (HEALTH, METRICS, SLOTS, PROPS, "/v1/models", "/api/version")
 """What to ask for, in this order."""
 ABSENT = frozenset({401, 403, 404, 405, 501})
 """Status codes by which a server says that it has no such page, or not for us."""
@@ -139,7 +140,7 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         server=identify(pages),
         served=served or (sample.model if sample is not None else None),
         slots=slots_of(pages.get(SLOTS)),
-        start=_start(pages.get("/props"), sample),
+        start=start_of(pages.get(PROPS), sample),
         tasks=_tasks(pages.get(SLOTS)),
     )
 
@@ -171,7 +172,7 @@ def _tasks(page: Any) -> int | None:
     return max(known, default=None)
 
 
-def _start(props: Any, sample: Sample | None) -> str | None:
+def start_of(props: Any, sample: Sample | None) -> str | None:
     """Return what is another after a restart.
 
     llama-server makes the marker for media in its prompts anew, at random, when it starts. Kept
