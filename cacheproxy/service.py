@@ -22,14 +22,12 @@ from twisted.logger import ILogObserver, Logger, globalLogPublisher
 from cacheproxy import banner
 from cacheproxy.config import ConfigError
 from cacheproxy.core.look import Look
-from cacheproxy.core.server import LLAMA_SERVER, Server
 from cacheproxy.listening import address_url, cannot_listen, is_loopback, is_same
 from cacheproxy.observe.bare import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
 from cacheproxy.parts import Arrangement, Lasting
 from cacheproxy.proxy.poller import Poller
-from cacheproxy.proxy.probe import probe, template_order, trouble
-from cacheproxy.proxy.upstream import Upstream
+from cacheproxy.proxy.probe import probe, trouble
 from cacheproxy.reloading import Reloading
 from cacheproxy.signals import Signals, exit_with
 from cacheproxy.totals import standing
@@ -147,8 +145,9 @@ class ProxyService(Service):
             self._lasting.live.looked()
         if self._lasting.totals is not None:
             self._lasting.totals.looked(look)
-        if self._arrangement.edits and self._arrangement.placing.looked(look):
+        if self._arrangement.profiling.looked(look) and self._arrangement.edits:
             self._front.forget()
+        self._tell_order()
 
     def _start_totals(self) -> None:
         totals = self._lasting.totals
@@ -182,12 +181,11 @@ class ProxyService(Service):
         if objection:
             raise ConfigError(objection)
         await self._front.prepare(arrangement.config)
-        before, self._arrangement = self._arrangement, arrangement
+        self._arrangement = arrangement
         self._put_in_force(arrangement)
         if self._poller is not None:
             self._poller.upstream = arrangement.upstream
-        if before.upstream.url != arrangement.upstream.url:
-            self._run(self._meet(arrangement.upstream))
+        self._run(self._meet(arrangement))
 
     def _put_in_force(self, arrangement: Arrangement) -> None:
         lasting = self._lasting
@@ -220,8 +218,9 @@ class ProxyService(Service):
         if server is None:
             seconds = arrangement.config.connect_timeout + 1.0
             why = await trouble(arrangement.upstream, self._lasting.reactor, seconds)
-        elif arrangement.edits:
-            await arrangement.placing.learn()
+        else:
+            await arrangement.profiling.learn()
+            self._tell_order()
         lifetime = await self._lifetime()
         workers = await self._front.ready()
         if not self.running:
@@ -241,7 +240,6 @@ class ProxyService(Service):
         )
         for line in lines:
             self._say(line)
-        await self._learn_order(arrangement.upstream, server)
 
     async def _lifetime(self) -> str | None:
         totals = self._lasting.totals
@@ -251,16 +249,14 @@ class ProxyService(Service):
             return None
         return None if kept is None else banner.lifetime_line(kept)
 
-    async def _meet(self, upstream: Upstream) -> None:
-        if self._arrangement.edits:
-            await self._arrangement.placing.learn()
-        await self._learn_order(upstream, await probe(upstream, self._lasting.reactor))
+    async def _meet(self, arrangement: Arrangement) -> None:
+        await arrangement.profiling.learn()
+        self._tell_order()
 
-    async def _learn_order(self, upstream: Upstream, server: Server | None) -> None:
-        if server is not None and server.kind == LLAMA_SERVER:
-            order = await template_order(upstream, self._lasting.reactor)
-            if order is not None:
-                self._lasting.judging.order = order
+    def _tell_order(self) -> None:
+        order = self._arrangement.profiling.profile.order
+        if order is not None:
+            self._lasting.judging.order = order
 
     def _open_to_others(self) -> bool:
         host = self._host
