@@ -41,7 +41,10 @@ class Known(Protocol):
     """What is known of an upstream, and who asks it for more."""
 
     url: str
-    inferred: Inferred
+
+    @property
+    def inferred(self) -> Inferred:
+        """What its answers have shown."""
 
     @property
     def profile(self) -> Profile:

@@ -22,7 +22,8 @@ from cacheproxy.core.inferred import Inferred
 from cacheproxy.core.look import METRICS, PROPS, start_of
 from cacheproxy.core.profile import Profile
 from cacheproxy.core.proof import Compared, Proof, Rendered, proof_of
-from cacheproxy.core.rendering import LLAMA, VLLM, text_of
+from cacheproxy.core.rendered import text_of
+from cacheproxy.core.rendering import LLAMA, VLLM
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.usage import Usage
 from cacheproxy.proxy.probe import ask
@@ -48,8 +49,11 @@ class NotShownError(Exception):
 class Profiled(Protocol):
     """Who knows what an upstream is."""
 
-    profile: Profile
     inferred: Inferred
+
+    @property
+    def profile(self) -> Profile:
+        """All that is known."""
 
 
 class Proving:
