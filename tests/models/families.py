@@ -85,13 +85,14 @@ def write_family(
     text: str = PLAIN_WORDS,
     merges: int = 16_384,
     template: str | None = None,
+    seed: int = 1,
 ) -> Path:
     """Write a random model of the family ``name`` to ``path``, ``llama`` for the embedded one.
 
     The other arguments are those of ``write_model``.
     """
     if name == "llama":
-        return write_model(path, text=text, merges=merges, template=template)
+        return write_model(path, text=text, merges=merges, template=template, seed=seed)
     family = FAMILIES[name]
     vocabulary = learn_vocabulary(text, merges)
     values = {
@@ -102,7 +103,7 @@ def write_family(
             default_template() if template is None else template
         ),
     }
-    gguf.write_gguf(path, values, list(_Tensors(name, family, vocabulary)))
+    gguf.write_gguf(path, values, list(_Tensors(name, family, vocabulary, seed)))
     return path
 
 
@@ -133,11 +134,11 @@ def _header(name: str, family: Family, tokens: int) -> dict[str, Value]:
 class _Tensors:
     """All weights of a model; channel 0 of the residual stream stays a constant, see model.py."""
 
-    def __init__(self, name: str, family: Family, vocabulary: Vocabulary) -> None:
+    def __init__(self, name: str, family: Family, vocabulary: Vocabulary, seed: int) -> None:
         self._name = name
         self._family = family
         self._vocabulary = vocabulary
-        self._weights = _Weights(seed=1)
+        self._weights = _Weights(seed)
 
     def __iter__(self) -> Iterator[Tensor]:
         tokens = len(self._vocabulary.tokens)
