@@ -26,8 +26,11 @@ class Started:
 
     name = kind = model = ready = ""
 
-    def __init__(self, python: Path, folder: Path, template: str, **settings: Any) -> None:
+    def __init__(
+        self, python: Path, folder: Path, template: str, text: str = CORPUS, **settings: Any
+    ) -> None:
         self.python = python
+        self.text = text
         self.folder = folder
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -39,7 +42,7 @@ class Started:
     def write(self, name: str, seed: int) -> Path:
         """Write a model to a folder of this name."""
         text, template = self.folder / "text", self.folder / "template"
-        text.write_text(CORPUS)
+        text.write_text(self.text)
         template.write_text(self.template)
         program = Path(__file__).with_name("hfmodel.py")
         files = ("--text", text, "--template", template)
@@ -124,7 +127,7 @@ class Vllm(Started):
             flags.append("--enable-prompt-tokens-details")
         if self.settings.get("uncached"):
             flags.append("--no-enable-prefix-caching")
-        length = 16_384
+        length = 65_536
         if self.settings.get("small"):
             length = 4_096
             flags += ["--num-gpu-blocks-override", "280"]

@@ -118,11 +118,16 @@ def append(stage: Stage) -> Conversation:
 
 
 @cause(
-    "short turns on blocks of 128 tokens",
+    "short turns on blocks of 16 tokens",
     OK,
-    setting=Setting(server=(("block_size", 128),)),
+    setting=Setting(server=(("block_size", 16),)),
     where=frozenset({"vllm"}),
 )
+def blocks_of_16(stage: Stage) -> Conversation:
+    return _short_turns(stage)
+
+
+@cause("short turns on blocks of 128 tokens", OK, where=frozenset({"vllm"}))
 def blocks_of_128(stage: Stage) -> Conversation:
     return _short_turns(stage)
 

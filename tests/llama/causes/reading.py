@@ -15,6 +15,7 @@ from cacheproxy.cli.main import main
 from cacheproxy.core.verdict import Evidence, Judgement, Reason, Rewrite
 
 _JUDGED = re.compile(rf"  ({'|'.join(Judgement)}|side)(?= {{2}}|$)")
+_TURN = re.compile(r"^\S+ \S+/\S* +#\d+ ")
 _CAUSE = re.compile(r"^\s{4,}(\w+)\b.*:")
 _PATH = re.compile(r" in (/[^\s,;]*?)[.,;]?(?=\s|$)")
 _SHARE = re.compile(r"([\d.]+)\s?%")
@@ -38,21 +39,27 @@ class Named:
         return " ".join(filter(None, (self.judgement, self.reason, f"({said})" if said else "")))
 
 
+def judged(log: str) -> list[str]:
+    """Return the verdict of each turn in the log."""
+    turns = (line.partition("  (")[0] for line in log.splitlines() if _TURN.search(line))
+    return [found[-1] for line in turns if (found := _JUDGED.findall(line))]
+
+
 def from_log(log: str, label: str) -> tuple[Named, str]:
     """Return what the last line about the conversation ``label`` says, and the line itself."""
     lines = log.splitlines()
     index = max(number for number, line in enumerate(lines) if f" {label} " in line)
     line = lines[index]
-    judged = _JUDGED.findall(line.partition("  (")[0])
+    verdict = (judged(line) or [""])[0]
     follows = lines[index + 1] if index + 1 < len(lines) else ""
     cause = _CAUSE.match(follows)
     if cause is None or cause[1] not in set(Reason):
-        return Named(judged[-1] if judged else ""), line
+        return Named(verdict), line
     others = [one for one in Reason if one in follows and one != cause[1]]
     path = _PATH.search(follows)
     is_rendered = cause[1] in (Reason.TEMPLATE_CHANGED, Reason.CHECKPOINT)
     named = Named(
-        judgement=judged[-1],
+        judgement=verdict,
         reason=cause[1],
         path=path[1].removesuffix("/role") if path else "",
         rewrite=next((one for one in Rewrite if one in follows), "") if is_rendered else "",

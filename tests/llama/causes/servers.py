@@ -38,15 +38,19 @@ def free_port() -> int:
 
 
 class Llama:
-    """A llama.cpp server that keeps its port over restarts; ``settings``: see ``LlamaServer``.
+    """A llama.cpp server that keeps its port over restarts.
 
-    It has room for one conversation unless they say another thing: ``small`` changes nothing.
+    ``text``: what will be sent to it. ``settings``: see ``LlamaServer``; it has room for one
+    conversation unless they say another thing, so that ``small`` changes nothing.
     """
 
     model = "random"
 
-    def __init__(self, name: str, folder: Path, template: str, **settings: Any) -> None:
+    def __init__(
+        self, name: str, folder: Path, template: str, text: str = CORPUS, **settings: Any
+    ) -> None:
         self.name = name
+        self._text = text
         self.kind = KINDS[name]
         self._folder = folder
         self._template = template_named(template)
@@ -88,7 +92,7 @@ class Llama:
 
     def _start(self) -> LlamaServer:
         model = self._folder / f"{self.name}.gguf"
-        write_family(model, self.name, text=CORPUS, template=self._template, seed=self._seed)
+        write_family(model, self.name, text=self._text, template=self._template, seed=self._seed)
         # restoring a slot's file needs a folder, and so does erasing one
         more = {"slot_save_path": f"{self._folder}/", **self._settings}
         return LlamaServer(model, **more)

@@ -102,7 +102,8 @@ class Talk:
 
     def body(self, end: int) -> Json:
         """The request whose last message is number ``end``."""
-        return {**self.fields, "messages": self.messages[:end], "tools": self.tools}
+        tools = {"tools": self.tools} if self.tools else {}  # vLLM refuses an empty list
+        return {**self.fields, "messages": self.messages[:end], **tools}
 
     def think(self) -> None:
         """Have the model reason before all that it says, and send that back."""
