@@ -55,7 +55,7 @@ def from_log(log: str, label: str) -> tuple[Named, str]:
     cause = _CAUSE.match(follows)
     if cause is None or cause[1] not in set(Reason):
         return Named(verdict), line
-    others = [one for one in Reason if one in follows and one != cause[1]]
+    changes = [one for one in Reason if one.endswith("_changed") and one != cause[1]]
     path = _PATH.search(follows)
     is_rendered = cause[1] in (Reason.TEMPLATE_CHANGED, Reason.CHECKPOINT)
     named = Named(
@@ -63,7 +63,7 @@ def from_log(log: str, label: str) -> tuple[Named, str]:
         reason=cause[1],
         path=path[1].removesuffix("/role") if path else "",
         rewrite=next((one for one in Rewrite if one in follows), "") if is_rendered else "",
-        beneath=str(others[0]) if others else "",
+        beneath=next((one for one in changes if one in follows), "") if is_rendered else "",
         evidence=frozenset(one for one in Evidence if one in follows),
     )
     return named, f"{line}\n{follows}"
