@@ -28,16 +28,22 @@ Value = NewType("Value", bytes)
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A named block of floats, ``rows`` of ``columns`` each; a vector has one row."""
+    """A named block of floats, ``rows`` of ``columns`` each; a vector has one row.
+
+    ``planes``: how many such blocks follow each other (one for each expert of a layer).
+    """
 
     name: str
     rows: int
     columns: int
     data: array[float]
+    planes: int = 1
 
     @property
     def dimensions(self) -> tuple[int, ...]:
         """Fastest-running dimension first, as the format wants it."""
+        if self.planes > 1:
+            return (self.columns, self.rows, self.planes)
         return (self.columns,) if self.rows == 1 else (self.columns, self.rows)
 
 

@@ -194,11 +194,14 @@ class _Weights:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311 (noise, no secrets)
         self._noise = [self._random.gauss(0.0, 1.0) for _ in range(_NOISE_LENGTH)]
+        self._strips: dict[float, array[float]] = {}
 
     def matrix(self, name: str, rows: int, columns: int, scale: float | None = None) -> Tensor:
         """Noise of standard deviation ``scale``, by default ``columns ** -0.5``."""
         factor = columns**-0.5 if scale is None else scale
-        strip = array("f", [factor * number for number in self._noise])
+        strip = self._strips.get(factor)
+        if strip is None:
+            strip = self._strips[factor] = array("f", [factor * one for one in self._noise])
         data = array("f")
         for _ in range(rows):
             start = self._random.randrange(_NOISE_LENGTH - columns)

@@ -195,6 +195,7 @@ class Proxy:
     """A real ``twistd -n cacheproxy`` in front of ``upstream``, in a process that dies with ours.
 
     The constructor returns when the first line of the banner has named the address: ``url``.
+    ``upstream`` may be "", where a config file names it.
     """
 
     def __init__(self, upstream: str, *options: str) -> None:
@@ -205,7 +206,8 @@ class Proxy:
                 *(sys.executable, "-m", "cacheproxy.demo.child"),
                 *("-n", "--pidfile=", "cacheproxy", "--config", os.devnull),
                 *("--port", "0", "--state-dir", "none", "--poll", "0"),
-                *("--upstream", upstream, *options),
+                *(("--upstream", upstream) if upstream else ()),
+                *options,
             ],
             stdin=subprocess.PIPE,
             stdout=self._output,
@@ -223,6 +225,10 @@ class Proxy:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def signal(self, number: int) -> None:
+        """Send the service a signal."""
+        self._process.send_signal(number)
 
     def log(self) -> str:
         """Return all it has said so far."""

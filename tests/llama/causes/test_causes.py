@@ -1,0 +1,93 @@
+"""Each seeded cause is named by the log line, by ``diagnose`` and by ``diagnose --from`` alike."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from tests import needs
+
+from .causes import CAUSES, Cause, right
+from .reading import impossible
+from .servers import KINDS, Llama
+from .stage import Stage
+
+pytestmark = pytest.mark.llama
+
+BESIDES = (
+    "append",
+    "date-at-the-end",
+    "tool-changed",
+    "message-edited",
+    "result-cut",
+    "thinking-dropped",
+    "hoisted",
+    "tools-moved",
+)
+"""Causes that a memory of another kind may hide; all of them: ``benchmarks/causes.py``."""
+
+
+def cases():
+    """Those that need the same server and proxy stand together, and share both."""
+    for name, wanted in (("llama", None), ("qwen35", BESIDES), ("gemma3", BESIDES)):
+        found = [
+            cause
+            for cause in CAUSES.values()
+            if cause.applies(name, KINDS[name]) and (wanted is None or cause.name in wanted)
+        ]
+        order = list(dict.fromkeys(cause.setting for cause in found))
+        for cause in sorted(found, key=lambda cause: order.index(cause.setting)):
+            yield pytest.param(name, cause, id=f"{name}-{cause.name}")
+
+
+class Stages:
+    """One stage at a time: the last one, as long as the next cause needs no other."""
+
+    def __init__(self, factory) -> None:
+        self._factory = factory
+        self._last = None
+        self._stack = contextlib.ExitStack()
+
+    def get(self, name: str, cause: Cause) -> Stage:
+        wanted = (name, cause.setting)
+        if self._last is None or self._last[0] != wanted:
+            self.close()
+            self._last = wanted, self._stage(*wanted)
+        return self._last[1]
+
+    def close(self) -> None:
+        self._last = None
+        self._stack.close()
+
+    def _stage(self, name, setting):
+        folder = self._factory.mktemp("stage")
+        servers = []
+        for number in range(setting.servers):
+            here = folder / str(number)
+            here.mkdir()
+            server = Llama(name, here, setting.template, **dict(setting.server))
+            self._stack.callback(server.close)
+            servers.append(server)
+        return self._stack.enter_context(Stage(folder, *servers, options=setting.options))
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory):
+    needs.llama()
+    found = Stages(tmp_path_factory)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize(("name", "cause"), cases())
+def test_the_cause_is_named_by_all_three(name, cause, stages):
+    """Nothing is said to be more than all of it."""
+    held = cause.hold(stages.get(name, cause))
+    found = held.read()
+    figures = [(usage.prompt, usage.reused) for usage in held.usages]
+    said = "\n".join((found.line, *found.texts))
+    assert right(cause.truth(name, KINDS[name]), found), (
+        f"{cause.title}: {found}\n{figures}\n{said}"
+    )
+    assert impossible(said) == []
