@@ -20,6 +20,8 @@ _LOOSE = 0.15
 _LOOSE_TOKENS = 64
 _FULL = 0.8
 """Share of the cache's room from which it is likely to have dropped something."""
+_UNLIKE = 0.12
+"""Share of a prompt below which llama-server takes another slot (0.1, as it counts)."""
 _SHIFTED = 8
 
 
@@ -124,7 +126,9 @@ def _rendered(loss: Loss, proof: Proof) -> Cause:
     is_clock = proof.clock is not None and abs(proof.clock - reused) <= near(proof.clock, memory)
     if is_clock and further > near(proof.shared, memory):
         return Cause(Reason.TEMPLATE_CHANGED, Basis.RENDERED, Rewrite.CLOCK)
-    if beneath is not None and further <= max(near(proof.shared, memory), proof.lost):
+    # A prompt that shares too little with a slot is given another one: that is not the memory.
+    is_unlike = proof.shared <= _UNLIKE * loss.prompt
+    if beneath is not None and (is_unlike or further <= near(proof.shared, memory)):
         return Cause(beneath, Basis.RENDERED, rewrite)
     evidence = evidence_of(loss)
     is_partial = reused > near(loss.meanwhile.alike or 0)
@@ -133,6 +137,8 @@ def _rendered(loss: Loss, proof: Proof) -> Cause:
     can_be = memory.kind is Kind.CHECKPOINTED or (memory.kind is Kind.UNKNOWN and bool(beneath))
     if can_be and (beneath is not None or reused):
         return Cause(Reason.CHECKPOINT, Basis.RENDERED, rewrite, beneath)
+    if beneath is not None and further <= proof.lost:
+        return Cause(beneath, Basis.RENDERED, rewrite)
     said = "the rendered prompts agree" if agree else "the rendered prompts share far more"
     return Cause(Reason.UNKNOWN, beneath=beneath, ruled_out=(said, *_not_evicted(loss)))
 

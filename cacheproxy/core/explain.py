@@ -9,13 +9,7 @@ from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Count, Evidence, Reason, Rewrite, Verdict
 
 _CHANGED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED)
-_DID = {
-    Rewrite.THINKING: "the template drops the thinking of an earlier turn",
-    Rewrite.HOISTED: "the template moves a late system message to the head",
-    Rewrite.TOOLS: "the template moves the tools to the last user message",
-    Rewrite.CLOCK: "the template prints a time that has changed",
-    Rewrite.OTHER: "the template renders an earlier part anew",
-}
+_CLOCK = "clock in the template moved on"
 
 
 class Facts(NamedTuple):
@@ -79,12 +73,15 @@ def _change(facts: Facts) -> str:
 
 
 def _rewritten(facts: Facts) -> str:
-    where = f" ({facts.path})" if facts.path else ""
-    return _DID[facts.rewrite or Rewrite.OTHER] + where
+    if facts.rewrite is Rewrite.CLOCK:
+        return _CLOCK
+    where = f" in {facts.path}" if facts.path else ""
+    return f"{facts.rewrite or Rewrite.OTHER} by the template{where}"
 
 
 def _beneath(facts: Facts) -> str:
-    return _rewritten(facts) if facts.beneath is Reason.TEMPLATE_CHANGED else _change(facts)
+    is_template = facts.beneath is Reason.TEMPLATE_CHANGED
+    return f"{facts.beneath}: {_rewritten(facts) if is_template else _change(facts)}"
 
 
 def _told(facts: Facts) -> str:

@@ -88,7 +88,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     """
     if before is None:
         if first:
-            return Verdict(Judgement.COLD)
+            return Verdict(Judgement.OK if _goes_on(sent, usage) else Judgement.COLD)
         return Verdict(Judgement.COMPACTED) if replaced else _without_before(usage)
     compared = _compare(before, sent, usage, profile.order)
     left, could = compared.left, compared.could
@@ -295,6 +295,13 @@ def _seconds(lost: Count, usage: Usage) -> float | None:
     if not usage.prompt_seconds or not usage.evaluated:
         return None
     return usage.prompt_seconds * min(1.0, lost.tokens / usage.evaluated)
+
+
+def _goes_on(sent: Prompt, usage: Usage) -> bool:
+    """Whether the first turn that we see goes on with one that the server has: we began later."""
+    if not usage.prompt or (usage.reused or 0) < usage.prompt / 2:
+        return False
+    return any(segment.source == "model" for segment in sent.segments)
 
 
 def _without_before(usage: Usage) -> Verdict:
