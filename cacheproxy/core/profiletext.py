@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -59,7 +60,7 @@ def for_people(profile: Profile) -> Json:
 def says(profile: Profile) -> dict[str, str]:
     """Return what is known in a line each: of the memory and its reporting, of the template."""
     memory = "; ".join([*_memory(profile), *_reporting(profile)])
-    rendering = "; ".join(_template(profile))
+    rendering = re.sub("^it ", "the template ", "; ".join(_template(profile)))
     return {name: text for name, text in (("memory", memory), ("rendering", rendering)) if text}
 
 

@@ -126,7 +126,7 @@ HYBRID = (
             Profile(reuses=False, reporting=Reporting.NEVER, tools_last=True),
             {
                 "memory": "the server reuses nothing",
-                "rendering": "it writes the tools into the last user message",
+                "rendering": "the template writes the tools into the last user message",
             },
         ),
         (Profile(memory=Memory(slots=1, context=9)), {}),
