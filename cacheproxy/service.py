@@ -22,6 +22,7 @@ from twisted.logger import ILogObserver, Logger, globalLogPublisher
 from cacheproxy import banner
 from cacheproxy.config import ConfigError
 from cacheproxy.core.look import Look
+from cacheproxy.core.profiletext import says
 from cacheproxy.listening import address_url, cannot_listen, is_loopback, is_same
 from cacheproxy.observe.bare import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
@@ -194,6 +195,7 @@ class ProxyService(Service):
         lasting.relaying.keep_what_is_needed(arrangement)
         lasting.judging.known = arrangement.proving
         lasting.dashboard.url = arrangement.upstream.url.text
+        lasting.dashboard.profile = lambda: arrangement.profiling.profile
         lasting.dashboard.active = [rule.name for rule in arrangement.rules if arrangement.edits]
         lasting.live.close()  # browsers come back, and in by the new settings
         lasting.log_line.verbose = arrangement.config.verbose
@@ -237,6 +239,7 @@ class ProxyService(Service):
             lifetime=lifetime,
             workers=workers,
             placement=arrangement.placing.placement if arrangement.edits else None,
+            cache=says(arrangement.profiling.profile).get("memory"),
             trouble=why,
         )
         for line in lines:

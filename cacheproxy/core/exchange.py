@@ -40,7 +40,8 @@ class Exchange:
     ``head_after``: seconds from ``wall`` until the rules were through, until it was sent and until
     the response's head came. ``response_headers``: as sent to
     the client. ``response_body``: only if an observer asked for bodies (a capture).
-    ``verdict``: of a turn, None for other requests; ``profile``: what was known of the upstream.
+    ``verdict``: of a turn, None for other requests. ``profile``: what was known of the upstream
+    when the verdict was reached.
     """
 
     received: Request

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -56,12 +57,11 @@ def for_people(profile: Profile) -> Json:
     return {**found, "says": says(profile)}
 
 
-def says(profile: Profile) -> list[str]:
-    """Return what is known, one line for each: the memory with its reporting, the template."""
+def says(profile: Profile) -> dict[str, str]:
+    """Return what is known in a line each: of the memory and its reporting, of the template."""
     memory = "; ".join([*_memory(profile), *_reporting(profile)])
-    template = "; ".join(_template(profile))
-    lines = [("memory", memory), ("template", template)]
-    return [f"{name}: {text}" for name, text in lines if text]
+    rendering = re.sub("^it ", "the template ", "; ".join(_template(profile)))
+    return {name: text for name, text in (("memory", memory), ("rendering", rendering)) if text}
 
 
 def _memory(profile: Profile) -> Iterator[str]:
