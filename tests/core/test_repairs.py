@@ -11,8 +11,8 @@ from cacheproxy.core.profile import UNKNOWN, Profile
 from cacheproxy.core.prompt import Order, Part, prompt_of
 from cacheproxy.core.repairs import VLLM, as_repaired, as_unaided
 from cacheproxy.core.server import LLAMA_SERVER, Server
-from cacheproxy.core.verdict import Before, judge
 from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Before, judge
 from cacheproxy.testing import request
 
 from .late import PATHS, assistant, body_of, system, text, user
