@@ -6,16 +6,12 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from cacheproxy.core.weights import BROKEN, FELT, share_in_words
 from cacheproxy.totals.standing import SPARED
 
 Json = dict[str, Any]
 
 LENGTHS = {"15m": "15 minutes", "1h": "hour", "24h": "24 hours", "30d": "30 days"}
-_HITCH = 0.05
-_MUCH = 0.25
-"""Shares of the window's prompt tokens that breaks had evaluated again: what counts is what they
-cost, not how many there were. From a quarter on, the cache is breaking. Below a twentieth it
-works: a single turn may lose as much before it is called a break at all (core.verdict)."""
 _LITTLE = 0.5
 
 
@@ -98,8 +94,8 @@ def _standing(sums: Mapping[str, Any], known: int) -> Standing:
     if not known:
         return Standing.UNMEASURED
     lost = sums["lost"] / known
-    if lost >= _HITCH:
-        return Standing.BREAKING if lost >= _MUCH else Standing.HITCHES
+    if lost >= FELT:
+        return Standing.BREAKING if lost >= BROKEN else Standing.HITCHES
     return Standing.COLD if sums["reused"] / known < _LITTLE else Standing.WORKING
 
 
@@ -118,6 +114,4 @@ def _text(standing: Standing, window: str, sums: Mapping[str, Any], known: int) 
 def _breaks(sums: Mapping[str, Any], known: int) -> str:
     count, lost = sums["breaks"], sums["lost"]
     breaks = "1 break" if count == 1 else f"{count:,} breaks"
-    share = lost / known
-    of_all = "less than 0.1 %" if 0 < share < 0.001 else f"{share:.1%}".replace("%", " %")
-    return f"{breaks} cost {lost:,} tokens, {of_all} of all,"
+    return f"{breaks} cost {lost:,} tokens, {share_in_words(lost / known)} of all,"

@@ -4,8 +4,7 @@
   const MOST_ROWS = 400;
   const LATEST = 80; // for the chart; the table begins with fewer
   const FIRST_ROWS = 30;
-  const MUCH_LOST = 0.05; // share of a bucket's tokens: the odd break in hours is no news
-  const DEAR = 0.1; // share of a request's: from here on its break is worth a flag
+  const DEAR = 0.1; // share of the tokens, a request's or a bucket's: from here on a flag is due
   const AGAIN = 3000;
   const LENGTHS = { "15m": "15 minutes", "1h": "hour", "24h": "24 hours", "30d": "30 days" };
   const $ = (id) => document.getElementById(id);
@@ -342,7 +341,7 @@
     const days = data.overview.window === "30d";
     const labels = (plot, splits) => splits.map((at) => (days ? day(at) : minute(at)));
     bars(`buckets-${data.overview.window}`, [shownBuckets.map((each) => each.at + bucket / 2), mean("prompt"), mean("reused")],
-      { time: true, range: () => [data.overview.start, data.overview.end] }, labels, days ? 64 : 56, (index) => shownBuckets[index] && shownBuckets[index].lost >= MUCH_LOST * shownBuckets[index].prompt && shownBuckets[index].breaks > 0);
+      { time: true, range: () => [data.overview.start, data.overview.end] }, labels, days ? 64 : 56, (index) => shownBuckets[index] && shownBuckets[index].lost >= DEAR * shownBuckets[index].prompt && shownBuckets[index].breaks > 0);
     read(picked);
   }
 
