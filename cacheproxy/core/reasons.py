@@ -18,5 +18,5 @@ PHRASES: Mapping[Reason, str] = {
     Reason.NOT_CACHED: "This server reuses nothing",
     Reason.MOVED: "Another server or worker answered",
     Reason.EVICTED: "The server had dropped the earlier prompt",
-    Reason.UNKNOWN: "Unknown: what is known of has been ruled out",
+    Reason.UNKNOWN: "Unknown: every known cause was ruled out",
 }

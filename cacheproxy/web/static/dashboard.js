@@ -237,10 +237,10 @@
     $("breaks").replaceChildren(...breaks.slice(0, 12).map((each) => {
       const what = el("td", { role: "cell", class: "name" }, each.shape || "–", " ", each.place ? el("small", { text: each.place }) : "");
       const lost = cell(count(each.lost), "n", "tokens lost");
-      const cost = [known(each.share) ? (each.share < 0.001 && each.lost ? "< 0.1 %" : percent(each.share)) : "", each.seconds ? `≈ ${lasting(each.seconds)}` : ""];
-      if (each.lost) lost.append(" ", el("small", { text: cost.filter(Boolean).join(" · ") }));
+      if (each.seconds) lost.append(" ", el("small", { text: `≈ ${lasting(each.seconds)}` }));
+      const share = each.share > 0 && each.share < 0.001 ? "< 0.1 %" : percent(each.share);
       return el("tr", { role: "row" },
-        el("td", { role: "cell" }, phrase(each.reason)), what, cell(count(each.count), "n", "count"), lost,
+        el("td", { role: "cell" }, phrase(each.reason)), what, cell(count(each.count), "n", "count"), lost, cell(share, "n", "of all"),
         el("td", { role: "cell", class: "do" }, ...advice(each)));
     }));
   }
