@@ -145,6 +145,7 @@ class ProxyService(Service):
         before, self._lasting.latest.look = self._lasting.latest.look, look
         if before is None or before.state is not look.state:
             self._lasting.live.looked()
+        self._lasting.pricing.looked(look)
         if self._lasting.totals is not None:
             self._lasting.totals.looked(look)
         self._lasting.judging.looked(look)

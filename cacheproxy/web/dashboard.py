@@ -12,6 +12,7 @@ from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.look import Look
 from cacheproxy.core.profile import Profile
 from cacheproxy.core.profiletext import says
+from cacheproxy.core.reasons import PHRASES
 from cacheproxy.core.report import report
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
@@ -92,14 +93,14 @@ class Dashboard:
         """Return the figures of ``window``, one of WINDOWS."""
         now = self._source.now
         found: Json = await self._source.ask(_figures, window, now)
-        speed = speeds(found["overview"])
         return {
             **self._fixed,
             "now": now / 1e3,
             "upstream": upstream_of(self.url, self._latest.look) | {"says": says(self.profile())},
             "rules": list(self.active),
-            "headline": headline(window, found["overview"]["sums"], speed["prefill"]),
-            "speeds": speed,
+            "reasons": PHRASES,
+            "headline": headline(window, found["overview"]["sums"]),
+            "speeds": speeds(found["overview"]),
             **found,
         }
 
