@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from cacheproxy.cli.inspecttext import place_name
 from cacheproxy.core.report import Report
 from cacheproxy.core.verdict import Count, Judgement, Reason
+
+_WIDTH = 96
 
 
 def lines(found: Report) -> Iterator[str]:
@@ -34,7 +37,15 @@ def lines(found: Report) -> Iterator[str]:
         yield ""
         yield "  What to do"
         for advice in found.advice:
-            yield f"    {advice.do:<13}{advice.why}"
+            lead = f"    {advice.do:<13}"
+            yield from textwrap.wrap(
+                advice.why,
+                _WIDTH,
+                initial_indent=lead if len(lead) < 18 else f"{lead} ",
+                subsequent_indent=" " * 17,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
 
 
 def _head(found: Report) -> str:

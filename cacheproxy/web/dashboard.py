@@ -46,7 +46,8 @@ class Source(Protocol):
 class Dashboard:
     """The pages of data. ``kept``: whether ``source`` outlives the process.
 
-    ``url`` and ``active`` (names of the rules that are on) are set anew when the configuration is.
+    ``url``, ``active`` (names of the rules that are on) and ``captures`` (the folder of them, "" if
+    none are made) are set anew when the configuration is.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Dashboard:
     ) -> None:
         self.url = ""
         self.active: Collection[str] = ()
+        self.captures = ""
         self._source = source
         self._latest = latest
         self._recent = recent
@@ -108,7 +110,12 @@ class Dashboard:
     def _detail(self, exchange: Exchange) -> Json:
         found: Json = {}
         if exchange.verdict is not None:
-            found = report(exchange, exchange.verdict, active=self.active).as_json()
+            found = report(
+                exchange,
+                exchange.verdict,
+                active=self.active,
+                captures=(self.captures,) if self.captures else (),
+            ).as_json()
             found.pop("excerpts", None)
         return {
             **found,
