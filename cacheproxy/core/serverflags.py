@@ -33,7 +33,7 @@ class ServerFlags:
     """What one kind of server can be told. "" and () where nothing is known to help.
 
     ``name``: as its own documentation spells it. ``room``: more memory for prompts. ``caching``:
-    what has it keep any. ``context``: a longer one. ``reporting``: has answers say what was
+    what it is started with to keep any. ``context``: a longer one. ``reporting``: has answers say what was
     reused. ``kwargs``: sets chat_template_kwargs for all requests, {} standing for their JSON.
     ``template``: has it use another chat template. ``points``: more places to go back to.
     ``models``: keeps several models loaded. ``keeps_none``: it reuses nothing, whatever is set.
@@ -63,7 +63,7 @@ def as_object(member: tuple[str, bool]) -> str:
 LLAMA = ServerFlags(
     "llama-server",
     room=(Setting("--cache-ram 16384", "twice the default MiB for prompts that left their slot"),),
-    caching=Setting("no --no-cache-prompt", 'and no "cache_prompt": false in requests'),
+    caching=Setting("without --no-cache-prompt", 'and no "cache_prompt": false in requests'),
     context="-c",
     kwargs="--chat-template-kwargs '{}'",
     template="--chat-template-file FILE",
@@ -104,7 +104,7 @@ _VLLM = ServerFlags(
         ),
         Setting("--kv-offloading-size 16", "16 GiB of RAM for what has to leave the GPU"),
     ),
-    caching=Setting("no --no-enable-prefix-caching", "it is on by default"),
+    caching=Setting("without --no-enable-prefix-caching", "it is on by default"),
     context="--max-model-len",
     reporting="--enable-prompt-tokens-details",
     kwargs="--default-chat-template-kwargs '{}'",
@@ -118,7 +118,7 @@ _SGLANG = ServerFlags(
             "--enable-hierarchical-cache", "RAM for what has to leave the GPU (--hicache-size GB)"
         ),
     ),
-    caching=Setting("no --disable-radix-cache", "it is on by default"),
+    caching=Setting("without --disable-radix-cache", "it is on by default"),
     context="--context-length",
     reporting="--enable-cache-report",
     template="--chat-template FILE",

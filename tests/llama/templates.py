@@ -30,6 +30,28 @@ _TURNS = """\
 {%- endfor -%}
 """
 
+_ASSISTANT = "{{- '<|im_start|>assistant\\n' + text(message.content) -}}"
+_LAST_USER = (
+    "{%- set last = namespace(user=-1) -%}{%- for one in messages -%}"
+    "{%- if one.role == 'user' -%}{%- set last.user = loop.index0 -%}{%- endif -%}{%- endfor -%}"
+)
+_THINKING = (
+    "{{- '<|im_start|>assistant\\n' -}}{%- if KEPT loop.index0 > last.user -%}"
+    "{{- '<think>\\n' + (message.reasoning_content or '') + '\\n</think>\\n\\n' -}}{%- endif -%}"
+    "{{- text(message.content) -}}"
+)
+_TOOLS = default_template()[
+    default_template().index("    {%- if tools -%}") : default_template().index(
+        "    {{- '<|im_end|>\\n' -}}\n{%- endif -%}"
+    )
+]
+_BEFORE_THE_LAST = (
+    "{%- if tools and loop.index0 == last.user -%}{{- '<|im_start|>tools' -}}"
+    "{%- for tool in tools -%}{{- '\\n' + (tool | tojson) -}}{%- endfor -%}"
+    "{{- '<|im_end|>\\n' -}}{%- endif -%}"
+)
+_CLOCK = "{{- '<|im_start|>developer\\nIt is ' + strftime_now('%H:%M:%S') + '<|im_end|>\\n' -}}"
+
 
 def _made(*changes: tuple[str, str]) -> str:
     text = default_template()
@@ -57,3 +79,18 @@ TEMPLATES = {
     "turns": _TURNS + default_template(),
 }
 """By what becomes of a late system message; ``turns`` wants the roles in turns, as Mistral's do."""
+
+REWRITING = {
+    "think": _LAST_USER + _made((_ASSISTANT, _THINKING.replace("KEPT ", ""))),
+    "keep": _LAST_USER
+    + _made((_ASSISTANT, _THINKING.replace("KEPT", "preserve_thinking or preserve_reasoning or"))),
+    "tools": _LAST_USER + _made((_TOOLS, ""), (_ROLE, _BEFORE_THE_LAST + _ROLE)),
+    "clock": _CLOCK + default_template(),
+}
+"""Templates that render an earlier turn anew when the next one comes.
+
+``think``: reasoning stands only after the last user message (GLM, gpt-oss, Qwen3), with an empty
+block where there is none (Qwen3.5). ``keep``: so, unless ``chat_template_kwargs`` ask to keep it.
+``tools``: the tools stand before the last user message (Mistral-Small-3.2, Nemo). ``clock``: the
+time stands at the head (Granite-3.3, Llama-3.2 print the date).
+"""
