@@ -33,8 +33,8 @@ class ServerFlags:
     """What one kind of server can be told. "" and () where nothing is known to help.
 
     ``name``: as its own documentation spells it. ``room``: more memory for prompts. ``caching``:
-    what it is started with to keep any. ``context``: a longer one. ``reporting``: has answers say what was
-    reused. ``kwargs``: sets chat_template_kwargs for all requests, {} standing for their JSON.
+    how it is started to keep any. ``context``: a longer one. ``reporting``: has answers say what
+    was reused. ``kwargs``: sets chat_template_kwargs for all requests, {} standing for their JSON.
     ``template``: has it use another chat template. ``points``: more places to go back to.
     ``models``: keeps several models loaded. ``keeps_none``: it reuses nothing, whatever is set.
     """
