@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
+from textwrap import wrap
 
 from cacheproxy.cli.inspecttext import place_name
 from cacheproxy.core.report import Report
 from cacheproxy.core.verdict import Count, Judgement, Reason
-
-_WIDTH = 96
 
 
 def lines(found: Report) -> Iterator[str]:
@@ -38,9 +36,9 @@ def lines(found: Report) -> Iterator[str]:
         yield "  What to do"
         for advice in found.advice:
             lead = f"    {advice.do:<13}"
-            yield from textwrap.wrap(
+            yield from wrap(
                 advice.why,
-                _WIDTH,
+                96,
                 initial_indent=lead if len(lead) < 18 else f"{lead} ",
                 subsequent_indent=" " * 17,
                 break_long_words=False,

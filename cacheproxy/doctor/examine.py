@@ -159,7 +159,7 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
             site,
             through,
             found.rules,
-            model or "default",
+            model or outcome.NO_MODEL,
             mark,
             may_send=guard.allows,
             has_one_slot=one_slot and not any(one.again for one in trials),

@@ -11,6 +11,8 @@ from cacheproxy.doctor.reuse import Shot, Trial
 PACKAGE = "cacheproxy-claude-code"
 HEADER_RULE = "billing-header"
 """Part of the names of the rules that make the header constant."""
+NO_MODEL = "default"
+"""The model that is asked for where the server lists none."""
 
 
 def check(trial: Trial, rules: tuple[str, ...], kind: str, *, has_package: bool) -> Finding:
@@ -105,6 +107,6 @@ def _mend(error: str, kind: str) -> str | None:
         return f"start {server.name} with a larger context{flag}"
     if "401" in error or "403" in error:
         return "give the server's key with --api-key KEY"
-    if "model" in error.lower():
+    if "model" in error.lower() or NO_MODEL in error:
         return "name a model with --model"
     return None

@@ -146,6 +146,15 @@ def test_a_path_that_is_not_served_is_no_trial(peer):
     assert check(trial).fix == "name a model with --model"
 
 
+def test_a_server_that_lists_no_model_and_wants_one(peer):
+    """As ``transformers serve``, in its own words."""
+    refused = (400, {"detail": "Server is pinned to 'hf'; requested 'default'."})
+    site = Site(peer({"/v1/chat/completions": refused}).url)
+    trial = measure("chat", site, None, (), outcome.NO_MODEL, "x")
+    assert "pinned to 'hf'" in trial.error
+    assert check(trial).fix == "name a model with --model"
+
+
 def test_a_server_that_is_gone(nobody):
     """One line."""
     trial = measure("chat", Site(nobody), None, (), "m", "x")
