@@ -194,8 +194,8 @@ class ProxyService(Service):
         self._front.adopt(arrangement)
         lasting.relaying.keep_what_is_needed(arrangement)
         lasting.dashboard.url = arrangement.upstream.url.text
-        lasting.dashboard.captures = arrangement.config.capture
         lasting.dashboard.active = [rule.name for rule in arrangement.rules if arrangement.edits]
+        lasting.dashboard.captures = arrangement.config.capture
         lasting.live.close()  # browsers come back, and in by the new settings
         lasting.log_line.verbose = arrangement.config.verbose
 

@@ -114,8 +114,8 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
         findings.append(_not_tried(inputs, kind, edits=edits))
     placement = _placement(site, running, own) if kind else None
     findings += template.check(placement, own) if kind else ()
-    findings += _rehearsed(inputs, site, server, on_step)
     findings += slots.check(own, trials) if kind == LLAMA else ()
+    findings += _rehearsed(inputs, site, server, on_step)
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(after.record.clients()) if after.record is not None else ()
     needed = need.judge(trials, settings, rules, clients, placement)
@@ -190,14 +190,6 @@ def _placement(site: Site, running: Proxy, own: Record | None) -> template.Place
     return placement or template.of_server(site)
 
 
-def _rehearsed(inputs: Inputs, site: Site, server: Upstream, on_step: OnStep) -> list[Finding]:
-    if server.server is None:
-        return []
-    on_step("having a conversation rendered")
-    found = rehearse.of_server(site, datetime.now(UTC), inputs.model or server.model)
-    return rehearse.check(found, server.server.kind)
-
-
 def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     if inputs.send is False:
         return Finding("reuse", State.WARN, "not tried, since --no-send was given")
@@ -210,6 +202,14 @@ def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
     state = State.WARN if kind == LLAMA else State.FAIL
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
+
+
+def _rehearsed(inputs: Inputs, site: Site, server: Upstream, on_step: OnStep) -> list[Finding]:
+    if server.server is None:
+        return []
+    on_step("having a conversation rendered")
+    found = rehearse.of_server(site, datetime.now(UTC), inputs.model or server.model)
+    return rehearse.check(found, server.server.kind)
 
 
 def _is_its_own(running: Proxy, url: str) -> bool:

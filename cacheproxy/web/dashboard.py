@@ -46,8 +46,7 @@ class Source(Protocol):
 class Dashboard:
     """The pages of data. ``kept``: whether ``source`` outlives the process.
 
-    ``url``, ``active`` (names of the rules that are on) and ``captures`` (the folder of them, "" if
-    none are made) are set anew when the configuration is.
+    ``url`` and ``active`` (names of the rules that are on) are set anew when the configuration is.
     """
 
     def __init__(
@@ -55,11 +54,12 @@ class Dashboard:
     ) -> None:
         self.url = ""
         self.active: Collection[str] = ()
-        self.captures = ""
         self._source = source
         self._latest = latest
         self._recent = recent
         self._fixed = {"version": version, "kept": kept}
+        self.captures = ""
+        """Their folder, "" if none are made; set anew with the configuration, too."""
 
     async def data(self, query: Mapping[str, str]) -> Json:
         """Return all that one window shows."""
