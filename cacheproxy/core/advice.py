@@ -102,11 +102,12 @@ def advice(
     ``changed``: the field at the break.
     """
     case = _Case(verdict, profile, client, changed, flags_of(profile))
-    if verdict.judgement is Judgement.UNKNOWN:
-        return tuple(_unmeasured(case))
-    if verdict.judgement is not Judgement.BREAK:
+    if verdict.judgement is Judgement.BREAK:
+        return tuple(_about(verdict.reason, case))
+    if verdict.judgement is not Judgement.UNKNOWN:
         return ()
-    return tuple(_about(verdict.reason, case))
+    unmeasured = tuple(_unmeasured(case))
+    return (*_about(verdict.reason, case), *unmeasured) if verdict.reason else unmeasured
 
 
 def _about(reason: Reason | None, case: _Case) -> Iterator[Advice]:

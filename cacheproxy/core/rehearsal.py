@@ -11,13 +11,14 @@ import re
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from cacheproxy.core.overlap import common_prefix
-from cacheproxy.core.rendering import PAGES, NoPageError, body_of, text_of, wants_model
+from cacheproxy.core.rendering import render
 from cacheproxy.core.verdict import Rewrite
 
 Json = dict[str, Any]
+Texts = tuple[str, str, str]
 Rehearsing = Generator[bytes, tuple[int, bytes], "Rehearsal | None"]
 _HEAD, _LISTED, _ONE, _THOUGHT, _CALL, _RESULT, _ANSWER, _TWO = (
     f"cacheproxy-{word}"
@@ -25,8 +26,6 @@ _HEAD, _LISTED, _ONE, _THOUGHT, _CALL, _RESULT, _ANSWER, _TWO = (
 )
 _TOOL = "cacheproxy_tool"
 _MARKS = (_HEAD, _LISTED, _ONE, _THOUGHT, _CALL, _RESULT, _ANSWER)
-_LARGEST = 256 << 10
-"""Bytes of an answer; what is larger is none."""
 MEMBERS = (
     ("preserve_thinking", True),
     ("preserve_reasoning", True),
@@ -43,6 +42,11 @@ _MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July"),
     *("August", "September", "October", "November", "December"),
 )
+
+
+class _Page(NamedTuple):
+    path: str
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +125,22 @@ def rehearsing(path: str, now: datetime, model: str = "") -> Rehearsing:
     It takes the status and the body of each answer; returns None where the conversation is not
     rendered. Raises NoPageError.
     """
-    extra = {**PAGES[path], "model": model} if model else PAGES[path]
+    page = _Page(path, model)
     found: list[Lapse] = []
     clock = ""
     for sent_back in (True, False):
-        texts = yield from _rendered(conversation(sent_back=sent_back), extra)
+        texts = yield from _rendered(page, sent_back=sent_back)
         if texts is None:
             return None
         clock = clock or clock_in(texts[0], now)
         found += lapses(texts, sent_back=sent_back)
     cure = None
     if any(lapse.rewrite is Rewrite.THINKING for lapse in found):
-        cure = yield from _cure(found, extra)
+        cure = yield from _cure(found, page)
     return Rehearsal(tuple(found), cure, clock, path)
 
 
-def lapses(texts: tuple[str, str, str], *, sent_back: bool) -> list[Lapse]:
+def lapses(texts: Texts, *, sent_back: bool) -> list[Lapse]:
     """Return where the second and the third of three rendered prompts leave the one before."""
     first, second, third = texts
     steps = ((AT_RESULT, first, second), (AT_USER, second, third))
@@ -175,15 +179,15 @@ def _numbers(day: date) -> tuple[str, str]:
 
 
 def _rendered(
-    bodies: tuple[Json, ...], extra: Json | Any
-) -> Generator[bytes, tuple[int, bytes], tuple[str, str, str] | None]:
-    """Ask for each body; None if one is refused, or has not all of what was said last."""
+    page: _Page, *, sent_back: bool, kwargs: dict[str, bool] | None = None
+) -> Generator[bytes, tuple[int, bytes], Texts | None]:
+    """Ask for each request; None if one is refused, or has not all of what was said last."""
     texts: list[str] = []
-    for body, last in zip(bodies, (_ONE, _RESULT, _TWO), strict=True):
-        status, answer = yield body_of(body, **extra)
-        if status != 200 and not wants_model(status):
-            raise NoPageError
-        text = _text(answer) if status == 200 else None
+    for question, last in zip(
+        conversation(sent_back=sent_back), (_ONE, _RESULT, _TWO), strict=True
+    ):
+        asked = question | {"chat_template_kwargs": kwargs} if kwargs else question
+        text = yield from render(page.path, asked, page.model)
         if text is None or last not in text:
             return None
         texts.append(text)
@@ -191,20 +195,19 @@ def _rendered(
 
 
 def _cure(
-    found: list[Lapse], extra: Json | Any
+    found: list[Lapse], page: _Page
 ) -> Generator[bytes, tuple[int, bytes], tuple[str, bool] | None]:
     """Try each member; one that does nothing changes nothing."""
-    for member in MEMBERS:
-        kwargs = {**extra, "chat_template_kwargs": {member[0]: member[1]}}
+    for name, value in MEMBERS:
         left: list[Lapse] = []
         for sent_back in sorted({lapse.sent_back for lapse in found}):
-            texts = yield from _rendered(conversation(sent_back=sent_back), kwargs)
+            texts = yield from _rendered(page, sent_back=sent_back, kwargs={name: value})
             if texts is None:
                 break
             left += lapses(texts, sent_back=sent_back)
         else:
             if not any(lapse.rewrite is Rewrite.THINKING for lapse in left):
-                return member
+                return name, value
     return None
 
 
@@ -263,10 +266,3 @@ def _after(before: str, kept: int, asked: int) -> str:
     if head >= 0 and head + len(_HEAD) <= kept:
         return "everything after the system text"
     return "the whole prompt"
-
-
-def _text(body: bytes) -> str | None:
-    try:
-        return text_of(json.loads(body)) if len(body) <= _LARGEST else None
-    except (ValueError, RecursionError):
-        return None

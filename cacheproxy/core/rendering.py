@@ -107,22 +107,32 @@ def asking(path: str, model: str = "") -> Asking:
     not even a plain conversation is rendered, as by a server that wants to know the ``model``.
     Raises NoPageError.
     """
-    extra = {**PAGES[path], "model": model} if model else PAGES[path]
     rendered: dict[str, str | None] = {}
     placement = None
     for questions in (first_questions(), tool_questions()):
         for name, question in questions.items():
-            status, body = yield body_of(question, **extra)
-            text = _text(body) if status == 200 else None
-            if text is None and (status in _NO_PAGE or status == 200):
-                raise NoPageError
-            if text is None and name == PLAIN:
+            rendered[name] = yield from render(path, question, model)
+            if rendered[name] is None and name == PLAIN:
                 return None
-            rendered[name] = text
         placement = placement_of(rendered, path)
         if placement is None or not placement.places:
             break
     return placement
+
+
+def render(
+    path: str, question: Json, model: str = ""
+) -> Generator[bytes, tuple[int, bytes], str | None]:
+    """Ask for one conversation; return its text, None where the template refuses it.
+
+    Raises NoPageError.
+    """
+    more = {**PAGES[path], "model": model} if model else PAGES[path]
+    status, body = yield body_of(question, **more)
+    text = _text(body) if status == 200 else None
+    if text is None and (status in _NO_PAGE or status == 200):
+        raise NoPageError
+    return text
 
 
 def wants_model(status: int) -> bool:

@@ -108,10 +108,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     kind = server.server.kind if server.server is not None else ""
     findings += failing.check(after.record, running.url, time.time(), kind)
     findings += _on_trials(trials, running, found, kind)
-    if guard.finding is not None:
-        findings.append(guard.finding)
-    elif not trials and server.server is not None:
-        findings.append(_not_tried(inputs, kind, edits=edits))
+    findings += _not_sent(inputs, kind, guard, trials, edits=edits)
     placement = _placement(site, running, own) if kind else None
     findings += template.check(placement, own) if kind else ()
     findings += slots.check(own, trials) if kind == LLAMA else ()
@@ -188,6 +185,14 @@ def _placement(site: Site, running: Proxy, own: Record | None) -> template.Place
     """Return what is known of the template; ``own``: the record, if the proxy sends there."""
     placement = running.placement if own is not None else None
     return placement or template.of_server(site)
+
+
+def _not_sent(
+    inputs: Inputs, kind: str, guard: Guard, trials: Sequence[Trial], *, edits: bool
+) -> list[Finding]:
+    if guard.finding is not None:
+        return [guard.finding]
+    return [_not_tried(inputs, kind, edits=edits)] if kind and not trials else []
 
 
 def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:

@@ -194,6 +194,14 @@ def test_what_is_not_told_can_be(kind, reporting, flag):
     assert line == f"{kind}: {flag}: started with it, it says what it reused"
 
 
+def test_a_change_is_one_where_its_cost_is_not_known():
+    """What changed comes first."""
+    verdict = Verdict(Judgement.UNKNOWN, Reason.SYSTEM_CHANGED)
+    changed, says = told(verdict, at("vLLM"), changed=Changed(Kind.UUID, rules=("ids",)))
+    assert "--enable ids" in changed
+    assert "--enable-prompt-tokens-details" in says
+
+
 def test_a_server_that_never_tells():
     (line,) = told(Verdict(Judgement.UNKNOWN), at("LM Studio", reporting=Reporting.NEVER))
     assert line == "nothing: LM Studio does not say what it reuses"
