@@ -198,6 +198,7 @@ class ProxyService(Service):
         lasting.dashboard.url = arrangement.upstream.url.text
         lasting.dashboard.profile = lambda: arrangement.profiling.profile
         lasting.dashboard.active = [rule.name for rule in arrangement.rules if arrangement.edits]
+        lasting.dashboard.captures = arrangement.config.capture
         lasting.live.close()  # browsers come back, and in by the new settings
         lasting.log_line.verbose = arrangement.config.verbose
 

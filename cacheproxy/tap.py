@@ -304,7 +304,10 @@ def _own_pages(
     dashboard = lasting.dashboard
     return OwnPages(
         pages,
-        {DIAGNOSIS: Diagnosis(lasting.recent, names), DETAIL: dashboard.detail},
+        {
+            DIAGNOSIS: Diagnosis(lasting.recent, names, lambda: dashboard.captures),
+            DETAIL: dashboard.detail,
+        },
         queried={DATA: dashboard.data, REQUESTS: dashboard.requests},
         direct={**static_files(), METRICS: metrics, LIVE: lasting.live, LOGIN: Login(access)},
         before=lasting.afterwards.settle,

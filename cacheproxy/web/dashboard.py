@@ -63,6 +63,8 @@ class Dashboard:
         self._latest = latest
         self._recent = recent
         self._fixed = {"version": version, "kept": kept}
+        self.captures = ""
+        """Their folder, "" if none are made; set anew with the configuration, too."""
 
     async def data(self, query: Mapping[str, str]) -> Json:
         """Return all that one window shows."""
@@ -113,7 +115,12 @@ class Dashboard:
     def _detail(self, exchange: Exchange) -> Json:
         found: Json = {}
         if exchange.verdict is not None:
-            found = report(exchange, exchange.verdict, active=self.active).as_json()
+            found = report(
+                exchange,
+                exchange.verdict,
+                active=self.active,
+                captures=(self.captures,) if self.captures else (),
+            ).as_json()
             found.pop("excerpts", None)
         return {
             **found,

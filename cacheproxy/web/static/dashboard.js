@@ -246,7 +246,6 @@
   }
 
   function advice(each) {
-    if (each.reason === "evicted") return ["more room: ", code("--cache-ram"), " or ", code("--parallel")];
     if (each.reason === "model_changed") return ["nothing: another model has another cache"];
     if (!known(each.number)) return ["", code("cacheproxy inspect CAPTURE")];
     const button = el("button", { type: "button", class: "plain", text: `Diagnose request ${each.number}` });
