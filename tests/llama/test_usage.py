@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from cacheproxy.core.usage import UsageReader
+from cacheproxy.core.usagereader import UsageReader
 
 from .replay import erase
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any
 
+from cacheproxy.core.ending import CUT
 from cacheproxy.core.sse import Event, EventReader
 from cacheproxy.core.usage import Usage, usage_of
 from cacheproxy.translate.messages.asked import Asked
@@ -181,7 +182,7 @@ class MessageStream:
     def _move(self, sign: _Sign) -> bytes:
         following = _NEXT.get((self._life, sign))
         if following is None:
-            raise TranslationError("the server's stream ended before the answer did")
+            raise TranslationError(CUT)
         ends = following is _Life.ENDED and self._life is not _Life.ENDED
         events = self._end() if ends else b""
         self._life = following
