@@ -230,9 +230,9 @@ class ChunkStream:
 
     def _stop(self, _: Json, __: bytes) -> bytes:
         usage = b""
-        if self._asked.usage:
-            said = write(usage_for(self._usage))
-            usage = b'%s"choices":[],"usage":%s}\n\n' % (self._head, said)
+        said = usage_for(self._usage) if self._asked.usage else None
+        if said is not None:
+            usage = b'%s"choices":[],"usage":%s}\n\n' % (self._head, write(said))
         return self._last(None) + usage + _DONE
 
     def _count(self, value: Json) -> None:
