@@ -94,6 +94,10 @@ def test_a_prompt_that_is_evaluated_is_shown_until_it_is(visit, tmp_path):
         assert page.page.evaluate(CONTRAST) == []
         assert page.sideways() == 0
         page.shoot("prefill")
+        narrow = visit(proxy.url, width=360)
+        narrow.page.wait_for_selector("#prefills:not([hidden])")
+        assert narrow.sideways() == 0
+        narrow.close()
         go_on.set()
         page.page.wait_for_selector("#prefills[hidden]", state="attached")
         asking.join(TIMEOUT)
