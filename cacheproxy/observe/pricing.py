@@ -11,6 +11,7 @@ from cacheproxy.core.spared import Spared, spared_tokens
 from cacheproxy.core.speeds import Prefill
 
 _MOST_UPSTREAMS = 16
+_NOTHING = Spared(0, 0.0)
 
 
 class _Upstream:
@@ -44,8 +45,8 @@ class Pricing:
         tokens = spared_tokens(usage.reused, exchange.verdict)
         if tokens is not None and not exchange.has_failed:
             speed = own or known.prefill.speed
-            seconds = 0.0 if not tokens else tokens / speed if speed else None
-            exchange = exchange.changed(spared=Spared(tokens, seconds))
+            seconds = tokens / speed if speed else None
+            exchange = exchange.changed(spared=Spared(tokens, seconds) if tokens else _NOTHING)
         self._deliver(exchange)
 
     def looked(self, look: Look) -> None:
