@@ -11,7 +11,6 @@ from cacheproxy.core.spared import Spared, spared_tokens
 from cacheproxy.core.speeds import Prefill
 
 _MOST_UPSTREAMS = 16
-_NOTHING = Spared(0, 0.0)
 
 
 class _Upstream:
@@ -43,10 +42,9 @@ class Pricing:
         own = known.prefill.learn(usage.evaluated, usage.prompt_seconds)
         known.has_told = known.has_told or own is not None
         tokens = spared_tokens(usage.reused, exchange.verdict)
-        if tokens is not None and not exchange.has_failed:
+        if tokens and not exchange.has_failed:
             speed = own or known.prefill.speed
-            seconds = tokens / speed if speed else None
-            exchange = exchange.changed(spared=Spared(tokens, seconds) if tokens else _NOTHING)
+            exchange = exchange.changed(spared=Spared(tokens, tokens / speed if speed else None))
         self._deliver(exchange)
 
     def looked(self, look: Look) -> None:
