@@ -43,7 +43,7 @@ class Exchange:
     the client. ``response_body``: only if an observer asked for bodies (a capture).
     ``verdict``: of a turn, None for other requests. ``profile``: what was known of the upstream
     when the verdict was reached. ``spared``: what it did not have to evaluate thanks to us, None
-    where nobody knows.
+    for nothing, or where nobody knows.
     """
 
     received: Request

@@ -36,7 +36,17 @@ from cacheproxy.core.segments import (
     retold,
 )
 
-__all__ = ["Order", "Part", "Prompt", "Segment", "first_item", "is_late", "prompt_of", "reordered"]
+__all__ = [
+    "Order",
+    "Part",
+    "Prompt",
+    "Segment",
+    "first_item",
+    "is_late",
+    "prompt_of",
+    "remade",
+    "reordered",
+]
 
 
 class Order(StrEnum):
@@ -152,6 +162,11 @@ def reordered(prompt: Prompt, order: Order) -> Prompt:
     if prompt.order is order:
         return prompt
     return Prompt(prompt.model, _in_order(prompt.made, order), prompt.made, order)
+
+
+def remade(prompt: Prompt, made: Made) -> Prompt:
+    """Return ``prompt``, in its order, as if it had been ``made`` of something else."""
+    return Prompt(prompt.model, _in_order(made, prompt.order), made, prompt.order)
 
 
 def _in_order(made: Made, order: Order) -> Run:

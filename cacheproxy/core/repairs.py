@@ -17,17 +17,16 @@ system messages to the head, it would have moved those that we gave to the user.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from cacheproxy.core.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.placement import Late
 from cacheproxy.core.profile import Profile
-from cacheproxy.core.prompt import Part, Prompt, is_late
+from cacheproxy.core.prompt import Part, Prompt, is_late, remade
 from cacheproxy.core.segments import Piece, Run, Segment, piece_of
-from cacheproxy.core.server import LLAMA_SERVER
+from cacheproxy.core.server import LLAMA_SERVER, VLLM
 
-VLLM = "vLLM"
 _HEADER = "x-anthropic-billing-header"
 
 
@@ -69,31 +68,27 @@ def as_repaired(prompt: Prompt, spoken: str | None, profile: Profile) -> Prompt:
     repair = _REPAIRS.get((kind, spoken or ""))
     if repair is None:
         return prompt
-    pieces = [
-        _mended(piece, repair) if piece.part is Part.SYSTEM else piece for piece in _head(prompt)
-    ]
-    if all(new is old for new, old in zip(pieces, prompt.pieces, strict=False)):
-        return prompt
-    return _made(prompt, [*pieces, *prompt.pieces[len(pieces) :]])
-
-
-def _head(prompt: Prompt) -> Iterable[Piece]:
-    for piece in prompt.pieces:
-        if piece.part is Part.MESSAGES:
-            return
-        yield piece
+    made, changed = prompt.made, {}
+    for name, piece in made.texts.items():
+        if piece.part is Part.SYSTEM and any(map(_is_header, piece.segments)):
+            changed[name] = _mended(piece, repair)
+    if changed:
+        made = made._replace(texts=made.texts | changed)
+    heads = made.run.pieces[: made.heads]
+    if any(_is_header(segment) for piece in heads for segment in piece.segments):
+        mended = [_mended(piece, repair) for piece in heads]
+        made = made._replace(run=Run().then((*mended, *made.run.pieces[made.heads :])))
+    return prompt if made is prompt.made else remade(prompt, made)
 
 
 def _mended(piece: Piece, repair: Repair) -> Piece:
-    if not any(map(_is_header, piece.segments)):
-        return piece
-    segments = tuple(
+    segments = [
         segment._replace(text=repair.text.sub(repair.becomes, segment.text, count=1))
         if _is_header(segment)
         else segment
         for segment in piece.segments
-    )
-    return piece if segments == piece.segments else piece_of(piece.value, piece.part, segments)
+    ]
+    return piece_of(piece.value, piece.part, segments)
 
 
 def _is_header(segment: Segment) -> bool:
@@ -101,20 +96,17 @@ def _is_header(segment: Segment) -> bool:
 
 
 def _hoisted(prompt: Prompt) -> Prompt:
-    """Return it with late system messages behind the text at the head, wherever the tools are."""
-    late = [piece for piece in prompt.pieces if is_late(piece)]
+    """Return it with late system messages behind the system text at the head."""
+    made = prompt.made
+    later = made.run.pieces[made.heads :]
+    late = [_in_system(piece) for piece in later if is_late(piece)]
     if not late:
         return prompt
-    rest = [piece for piece in prompt.pieces if not is_late(piece)]
-    heads = [number for number, piece in enumerate(rest) if piece.part is Part.SYSTEM]
-    at = heads[-1] + 1 if heads else 0
-    return _made(prompt, [*rest[:at], *map(_in_system, late), *rest[at:]])
+    rest = [piece for piece in later if not is_late(piece)]
+    run = Run().then((*made.run.pieces[: made.heads], *late, *rest))
+    return remade(prompt, made._replace(run=run, heads=made.heads + len(late)))
 
 
 def _in_system(piece: Piece) -> Piece:
     segments = tuple(segment._replace(part=Part.SYSTEM) for segment in piece.segments)
     return piece._replace(part=Part.SYSTEM, segments=segments)
-
-
-def _made(prompt: Prompt, pieces: Iterable[Piece]) -> Prompt:
-    return Prompt(prompt.model, Run().then(tuple(pieces)), prompt.made)

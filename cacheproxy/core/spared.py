@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from cacheproxy.core.verdict import Reason, Verdict
 
+_OF_TEXT = {Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED}
+"""Reasons that edits can bring about."""
+
 
 @dataclass(frozen=True, slots=True)
 class Spared:
@@ -38,6 +41,6 @@ def spared_tokens(reused: int | None, verdict: Verdict | None) -> int | None:
     with_edits, without = verdict.expected.tokens, verdict.unedited.tokens
     if with_edits > without:
         return max(0, reused - without)
-    if with_edits < without and verdict.reason not in (None, Reason.EVICTED):
+    if with_edits < without and {verdict.reason, verdict.beneath} & _OF_TEXT:
         return min(0, reused - without)
     return 0

@@ -46,19 +46,19 @@ def generation_of(tokens: float | None, seconds: float | None) -> float | None:
 
 
 class Prefill:
-    """The speeds of prefill that one upstream showed lately; ``speed``: their median, or None."""
+    """The speeds of prefill that one upstream showed lately.
+
+    ``speed``: their median, in tokens a second, None while there is none.
+    """
 
     def __init__(self) -> None:
+        self.speed: float | None = None
         self._speeds: deque[float] = deque(maxlen=_RECENT)
-
-    @property
-    def speed(self) -> float | None:
-        """Tokens a second."""
-        return median(self._speeds) if self._speeds else None
 
     def learn(self, tokens: float | None, seconds: float | None) -> float | None:
         """Take note of what was evaluated; return its speed if it is enough to tell one."""
         if tokens is None or not seconds or tokens < _TELLING:
             return None
         self._speeds.append(tokens / seconds)
+        self.speed = median(self._speeds)
         return tokens / seconds

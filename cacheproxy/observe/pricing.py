@@ -42,10 +42,9 @@ class Pricing:
         own = known.prefill.learn(usage.evaluated, usage.prompt_seconds)
         known.has_told = known.has_told or own is not None
         tokens = spared_tokens(usage.reused, exchange.verdict)
-        if tokens is not None and not exchange.has_failed:
+        if tokens and not exchange.has_failed:
             speed = own or known.prefill.speed
-            seconds = 0.0 if not tokens else tokens / speed if speed else None
-            exchange = exchange.changed(spared=Spared(tokens, seconds))
+            exchange = exchange.changed(spared=Spared(tokens, tokens / speed if speed else None))
         self._deliver(exchange)
 
     def looked(self, look: Look) -> None:

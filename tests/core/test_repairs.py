@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.core.judge import Before, judge
 from cacheproxy.core.placement import BY_OPTION, Late, alike
 from cacheproxy.core.placing import place
 from cacheproxy.core.prefix import extends, parting
 from cacheproxy.core.profile import UNKNOWN, Profile
-from cacheproxy.core.prompt import Order, Part, prompt_of
-from cacheproxy.core.repairs import VLLM, as_repaired, as_unaided
-from cacheproxy.core.server import LLAMA_SERVER, Server
+from cacheproxy.core.prompt import Order, Part, prompt_of, reordered
+from cacheproxy.core.repairs import as_repaired, as_unaided
+from cacheproxy.core.server import LLAMA_SERVER, VLLM, Server
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Before, judge
 from cacheproxy.testing import request
 
 from .late import PATHS, assistant, body_of, system, text, user
@@ -164,6 +164,19 @@ def test_the_header_is_credited_where_the_server_keeps_it(profile, least):
     known = Before(sent, unaided[0], 1000)
     found = judge(known, sent, unaided[1], Usage(1010, 1000), first=False).saved.tokens
     assert found == 0 if not least else found > 500
+
+
+@pytest.mark.parametrize("order", [Order.TOOLS_FIRST, Order.SYSTEM_FIRST])
+@pytest.mark.parametrize("api", DIALECTS)
+def test_it_stays_so_in_any_order(api, order):
+    """An order that is not known is tried out later."""
+    one, other = (as_repaired(headed(n, n, api), DIALECTS[api], ON_VLLM) for n in (1, 2))
+    assert reordered(one, order) == reordered(other, order)
+    history = [user("hi"), system("news"), user("go on")]
+    came = prompt_of(request(body_of(history, api) | {"tools": TOOLS}, PATHS[api]))
+    hoists = Profile(placement=alike(Late.HOISTED, "test"))
+    texts = [each.text for each in reordered(as_unaided(came, None, hoists), order).segments]
+    assert texts.index("head") < texts.index("news") < texts.index("hi")
 
 
 def test_prompts_part_after_what_the_server_repaired():

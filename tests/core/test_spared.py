@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cacheproxy.core.profile import Profile
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.spared import spared_tokens
 from cacheproxy.core.usage import Usage
@@ -14,6 +15,7 @@ from cacheproxy.observe.known import KnownPrompts
 from tests.observe.exchanges import SYSTEM, body, exchange
 
 STAMP = "cch=0123456789;"
+PROFILE = Profile(order=Order.TOOLS_FIRST)
 
 
 def verdict(expected, unedited, reason=None):
@@ -34,6 +36,7 @@ def verdict(expected, unedited, reason=None):
         (5, 1000, 10, Reason.EVICTED, 0),  # the server had dropped it all the same
         (300, 1000, 10, Reason.EVICTED, 290),
         (10, 10, 1000, Reason.SYSTEM_CHANGED, -990),  # the edits made them differ
+        (10, 10, 1000, Reason.CHECKPOINT, 0),
         (10, 10, 1000, Reason.EVICTED, 0),  # it would not have been there without them either
         (980, 990, 1000, None, 0),  # counted in characters, so not exactly
     ],
@@ -52,8 +55,9 @@ def judged(pairs):
     known = KnownPrompts()
     for number, (came, sent, usage) in enumerate(pairs, 1):
         finished = exchange(sent, came, usage=usage, turn=number)
-        found, _ = known.judge(finished, Order.TOOLS_FIRST)
-        yield spared_tokens(usage.reused, found)
+        found = known.judge(finished, PROFILE)
+        assert found is not None
+        yield spared_tokens(usage.reused, found.verdict)
 
 
 def turns(stamps, *, edited):

@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 
+from cacheproxy.core.judge import Before, judge
 from cacheproxy.core.placement import Late, alike
 from cacheproxy.core.placing import place
 from cacheproxy.core.profile import Profile
@@ -15,7 +16,6 @@ from cacheproxy.core.repairs import as_repaired, as_unaided
 from cacheproxy.core.server import LLAMA_SERVER, Server
 from cacheproxy.core.spared import spared_tokens
 from cacheproxy.core.usage import usage_of
-from cacheproxy.core.verdict import Before, judge
 from cacheproxy.embedded import write_model
 from cacheproxy.testing import request
 from tests import needs

@@ -19,6 +19,8 @@ ADDED = Verdict(
     unedited=Count(900, "measured"),
 )
 
+NOTHING = Verdict(Judgement.OK, expected=Count(900, "measured"), unedited=Count(900, "measured"))
+
 
 def turn(evaluated=10, seconds=None, reused=900, verdict=SPARED, **changes):
     usage = Usage(reused + evaluated, reused, 5, seconds)
@@ -79,13 +81,8 @@ def test_what_the_edits_cost_is_less_than_nothing(price):
     assert (found.tokens, found.seconds) == (-900, -0.9)
 
 
-def test_nothing_costs_nothing(price):
-    none = Verdict(Judgement.OK, expected=Count(900, "measured"), unedited=Count(900, "measured"))
-    assert (price(turn(verdict=none)).tokens, price(turn(verdict=none)).seconds) == (0, 0.0)
-
-
-@pytest.mark.parametrize("changes", [{"verdict": None}, {"status": 400}])
-def test_where_nothing_can_be_said_nothing_is(price, changes):
+@pytest.mark.parametrize("changes", [{"verdict": NOTHING}, {"verdict": None}, {"status": 400}])
+def test_where_nothing_was_spared_or_nobody_knows_nothing_is_said(price, changes):
     assert price(turn(**changes)) is None
 
 

@@ -9,6 +9,7 @@ import pytest
 from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Outcome
 from cacheproxy.core.normalize import Report
+from cacheproxy.core.profile import Profile
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.spared import Spared
 from cacheproxy.core.usage import Usage
@@ -16,6 +17,8 @@ from cacheproxy.core.verdict import Count, Judgement, Reason, Rewrite, Verdict
 from cacheproxy.observe.known import KnownPrompts
 from cacheproxy.totals.record import record_of
 from tests.observe.exchanges import body, exchange
+
+PROFILE = Profile(order=Order.TOOLS_FIRST)
 
 
 def verdict(expected, unedited, reason=None, judgement=Judgement.OK):
@@ -53,9 +56,9 @@ def test_nothing_of_the_content_is_kept():
     known = KnownPrompts()
     long = f"{canary} " * 400
     first = exchange(body(canary, long), usage=Usage(2000, 0, 5))
-    known.judge(first, Order.TOOLS_FIRST)
+    known.judge(first, PROFILE)
     later = exchange(body(canary, "else " + long, canary), usage=Usage(2000, 800, 5))
-    judged, _ = known.judge(later, Order.TOOLS_FIRST)
+    judged = known.judge(later, PROFILE).verdict
     assert judged.where is not None
     request = replace(
         later.received, target=f"/v1/messages?key={canary}", headers=((b"X", canary.encode()),)
