@@ -9,10 +9,12 @@ from functools import partial
 
 import pytest
 
+from cacheproxy.core.inferred import Inferred
 from cacheproxy.core.overlap import overlap
-from cacheproxy.core.prompt import Order
+from cacheproxy.core.profile import Kind, Memory, Profile
+from cacheproxy.core.prompt import Order, Part, prompt_of
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.core.verdict import Evidence, Judgement, Reason
 from cacheproxy.observe import known as module
 from cacheproxy.observe.known import KnownPrompts
 from tests.observe.exchanges import SYSTEM, body, exchange, read, request
@@ -21,13 +23,17 @@ TEXTS = ("a " * 2000, "b", "c")
 FIRST = Usage(1000, 0, 5, 1.0, 0.1)
 
 
-def judged(known, *turns, order=Order.SYSTEM_FIRST):
+SYSTEM_FIRST = Profile(order=Order.SYSTEM_FIRST)
+TOOLS_FIRST = Profile(order=Order.TOOLS_FIRST)
+
+
+def judged(known, *turns, profile=SYSTEM_FIRST):
     """The verdicts on ``turns``, and the place of the last."""
     verdicts = []
     for turn in turns:
-        verdict, place = known.judge(turn, order)
-        verdicts.append(verdict)
-    return verdicts, place
+        found = known.judge(turn, profile)
+        verdicts.append(found.verdict)
+    return verdicts, found.place
 
 
 def test_a_first_turn_is_cold_and_an_extension_that_was_reused_is_ok():
@@ -43,16 +49,121 @@ def test_a_first_turn_is_cold_and_an_extension_that_was_reused_is_ok():
     assert (place.turn, place.is_side) == (2, False)
 
 
-def test_a_turn_that_agrees_but_was_not_reused_was_evicted():
-    """The prompts are equal, so the change is not why."""
+def test_a_turn_that_agrees_but_was_not_reused_broke_for_an_unknown_reason():
+    """The requests are equal, so the change is not why; what else it was, nobody has seen."""
     (_, broken), _ = judged(
         KnownPrompts(),
         exchange(body("a"), usage=FIRST),
         exchange(body("a", "b", "c"), usage=Usage(1020, 0, 5, 2.0)),
     )
-    assert (broken.judgement, broken.reason) == (Judgement.BREAK, Reason.EVICTED)
+    assert (broken.judgement, broken.reason) == (Judgement.BREAK, Reason.UNKNOWN)
+    assert "this request only adds to the last" in broken.ruled_out
     assert broken.lost.tokens == 1000
     assert broken.seconds_lost == pytest.approx(2.0 * 1000 / 1020)
+
+
+def conversation(*prompts, session="s", begun=0.0, usages=()):
+    """Turns that only add, a minute apart."""
+    return [
+        exchange(body(*texts), session=session, usage=usage, wall=begun + 60 * number)
+        for number, (texts, usage) in enumerate(zip(prompts, usages, strict=True))
+    ]
+
+
+GROWING = ("a",), ("a", "b", "c"), ("a", "b", "c", "d", "e")
+LOSES = FIRST, Usage(1020, 1000), Usage(1040, 0)
+
+
+def test_another_conversation_in_the_only_slot_is_evidence_of_an_eviction():
+    """It came in between, and there was but one place."""
+    known = KnownPrompts()
+    one, two, three = conversation(*GROWING, usages=LOSES)
+    other = exchange(body("else", system="Other."), session="t", usage=Usage(500, 0), wall=90.0)
+    profile = Profile(order=Order.SYSTEM_FIRST, memory=Memory(slots=1))
+    (*_, broken), _ = judged(known, one, two, other, three, profile=profile)
+    assert (broken.reason, broken.evidence) == (Reason.EVICTED, (Evidence.OTHERS,))
+
+
+def test_a_conversation_that_came_before_or_elsewhere_is_no_evidence():
+    """Only what was at this upstream, between the two turns, counts."""
+    known = KnownPrompts()
+    one, two, three = conversation(*GROWING, usages=LOSES)
+    others = [
+        exchange(body("else", system="Other."), session=name, usage=Usage(500, 0), **where)
+        for name, where in (
+            ("t", {"wall": 10.0}),
+            ("u", {"wall": 90.0, "upstream": "http://elsewhere"}),
+        )
+    ]
+    (*_, broken), _ = judged(known, one, others[0], two, others[1], three)
+    assert (broken.reason, broken.evidence) == (Reason.UNKNOWN, ())
+
+
+def test_a_server_that_was_started_anew_has_dropped_all():
+    """Its mark is another than in the turn before."""
+    known = KnownPrompts()
+    one, two, three = conversation(*GROWING, usages=LOSES)
+    judged(known, one, two, profile=replace(SYSTEM_FIRST, start="first"))
+    (broken,), _ = judged(known, three, profile=replace(SYSTEM_FIRST, start="second"))
+    assert (broken.reason, broken.evidence) == (Reason.EVICTED, (Evidence.RESTARTED,))
+
+
+def test_a_turn_that_goes_to_another_upstream_has_moved():
+    """What the one has, the other has not."""
+    known = KnownPrompts()
+    one, two, three = conversation(*GROWING, usages=LOSES)
+    (*_, broken), _ = judged(known, one, two, three.changed(upstream="http://elsewhere"))
+    assert broken.reason is Reason.MOVED
+
+
+def test_a_count_that_is_left_out_is_zero_once_one_was_reported():
+    """SGLang says nothing where it reused nothing."""
+    known, inferred = KnownPrompts(), Inferred()
+    one, two, three = conversation(*GROWING, usages=(Usage(1000), Usage(1020, 1000), Usage(1040)))
+    found = [known.judge(each, SYSTEM_FIRST, inferred) for each in (one, two, three)]
+    assert [each.usage.reused for each in found] == [None, 1000, 0]
+    assert found[-1].verdict.judgement is Judgement.BREAK
+
+
+def test_a_count_that_was_never_reported_is_not_known():
+    """It is not called zero, and the turn is not called well."""
+    known, inferred = KnownPrompts(), Inferred()
+    one, two, _ = conversation(*GROWING, usages=(Usage(1000), Usage(1020), Usage(1040)))
+    found = [known.judge(each, SYSTEM_FIRST, inferred) for each in (one, two)]
+    assert found[-1].usage.reused is None
+    assert found[-1].verdict.judgement is Judgement.UNKNOWN
+
+
+def test_an_order_that_nobody_told_is_inferred_and_the_change_named_by_it():
+    """The system text changed and the tools were reused: the tools stand first."""
+    known, inferred = KnownPrompts(), Inferred()
+    tools = tuple(f"tool_{number}_with_a_long_name" for number in range(80))
+    one = exchange(body(*TEXTS, tools=tools), usage=FIRST)
+    said = body(*TEXTS, "d", tools=tools, system="Other. " + SYSTEM)
+    prompt = prompt_of(request(said))
+    share = sum(len(segment.text) for segment in prompt.of(Part.TOOLS)) / prompt.chars
+    two = exchange(said, usage=Usage(1010, round(1010 * share)))
+    known.judge(one, Profile(), inferred)
+    found = known.judge(two, Profile(), inferred)
+    assert found.verdict.reason is Reason.SYSTEM_CHANGED
+    assert found.verdict.where.path.startswith("/system")
+    assert inferred.order is Order.TOOLS_FIRST
+
+
+def test_a_request_that_leaves_the_cache_off_is_not_called_evicted():
+    """llama-server's ``cache_prompt``."""
+    one, *_ = conversation(*GROWING, usages=LOSES)
+    off = exchange(body(*GROWING[1]) | {"cache_prompt": False}, usage=Usage(1020, 0), wall=60.0)
+    (_, broken), _ = judged(KnownPrompts(), one, off)
+    assert broken.reason is Reason.NOT_CACHED
+
+
+def test_whole_blocks_are_no_break():
+    """What is behind the last of them cannot be reused."""
+    blocks = Profile(order=Order.SYSTEM_FIRST, memory=Memory(kind=Kind.BLOCKS, block=1024))
+    one, two, _ = conversation(*GROWING, usages=(Usage(1500, 0), Usage(1520, 1024), FIRST))
+    (_, ok), _ = judged(KnownPrompts(), one, two, profile=blocks)
+    assert ok.judgement is Judgement.OK
 
 
 @pytest.mark.parametrize(
@@ -70,7 +181,7 @@ def test_a_break_is_named_after_the_part_that_changed(changed, reused, reason):
         KnownPrompts(),
         exchange(body(*TEXTS), usage=FIRST),
         exchange(changed, usage=Usage(1020, reused)),
-        order=Order.TOOLS_FIRST,
+        profile=TOOLS_FIRST,
     )
     assert (broken.judgement, broken.reason) == (Judgement.BREAK, reason)
 
@@ -132,25 +243,25 @@ def test_memory_is_bounded_and_the_least_recently_used_session_goes():
     before, _ = tracemalloc.get_traced_memory()
     for number in range(400):
         said = body(f"{number} " * 50_000, system=f"{number}" + SYSTEM)
-        known.judge(exchange(said, session=str(number), usage=FIRST), Order.SYSTEM_FIRST)
+        known.judge(exchange(said, session=str(number), usage=FIRST), SYSTEM_FIRST)
         assert known.bytes_kept <= most
     held = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert known.bytes_kept > most / 2
     assert held < 1.5 * most
-    verdict, _ = known.judge(
+    found = known.judge(
         exchange(body("0 " * 50_000, "b", system="0" + SYSTEM), session="0", usage=FIRST),
-        Order.SYSTEM_FIRST,
+        SYSTEM_FIRST,
     )
-    assert verdict.judgement is Judgement.COLD  # forgotten
+    assert found.verdict.judgement is Judgement.COLD  # forgotten
 
 
 def test_a_request_without_a_prompt_is_not_judged():
     """Nor one without a session."""
     known = KnownPrompts()
-    assert known.judge(exchange({}), Order.TOOLS_FIRST) is None
+    assert known.judge(exchange({}), TOOLS_FIRST) is None
     nobodys = replace(exchange(body("a")), session=None)
-    assert known.judge(nobodys, Order.TOOLS_FIRST) is None
+    assert known.judge(nobodys, TOOLS_FIRST) is None
 
 
 def test_a_client_that_never_repeats_itself_begins_anew_only_when_it_must(monkeypatch):
@@ -168,7 +279,7 @@ def test_a_client_that_never_repeats_itself_begins_anew_only_when_it_must(monkey
         read(exchange(body("a", "b", "c"), usage=Usage(1020, 1000))),
     )
     assert [verdict.judgement for verdict in verdicts] == [Judgement.COLD] * 5 + [Judgement.OK]
-    assert known.bytes_kept < 4 * len(SYSTEM)
+    assert known.bytes_kept < 6 * len(SYSTEM)
 
 
 def test_an_emoji_makes_a_text_four_times_as_large():
@@ -176,7 +287,7 @@ def test_an_emoji_makes_a_text_four_times_as_large():
     kept = []
     for text in ("a" * 100_000, "😀" + "a" * 99_999):
         known = KnownPrompts()
-        known.judge(exchange(body(text)), Order.TOOLS_FIRST)
+        known.judge(exchange(body(text)), TOOLS_FIRST)
         kept.append(known.bytes_kept)
     assert kept[1] - kept[0] > 290_000
     assert kept[0] > 102_000
@@ -188,7 +299,7 @@ def test_what_nobody_has_read_is_read_with_the_last_such_one():
     texts = ["text " * 200]
     for turn in range(1, 6):
         sent = request(body(*texts))
-        known.judge(replace(exchange(body(*texts)), sent=sent), Order.TOOLS_FIRST)
+        known.judge(replace(exchange(body(*texts)), sent=sent), TOOLS_FIRST)
         assert sent.is_read
         assert sent.document.scanned == len(sent.body) if turn == 1 else sent.document.scanned < 200
         texts.append(f"more {turn}")
@@ -200,10 +311,10 @@ def test_the_prompt_as_it_came_costs_only_what_it_has_of_its_own():
     long = "text " * 2000
     same, edited = KnownPrompts(), KnownPrompts()
     one = read(exchange(body(long)))
-    same.judge(one, Order.TOOLS_FIRST)
+    same.judge(one, TOOLS_FIRST)
     came = request(body(long, system="nonce" + SYSTEM))
     came.after(overlap(came.body, one.sent.document))
-    edited.judge(replace(one, received=came), Order.TOOLS_FIRST)
+    edited.judge(replace(one, received=came), TOOLS_FIRST)
     assert same.bytes_kept < edited.bytes_kept < same.bytes_kept + 2 * len(SYSTEM)
 
 
@@ -247,6 +358,6 @@ def test_a_turn_takes_as_many_steps_however_long_the_conversation_is(volatile):
             came = nonced(texts, f"nonce {turn if volatile else 1}", came)
             sent = nonced(texts, "nonce", came)
             made = read(replace(exchange({}, usage=FIRST), received=came, sent=sent))
-            steps[length] = steps_of(partial(known.judge, made, Order.TOOLS_FIRST))
+            steps[length] = steps_of(partial(known.judge, made, TOOLS_FIRST))
             texts += ["more", "and more"]
     assert steps[400] < steps[10] + 50

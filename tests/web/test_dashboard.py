@@ -14,7 +14,6 @@ from cacheproxy.core.edits import Edit
 from cacheproxy.core.exposition import Sample
 from cacheproxy.core.look import Look, Metrics, Slot, State
 from cacheproxy.core.normalize import Report
-from cacheproxy.core.prompt import Order
 from cacheproxy.core.server import Server
 from cacheproxy.core.usage import Usage
 from cacheproxy.observe.known import KnownPrompts
@@ -39,8 +38,9 @@ def result(coroutine):
 
 def judged(known, number, said, **changes):
     each = exchange(said, number=number, wall=NOW - 60 + number, **changes)
-    verdict, place = known.judge(each, Order.TOOLS_FIRST)
-    return replace(each, verdict=verdict, turn=place.turn, side=place.is_side)
+    found = known.judge(each)
+    place = found.place
+    return replace(each, verdict=found.verdict, turn=place.turn, side=place.is_side)
 
 
 @pytest.fixture
