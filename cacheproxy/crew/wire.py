@@ -107,7 +107,7 @@ def exchange_out(exchange: Exchange, lane: Lane | None) -> tuple[Finished, tuple
 
 
 def exchange_in(message: Finished, load: Load) -> Exchange:
-    """Return the exchange that was sent, without number, verdict and place."""
+    """Return the exchange that was sent, without number, verdict, profile and place."""
     body, after = bytes(load[: message.body]), message.body + (message.other_body or 0)
     received = request_in(message.received, body)
     sent: Request | None = None
