@@ -226,7 +226,7 @@ class ProxyService(Service):
             why = await trouble(arrangement.upstream, self._lasting.reactor, seconds)
         else:
             await arrangement.profiling.learn()
-            lifetime = await self._lifetime()
+        lifetime = await self._lifetime()
         workers = await self._front.ready()
         if not self.running:
             return

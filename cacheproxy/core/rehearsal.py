@@ -14,6 +14,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
 
 from cacheproxy.core.overlap import common_prefix
+from cacheproxy.core.questions import KEEPERS
 from cacheproxy.core.rendering import render
 from cacheproxy.core.verdict import Rewrite
 
@@ -26,14 +27,6 @@ _HEAD, _LISTED, _ONE, _THOUGHT, _CALL, _RESULT, _ANSWER, _TWO = (
 )
 _TOOL = "cacheproxy_tool"
 _MARKS = (_HEAD, _LISTED, _ONE, _THOUGHT, _CALL, _RESULT, _ANSWER)
-MEMBERS = (
-    ("preserve_thinking", True),
-    ("preserve_reasoning", True),
-    ("clear_thinking", False),
-    ("truncate_history_thinking", False),
-)
-"""Members of chat_template_kwargs by which templates are asked to keep thinking: Qwen3.6's,
-llama.cpp's own for all that can, GLM's, Nemotron's."""
 AT_RESULT, AT_USER = "at a tool's result", "at the second user message"
 _TIME = re.compile(r"(?<![\d:.])[0-2]?\d:([0-5]\d)(?![\d.])")
 _MINUTES = 2
@@ -198,7 +191,7 @@ def _cure(
     found: list[Lapse], page: _Page
 ) -> Generator[bytes, tuple[int, bytes], tuple[str, bool] | None]:
     """Try each member; one that does nothing changes nothing."""
-    for name, value in MEMBERS:
+    for name, value in KEEPERS:
         left: list[Lapse] = []
         for sent_back in sorted({lapse.sent_back for lapse in found}):
             texts = yield from _rendered(page, sent_back=sent_back, kwargs={name: value})

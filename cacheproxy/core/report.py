@@ -14,7 +14,7 @@ from cacheproxy.core.difference import Kind, token_at
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.explain import explain, facts_of
 from cacheproxy.core.overlap import common_prefix
-from cacheproxy.core.profile import UNKNOWN, Profile
+from cacheproxy.core.profile import UNKNOWN
 from cacheproxy.core.prompt import prompt_of
 from cacheproxy.core.verdict import (
     Basis,
@@ -112,15 +112,14 @@ def report(
     active: Collection[str] = (),
     number: int | None = None,
     turn: int | None = None,
-    profile: Profile = UNKNOWN,
     captures: Sequence[str] = (),
 ) -> Report:
     """Return the report on a turn.
 
     ``verdict``: with its excerpts, as it was reached. ``field``: the volatile field at the break,
     with the rules that cover it, if the bodies are at hand. ``active``: the names of the rules
-    that are on. ``number`` and ``turn`` where the exchange does not know its own. ``profile``: of
-    the server, for the advice; ``captures``: files or folders of them, if there are any.
+    that are on. ``number`` and ``turn`` where the exchange does not know its own. ``captures``:
+    files or folders of them, for the advice.
     """
     where = verdict.where
     usage = exchange.usage
@@ -160,6 +159,7 @@ def report(
         says="" if facts is None else explain(facts),
     )
     changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures))
+    profile = exchange.profile or UNKNOWN
     return replace(found, advice=advice(verdict, profile, found.client, changed))
 
 

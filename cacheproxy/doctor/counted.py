@@ -6,7 +6,6 @@ request is as many prompt tokens as it had, no other was worked on meanwhile.
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass, replace
 
@@ -15,8 +14,6 @@ from cacheproxy.core.exposition import sample_of
 from cacheproxy.core.usage import Usage
 from cacheproxy.doctor.site import NoAnswerError, Site
 
-_CONFIG = re.compile(r"^vllm:cache_config_info\{(.{1,8192})\}", re.MULTILINE)
-_LABEL = re.compile(r'(?<!\w)(block_size|mamba_block_size)="(\d{1,9})"')
 _TRIES, _PAUSE = 10, 0.05
 """Looks, and seconds between them: the counters may be behind the answer."""
 
@@ -47,9 +44,9 @@ class Counters:
 
     def blocks(self) -> Blocks:
         """Return in what blocks prompts are kept, as far as it is told. Never raises."""
-        found = dict(_LABEL.findall("".join(_CONFIG.findall(self._page())[:1])))
-        size = int(found.get("block_size", 0))
-        return Blocks(size, "mamba_block_size" in found) if size else TOKENS
+        sample = sample_of(self._page())
+        cache = sample.cache if sample is not None else None
+        return Blocks(cache.block, cache.is_hybrid) if cache and cache.block else TOKENS
 
     def figures(self) -> Figures:
         """Return what they show now. Never raises."""

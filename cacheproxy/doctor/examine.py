@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from cacheproxy.config import Config
 from cacheproxy.core.locality import is_local
+from cacheproxy.core.server import VLLM
 from cacheproxy.doctor import (
     agents,
     claude,
@@ -41,7 +42,7 @@ from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.site import AS_PROBE, Site, is_same, shown
 from cacheproxy.doctor.traffic import Look
-from cacheproxy.doctor.upstream import LLAMA, VLLM, Upstream
+from cacheproxy.doctor.upstream import LLAMA, Upstream
 
 OnStep = Callable[[str], None]
 """Called with what is being done."""

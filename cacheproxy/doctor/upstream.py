@@ -7,14 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.server import MORE_PAGES, PAGES, Server, Signs, identify, may_tell
+from cacheproxy.core.server import (
+    LLAMA_SERVER,
+    MORE_PAGES,
+    PAGES,
+    Server,
+    Signs,
+    identify,
+    may_tell,
+)
 from cacheproxy.doctor import load
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.load import NOTHING, Load
 from cacheproxy.doctor.proxy import HEALTH, is_health
 from cacheproxy.doctor.site import Answer, NoAnswerError, Site, shown
 
-LLAMA, VLLM = "llama-server", "vLLM"
+LLAMA = LLAMA_SERVER
 
 
 @dataclass(frozen=True, slots=True)

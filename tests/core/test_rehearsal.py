@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.rehearsal import AT_RESULT, AT_USER, MEMBERS, clock_in, rehearsing
+from cacheproxy.core.questions import KEEPERS
+from cacheproxy.core.rehearsal import AT_RESULT, AT_USER, clock_in, rehearsing
 from cacheproxy.core.rendering import LLAMA, VLLM, NoPageError
 from cacheproxy.core.verdict import Rewrite
 
@@ -128,7 +129,7 @@ def test_thinking_that_is_dropped_only_where_it_is_sent():
     assert found.lapse(Rewrite.THINKING, sent_back=False) is None
 
 
-@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize("member", KEEPERS)
 def test_a_template_that_can_be_asked_to_keep_it(member):
     """By whichever member of chat_template_kwargs."""
     found = rehearse(asked(member))

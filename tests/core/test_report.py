@@ -98,19 +98,18 @@ def test_what_the_server_measured():
     assert found.lost == Count(980, "measured")
 
 
-def test_an_eviction():
+def test_a_loss_that_nothing_explains():
+    """No server was named, so no server's settings are."""
     usage = [Usage(1000, 0), Usage(1100, 20, 5, 9.0)]
     found = reported(anthropic(2), 1, usage=usage)
-    assert found.reason is Reason.EVICTED
-    assert [(one.do, "--" in one.why) for one in found.advice] == [("nothing", False)]
+    assert found.reason is Reason.UNKNOWN
+    assert [one.do for one in found.advice] == ["see"]
 
 
 def test_an_eviction_by_a_server_that_is_known():
     """The advice is that of the server in the profile."""
-    where = captured(anthropic(1))[0]
-    verdict = Verdict(Judgement.BREAK, Reason.EVICTED)
-    profile = Profile(server=Server("vLLM"))
-    assert report(where, verdict, profile=profile).advice[0].do == "vLLM"
+    turn = replace(captured(anthropic(1))[0], profile=Profile(server=Server("vLLM")))
+    assert report(turn, Verdict(Judgement.BREAK, Reason.EVICTED)).advice[0].do == "vLLM"
 
 
 def test_a_difference_near_the_end_is_shown_though_it_is_no_break():

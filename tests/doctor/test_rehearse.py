@@ -68,7 +68,7 @@ def test_thinking_that_is_kept_when_asked(rehearsed, kind, fix):
     """The cure was tried, and is spelt as the server spells it."""
     (found,) = rehearse.check(rehearsed("keep"), kind)
     assert found.state is State.WARN
-    assert found.fix == fix.replace("{}", '{"preserve_thinking": true}')
+    assert found.fix == fix.replace("{}", '{"preserve_reasoning": true}')
     assert "as Claude Code does" in found.text
 
 
