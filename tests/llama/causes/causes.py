@@ -450,11 +450,15 @@ def cache_off(stage: Stage) -> Conversation:
     where=frozenset({"vllm"}),
 )
 def unreported(stage: Stage) -> Conversation:
+    """The tools are the most of it: were they rendered first, little would be lost."""
     one = stage.begin()
-    head = one.talk.system
-    for number, end in enumerate((4, 6, 8, 10)):
-        one.talk.system = f"It is 12:0{number}:47. {head}"
-        one.say(end)
+    for tool in one.talk.tools:
+        tool["function"]["description"] = words(300, 64)
+    one.talk.messages[4:] = []
+    for number in range(5):
+        one.talk.system = f"It is 12:0{number}:47. You are an agent called {one.name}."
+        one.say(len(one.talk.messages))
+        one.talk.messages += [assistant(words(4, 70 + number)), user(words(6, 80 + number))]
     return one
 
 

@@ -80,7 +80,7 @@ def stages(tmp_path_factory):
     found.close()
 
 
-@pytest.mark.parametrize(("name", "cause"), cases())
+@pytest.mark.parametrize(("name", "cause"), list(cases()))
 def test_the_cause_is_named_by_all_three(name, cause, stages):
     """Nothing is said to be more than all of it."""
     held = cause.hold(stages.get(name, cause))
