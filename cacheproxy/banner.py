@@ -33,13 +33,15 @@ def rest(
     lifetime: str | None = None,
     workers: str | None = None,
     placement: Placement | None = None,
+    cache: str | None = None,
     trouble: str | None = None,
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
     ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``workers``:
-    who they are, where there are any. ``placement``: what is known of it. ``trouble``: why there
-    is no ``server``, if that is known.
+    who they are, where there are any. ``placement``: what is known of it. ``cache``: what is known
+    of its memory, and of how it reports reuse. ``trouble``: why there is no ``server``, if that is
+    known.
     """
     yield ""
     if server is None:
@@ -47,6 +49,8 @@ def rest(
         yield f"  upstream    OFFLINE: {why}; requests get 502 until it does"
     else:
         yield f"  upstream    ONLINE: {server.summary}"
+    if cache:
+        yield f"  cache       {cache}"
     if placement is not None:
         yield f"  template    {placement.says}"
     yield f"  rules       {_rules(rules, packages, edits=edits)}"

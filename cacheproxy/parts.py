@@ -25,6 +25,8 @@ from cacheproxy.plugins import Plugins
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.placing import Placing
+from cacheproxy.proxy.profiling import Profiling
+from cacheproxy.proxy.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.site import ProxySite
 from cacheproxy.proxy.upstream import Upstream
@@ -89,7 +91,9 @@ class Arrangement:
     """What one configuration makes. An exchange keeps to the one it began with.
 
     ``rules``: those that are on; ``edits``: whether they are used with this upstream.
-    ``placing``: where its late system messages go. ``forget`` drops what was learned of it.
+    ``placing``: where its late system messages go; ``profiling``: what is known of it;
+    ``proving``: asks it what it rendered, and for its counters.
+    ``forget`` drops what was learned of it.
     """
 
     config: Config
@@ -100,6 +104,8 @@ class Arrangement:
     limits: Limits
     access: Access
     placing: Placing
+    profiling: Profiling
+    proving: Proving
     forget: Callable[[], None]
 
 

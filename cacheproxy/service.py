@@ -22,14 +22,13 @@ from twisted.logger import ILogObserver, Logger, globalLogPublisher
 from cacheproxy import banner
 from cacheproxy.config import ConfigError
 from cacheproxy.core.look import Look
-from cacheproxy.core.server import LLAMA_SERVER, Server
+from cacheproxy.core.profiletext import says
 from cacheproxy.listening import address_url, cannot_listen, is_loopback, is_same
 from cacheproxy.observe.bare import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
 from cacheproxy.parts import Arrangement, Lasting
 from cacheproxy.proxy.poller import Poller
-from cacheproxy.proxy.probe import probe, template_order, trouble
-from cacheproxy.proxy.upstream import Upstream
+from cacheproxy.proxy.probe import probe, trouble
 from cacheproxy.reloading import Reloading
 from cacheproxy.signals import Signals, exit_with
 from cacheproxy.totals import standing
@@ -128,6 +127,7 @@ class ProxyService(Service):
         lasting, pool = self._lasting, self._lasting.reactor.getThreadPool()
         lasting.afterwards.settle()
         await deferToThreadPool(lasting.reactor, pool, lasting.judging.stop)
+        lasting.judging.settle()
         await deferToThreadPool(lasting.reactor, pool, lasting.plugins.stop)
         lasting.log_line.finish()
         if lasting.capture is not None:
@@ -147,7 +147,8 @@ class ProxyService(Service):
             self._lasting.live.looked()
         if self._lasting.totals is not None:
             self._lasting.totals.looked(look)
-        if self._arrangement.edits and self._arrangement.placing.looked(look):
+        self._lasting.judging.looked(look)
+        if self._arrangement.profiling.looked(look) and self._arrangement.edits:
             self._front.forget()
 
     def _start_totals(self) -> None:
@@ -182,18 +183,19 @@ class ProxyService(Service):
         if objection:
             raise ConfigError(objection)
         await self._front.prepare(arrangement.config)
-        before, self._arrangement = self._arrangement, arrangement
+        self._arrangement = arrangement
         self._put_in_force(arrangement)
         if self._poller is not None:
             self._poller.upstream = arrangement.upstream
-        if before.upstream.url != arrangement.upstream.url:
-            self._run(self._meet(arrangement.upstream))
+        self._run(self._meet(arrangement))
 
     def _put_in_force(self, arrangement: Arrangement) -> None:
         lasting = self._lasting
         self._front.adopt(arrangement)
         lasting.relaying.keep_what_is_needed(arrangement)
+        lasting.judging.known = arrangement.proving
         lasting.dashboard.url = arrangement.upstream.url.text
+        lasting.dashboard.profile = lambda: arrangement.profiling.profile
         lasting.dashboard.active = [rule.name for rule in arrangement.rules if arrangement.edits]
         lasting.live.close()  # browsers come back, and in by the new settings
         lasting.log_line.verbose = arrangement.config.verbose
@@ -220,9 +222,9 @@ class ProxyService(Service):
         if server is None:
             seconds = arrangement.config.connect_timeout + 1.0
             why = await trouble(arrangement.upstream, self._lasting.reactor, seconds)
-        elif arrangement.edits:
-            await arrangement.placing.learn()
-        lifetime = await self._lifetime()
+        else:
+            await arrangement.profiling.learn()
+            lifetime = await self._lifetime()
         workers = await self._front.ready()
         if not self.running:
             return
@@ -237,11 +239,11 @@ class ProxyService(Service):
             lifetime=lifetime,
             workers=workers,
             placement=arrangement.placing.placement if arrangement.edits else None,
+            cache=says(arrangement.profiling.profile).get("memory"),
             trouble=why,
         )
         for line in lines:
             self._say(line)
-        await self._learn_order(arrangement.upstream, server)
 
     async def _lifetime(self) -> str | None:
         totals = self._lasting.totals
@@ -251,16 +253,8 @@ class ProxyService(Service):
             return None
         return None if kept is None else banner.lifetime_line(kept)
 
-    async def _meet(self, upstream: Upstream) -> None:
-        if self._arrangement.edits:
-            await self._arrangement.placing.learn()
-        await self._learn_order(upstream, await probe(upstream, self._lasting.reactor))
-
-    async def _learn_order(self, upstream: Upstream, server: Server | None) -> None:
-        if server is not None and server.kind == LLAMA_SERVER:
-            order = await template_order(upstream, self._lasting.reactor)
-            if order is not None:
-                self._lasting.judging.order = order
+    async def _meet(self, arrangement: Arrangement) -> None:
+        await arrangement.profiling.learn()
 
     def _open_to_others(self) -> bool:
         host = self._host

@@ -47,9 +47,11 @@ from cacheproxy.proxy.exchange import Course
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
-from cacheproxy.proxy.placing import Placing
+from cacheproxy.proxy.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.polling import poll_plainly
 from cacheproxy.proxy.probe import probe
+from cacheproxy.proxy.profiling import Profiling
+from cacheproxy.proxy.proving import Proving
 from cacheproxy.proxy.request import ProxyRequest
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.translating import Translating
@@ -188,7 +190,7 @@ def arrange_relaying(
     relaying: Relaying,
     config: Config,
     pages: Callable[
-        [Upstream, Sequence[Normalizer], Access, Placing | None],
+        [Course, Sequence[Normalizer], Access, Profiling],
         Callable[[ProxyRequest], bytes | int],
     ],
 ) -> Arrangement:
@@ -211,9 +213,16 @@ def arrange_relaying(
         learn=relaying.learn,
         forgot=relaying.forgot,
     )
-    placing = Placing(
-        reactor, upstream, config.placement, dialects, translating, via=b"1.1 " + relaying.via
+    profiling = Profiling(
+        reactor,
+        upstream,
+        dialects,
+        translating,
+        asks=edits and config.placement in (AUTO, QUIET),
+        wall=time.time,
+        via=b"1.1 " + relaying.via,
     )
+    placing = Placing(reactor, profiling, config.placement)
     course = Course(
         clock=reactor,
         upstream=upstream,
@@ -242,29 +251,30 @@ def arrange_relaying(
         upstream=upstream,
         rules=rules,
         edits=edits,
-        resource=ProxyResource(
-            course, pages(upstream, rules if edits else (), access, course.placing)
-        ),
+        resource=ProxyResource(course, pages(course, rules if edits else (), access, profiling)),
         limits=_limits(config),
         access=access,
         placing=placing,
-        forget=partial(_forget, dialects, placing),
+        profiling=profiling,
+        proving=Proving(reactor, upstream, profiling, b"1.1 " + relaying.via),
+        forget=partial(_forget, dialects, profiling),
     )
 
 
-def _forget(dialects: Dialects, placing: Placing) -> None:
+def _forget(dialects: Dialects, profiling: Profiling) -> None:
     dialects.forget()
-    placing.forget()
+    profiling.forget()
 
 
 def _own_pages(
     lasting: Lasting,
-    upstream: Upstream,
+    course: Course,
     rules: Sequence[Normalizer],
     access: Access,
-    placing: Placing | None,
+    profiling: Profiling,
 ) -> OwnPages:
     reactor, failures = lasting.reactor, lasting.plugins.failures
+    upstream, placing = course.upstream, course.placing
     names = [rule.name for rule in rules]
     pages: dict[bytes, Page] = {
         HEALTH: Health(
@@ -277,6 +287,7 @@ def _own_pages(
             recent=lasting.recent,
             workers=lasting.front.standing,
             placement=None if placing is None else placing.told,
+            profile=profiling.told,
         ),
         EXCHANGES: Exchanges(lasting.recent),
     }

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 from cacheproxy.cli.inspecttext import place_name
 from cacheproxy.core.report import Report
 from cacheproxy.core.verdict import Count, Judgement, Reason
+
+_BY_TEXT = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED)
+_SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND)
+"""Reasons that the first sentence has named."""
 
 
 def lines(found: Report) -> Iterator[str]:
@@ -14,8 +19,8 @@ def lines(found: Report) -> Iterator[str]:
     yield _head(found)
     yield ""
     yield f"  {_verdict(found)}"
-    if found.reused is not None and found.evaluated is not None:
-        yield f"  {_server(found)}"
+    for line in _server(found):
+        yield f"  {line}"
     yield ""
     yield from _place(found)
     if found.kind is not None:
@@ -53,11 +58,13 @@ def _verdict(found: Report) -> str:
         return "Another model than the turn before: nothing can be reused."
     if found.equal is None or found.prompt is None:
         return "There is nothing to compare."
-    share = found.equal.tokens / max(1, found.prompt.tokens)
+    share = min(1.0, found.equal.tokens / max(1, found.prompt.tokens))
     start = f"The prompts are equal for {_count(found.equal)} of {_count(found.prompt)} tokens"
     start += f" ({share:.1%})"
+    if found.reason is not None and found.reason not in _BY_TEXT:
+        return f"{start}."
     if found.path is None:
-        return f"{start}: no break."
+        return f"{start}: no break." if found.judgement is not Judgement.UNKNOWN else f"{start}."
     differ = f"{start}, then differ in {place_name(found.path)}."
     if found.judgement is Judgement.COMPACTED:
         return f"{differ} The client wrote the history anew, shorter: no break."
@@ -66,13 +73,21 @@ def _verdict(found: Report) -> str:
     return differ
 
 
-def _server(found: Report) -> str:
-    did = f"it reused {found.reused:,} tokens and evaluated {found.evaluated:,}"
+def _server(found: Report) -> Iterator[str]:
+    """What the server did, and why it did no better."""
+    if found.reused is None or found.evaluated is None:
+        if found.judgement is Judgement.UNKNOWN:
+            yield "The server does not say what it reused, so nothing is known of the cost."
+        return
+    did = f"reused {found.reused:,} tokens and evaluated {found.evaluated:,}"
     if found.seconds:
         did += f" in {found.seconds:.1f} s"
-    if found.reason is Reason.EVICTED:
-        return f"The server had dropped the rest: {did}."
-    return f"The server agrees: {did}." if found.path else f"The server: {did}."
+    if found.reason in _BY_TEXT and found.path is not None:
+        yield f"The server agrees: it {did}."
+        return
+    yield f"The server {did}."
+    if found.reason is not None and found.reason not in _SAID:
+        yield from wrap(f"{found.reason}: {found.says}.", 92)
 
 
 def _place(found: Report) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import BinaryIO
 from cacheproxy.core.captured import Applied, Captured
 from cacheproxy.core.captureline import CapturedError, from_fields, from_line, parse, to_line
 from cacheproxy.core.har import from_har
+from cacheproxy.core.profile import Profile
 
 __all__ = [
     "Applied",
@@ -132,9 +133,12 @@ def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Captured | str]]:
     elif _WHOLE.match(head):
         yield from _whole(file.read().removeprefix(_BOM))
     else:
+        profile = None
         for number, line in enumerate(file, 1):
             if line.strip():
-                for found in _line(line.removeprefix(_BOM)):
+                for found in _line(line.removeprefix(_BOM), profile):
+                    if isinstance(found, Captured):
+                        profile = found.profile
                     yield number, found
 
 
@@ -146,12 +150,13 @@ def _whole(text: bytes) -> Iterator[tuple[None, Captured | str]]:
         yield None, str(error)
 
 
-def _line(text: bytes) -> Iterator[Captured | str]:
+def _line(text: bytes, profile: Profile | None) -> Iterator[Captured | str]:
+    """Yield what a line says; ``profile``: that of the line before."""
     try:
         said = parse(text)
         if isinstance(said, dict) and isinstance(said.get("log"), dict):
             yield from from_har(said)  # on one line, and "log" not its first member
         else:
-            yield from_fields(said)
+            yield from_fields(said, profile)
     except CapturedError as error:
         yield str(error)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from cacheproxy.core.coding import decoded
 from cacheproxy.core.credentials import hide
 from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.profile import Profile
 from cacheproxy.core.redact import carried, redact_headers, redact_target
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
@@ -36,7 +37,7 @@ class Captured:
     or since a recorder's own start. ``sent``: the body as it went upstream, None if it never did
     or is not known; ``sent_target``: None if it was ``target``. The rest as in ``Exchange``; None,
     empty or 0 where it is not known, as in all that other programs recorded. The verdict is
-    without its excerpts.
+    without its excerpts; ``profile``: what was known of the upstream.
     """
 
     method: str
@@ -64,6 +65,7 @@ class Captured:
     first_byte: float | None = None
     seconds: float | None = None
     verdict: Verdict | None = None
+    profile: Profile | None = None
 
     def __post_init__(self) -> None:
         """Redact. A body whose coding hid a credential stands without that coding."""
@@ -141,6 +143,7 @@ class Captured:
             first_byte=exchange.first_byte,
             seconds=exchange.seconds,
             verdict=verdict,
+            profile=exchange.profile,
         )
 
 

@@ -5,7 +5,7 @@ the plainest form a recorder can write: ``method, path, headers, body, t``, head
 or as pairs, the body as text; both are read. A body that is not UTF-8 stands in base64 under
 ``body_base64`` instead (likewise ``sent_body``, ``sent_middle``, ``response_body``). What was sent
 is told by its difference: ``sent_middle`` stands where the body has the bytes from ``sent_from``
-to ``sent_to``.
+to ``sent_to``. ``profile`` counts for the lines below it, too.
 
 Read by the standard library's json, since msgspec and orjson refuse halves of characters
 (``\ud83d``).
@@ -24,6 +24,8 @@ import msgspec
 from cacheproxy.core.captured import Applied, Captured
 from cacheproxy.core.exchange import Outcome
 from cacheproxy.core.overlap import common_prefix, common_suffix
+from cacheproxy.core.profile import Profile
+from cacheproxy.core.profiletext import plain, profile_in
 from cacheproxy.core.request import Headers
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
@@ -40,9 +42,14 @@ class CapturedError(ValueError):
     """Not a captured exchange; the message says why without any of its contents."""
 
 
-def to_line(captured: Captured) -> bytes:
-    """Return the JSON line of ``captured``: UTF-8, its newline included."""
+def to_line(captured: Captured, *, repeats: bool = False) -> bytes:
+    """Return the JSON line of ``captured``: UTF-8, its newline included.
+
+    ``repeats``: the profile is that of the line before, and left out.
+    """
     fields = to_fields(captured)
+    if repeats:
+        fields.pop("profile", None)
     if captured.sent is not None and captured.sent != captured.body:
         # Rules change a few bytes of many: the rest is there already, in the body as received.
         for key in ("sent_body", "sent_body_base64"):
@@ -52,7 +59,7 @@ def to_line(captured: Captured) -> bytes:
 
 
 def from_line(line: str | bytes) -> Captured:
-    """Return what a JSON line says; raises CapturedError."""
+    """Return what a JSON line alone says; raises CapturedError."""
     return from_fields(parse(line))
 
 
@@ -95,12 +102,13 @@ def to_fields(captured: Captured) -> dict[str, Any]:
         "first_byte": captured.first_byte,
         "seconds": captured.seconds,
         "verdict": _known(msgspec.to_builtins(verdict)),
+        "profile": None if captured.profile is None else plain(captured.profile),
     }
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def from_fields(fields: Any) -> Captured:
-    """Return what such an object says; raises CapturedError."""
+def from_fields(fields: Any, profile: Profile | None = None) -> Captured:
+    """Return what such an object says; raises CapturedError. ``profile``: if it says none."""
     try:
         line = msgspec.convert(fields, _Line)
     except msgspec.ValidationError as error:
@@ -144,6 +152,7 @@ def from_fields(fields: Any) -> Captured:
         first_byte=line.first_byte,
         seconds=line.seconds,
         verdict=_convert(line.verdict, Verdict),
+        profile=profile if line.profile is None else profile_in(line.profile),
     )
 
 
@@ -184,6 +193,7 @@ class _Line(msgspec.Struct):
     first_byte: float | None = None
     seconds: float | None = None
     verdict: Any = None
+    profile: Any = None
 
 
 def parse(text: str | bytes) -> Any:

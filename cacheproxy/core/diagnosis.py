@@ -9,11 +9,13 @@ from itertools import pairwise
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.changes import Change
 from cacheproxy.core.conversations import Lane
+from cacheproxy.core.judge import Before, judge, parted_at
+from cacheproxy.core.profile import UNKNOWN
 from cacheproxy.core.prompt import Order, Part, prompt_of
 from cacheproxy.core.report import CHARS_PER_TOKEN, Report, report
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer
-from cacheproxy.core.verdict import Before, Count, Judgement, Verdict, judge, parted_at
+from cacheproxy.core.verdict import Count, Judgement, Verdict
 from cacheproxy.core.volatile import Field, fields
 
 
@@ -30,7 +32,11 @@ def report_captured(
     turn = lane.turns[index]
     record = replace(turn.record, session=lane.session, side=lane.is_side)
     before = lane.turns[index - 1].record if index else None
+    if record.profile is not None and record.profile.order is not None:
+        order = record.profile.order
     verdict = judged(before, record, order, replaced=turn.place.replaced)
+    if record.verdict is not None and record.profile is not None:
+        verdict = _as_it_was(record.verdict, verdict)
     field = seen = None
     if before is not None and verdict.where is not None:
         steps = [(_sent(one.record), _sent(other.record)) for one, other in pairwise(lane.turns)]
@@ -46,6 +52,19 @@ def report_captured(
         number=number or record.number or turn.index + 1,
         turn=turn.place.turn,
     )
+
+
+def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
+    """Return the ``recorded`` verdict with what ``now`` quotes: more was known when it was reached.
+
+    A running proxy asks the server what it rendered, and knows what happened meanwhile.
+    """
+    where = recorded.where
+    if where is None:
+        return replace(recorded, where=now.where if recorded.reason is None else None)
+    if now.where is None or now.where.path != where.path:
+        return recorded
+    return replace(recorded, where=replace(where, was=now.where.was, now=now.where.now))
 
 
 def judged(
@@ -71,7 +90,8 @@ def judged(
     counted = before.usage.prompt
     tokens = counted if counted is not None else round(ours.chars / CHARS_PER_TOKEN)
     known = Before(ours, theirs, tokens)
-    verdict = judge(known, sent, unedited, after.usage, first=False, replaced=replaced)
+    profile = after.profile or UNKNOWN
+    verdict = judge(known, sent, unedited, after.usage, profile, first=False, replaced=replaced)
     if verdict.reason is None:  # a difference near the end is no break, but worth showing
         verdict = replace(verdict, where=parted_at(known, sent, after.usage))
     if counted is None and verdict.expected is not None:
@@ -92,12 +112,17 @@ def _named(
     if where is None or not here:
         return None, verdict
     for field, change in here:
-        if change.path == where.path or where.path.startswith(f"{change.path}/"):
+        if _is_within(where.path, change.path) or _is_within(change.path, where.path):
             return field, verdict
     # The prompts part in what follows, where a text has lost its end.
     field, change = min(here, key=lambda one: _place(one[1], order))
     byte = len((change.now_text or "")[: change.now_span[0]].encode("utf-8", "surrogatepass"))
     return field, replace(verdict, where=replace(where, path=change.path, byte=byte))
+
+
+def _is_within(path: str, other: str) -> bool:
+    """Whether the value at ``path`` is that at ``other``, or a part of it."""
+    return path == other or path.startswith(f"{other}/")
 
 
 def _place(change: Change, order: Order) -> tuple[int, list[tuple[int, str]]]:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from cacheproxy.core.normalize import Report
+from cacheproxy.core.profile import Profile
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
@@ -39,7 +40,8 @@ class Exchange:
     ``head_after``: seconds from ``wall`` until the rules were through, until it was sent and until
     the response's head came. ``response_headers``: as sent to
     the client. ``response_body``: only if an observer asked for bodies (a capture).
-    ``verdict``: of a turn, None for other requests.
+    ``verdict``: of a turn, None for other requests. ``profile``: what was known of the upstream
+    when the verdict was reached.
     """
 
     received: Request
@@ -64,6 +66,7 @@ class Exchange:
     response_headers: Headers = ()
     response_body: bytes | None = None
     verdict: Verdict | None = None
+    profile: Profile | None = None
 
     @property
     def has_failed(self) -> bool:

@@ -13,6 +13,10 @@ What the names mean, and where that is said:
   ``observe_one_finished_request``): ``prompt_tokens_total`` includes cached ones,
   ``cached_tokens_total`` (by ``cache_source``) appears with the first hit.
 
+- vLLM's ``cache_config_info`` (``CacheConfig.metrics_info``) says in its labels how its memory is
+  made: blocks of ``block_size`` tokens, ``mamba_block_size`` where a part of the model has a state
+  instead, ``kv_cache_size_tokens`` or ``num_gpu_blocks`` of it, ``enable_prefix_caching``.
+
 Both Python servers export ``process_start_time_seconds`` unless they count in several processes.
 """
 
@@ -21,7 +25,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -74,6 +78,10 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }
 _START = "process_start_time_seconds"
+_CACHE = "vllm:cache_config_info"
+_LABEL = re.compile(r'(\w+)="([^"\\]{0,40})"')
+_LONGEST_LABELS = 8192
+_MOST_ENGINES = 64
 _WANTED = re.compile(
     "^(?:"
     + "|".join(
@@ -82,7 +90,7 @@ _WANTED = re.compile(
         for names in figures.values()
         for name in names
     )
-    + f"|{_START})"
+    + f"|{_START}|{_CACHE})"
     + r"(?:\{.*\})?[ \t]+\S.*$",
     re.MULTILINE,
 )
@@ -90,11 +98,26 @@ _WANTED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class CacheConfig:
+    """How vLLM keeps prompts: blocks of ``block`` tokens, ``capacity`` tokens in all.
+
+    ``is_hybrid``: a part of the model keeps a state beside them. ``reuses``: whether prompts are
+    looked up there at all. None: not told.
+    """
+
+    block: int | None = None
+    capacity: int | None = None
+    is_hybrid: bool = False
+    reuses: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """One look at ``/metrics``. ``figures``: its counters, as told.
 
     ``model``: the one name in its labels. ``start``: of the process, as text. ``running``,
-    ``waiting``: requests. ``kv``: share of the KV cache in use, 0 to 1. None: not told.
+    ``waiting``: requests. ``kv``: share of the KV cache in use, 0 to 1. ``cache``: how its memory
+    is made. None: not told.
     """
 
     figures: Figures
@@ -103,11 +126,15 @@ class Sample:
     running: int | None = None
     waiting: int | None = None
     kv: float | None = None
+    cache: CacheConfig | None = None
 
 
 def sample_of(page: str) -> Sample | None:
     """Return what ``page``, in Prometheus' text format, says; None if no server we know says it."""
-    values, models, start = _series("\n".join(_WANTED.findall(page)) + "\n")
+    lines = _WANTED.findall(page)
+    configs = [line for line in lines if line.startswith(_CACHE)]
+    counted = [line for line in lines if not line.startswith(_CACHE)]
+    values, models, start = _series("\n".join(counted) + "\n")
     for prefix, figures in _NAMES.items():
         found = {
             figure: value
@@ -126,8 +153,37 @@ def sample_of(page: str) -> Sample | None:
             running=None if running is None else int(running),
             waiting=None if waiting is None else int(waiting),
             kv=kv,
+            cache=_cache_config(configs),
         )
     return None
+
+
+def _cache_config(lines: Sequence[str]) -> CacheConfig | None:
+    """Return what the lines of all engines say, where they say the same."""
+    found = {_read_config(line[:_LONGEST_LABELS]) for line in lines[:_MOST_ENGINES]}
+    return found.pop() if len(found) == 1 else None
+
+
+def _read_config(line: str) -> CacheConfig:
+    labels = dict(_LABEL.findall(line))
+    block = _tokens(labels.get("block_size"))
+    blocks = _tokens(labels.get("num_gpu_blocks"))
+    capacity = _tokens(labels.get("kv_cache_size_tokens"))
+    if capacity is None and block is not None and blocks is not None:
+        capacity = block * blocks
+    return CacheConfig(
+        block,
+        capacity,
+        is_hybrid=_tokens(labels.get("mamba_block_size")) is not None,
+        reuses={"True": True, "False": False}.get(labels.get("enable_prefix_caching", "")),
+    )
+
+
+def _tokens(text: str | None) -> int | None:
+    """Return a number of tokens or blocks; None for "None", and for what cannot be one."""
+    if text is None or not (text.isascii() and text.isdecimal() and len(text) < 16):
+        return None
+    return int(text) or None
 
 
 def _series(text: str) -> tuple[dict[str, list[float]], set[str], str | None]:

@@ -14,13 +14,28 @@ from typing import Any
 
 from cacheproxy.core.counters import Reading
 from cacheproxy.core.exposition import Sample
-from cacheproxy.core.server import UNKNOWN, Server, identify
+from cacheproxy.core.server import (
+    LOADING,
+    OLLAMA,
+    UNKNOWN,
+    VERSION,
+    Server,
+    Signs,
+    identify,
+    may_tell,
+)
+from cacheproxy.core.traits import clock_formats
 
 HEALTH = "/health"
 METRICS = "/metrics"
 SLOTS = "/slots"
-PAGES = (HEALTH, METRICS, SLOTS, "/props", "/v1/models", "/api/version")
+PROPS = "/props"
+RUNNING = "/api/ps"
+PAGES = (HEALTH, METRICS, SLOTS, PROPS, "/v1/models", "/api/version")
 """What to ask for, in this order."""
+MORE_PAGES = (VERSION, LOADING, RUNNING)
+"""What to ask for besides where it may tell (see ``Answers.wants``). RUNNING: the models that
+Ollama has loaded, each with the context that it got (its ``docs/api.md``)."""
 ABSENT = frozenset({401, 403, 404, 405, 501})
 """Status codes by which a server says that it has no such page, or not for us."""
 _MOST_SLOTS = 256
@@ -58,7 +73,9 @@ class Look:
 
     ``wall``: seconds since the epoch; ``moment``: seconds on a clock that only goes forward.
     ``server``: None where it did not answer. ``served``: the one model it serves, None where
-    there are several, or none is named. ``start``: see ``Reading``.
+    there are several, or none is named. ``start``: see ``Reading``. ``formats``: in which its chat
+    template prints the time. ``context``: what the one loaded model of Ollama got. ``has_cleared``:
+    a slot held a prompt and holds none, though it is idle.
     """
 
     url: str
@@ -72,6 +89,9 @@ class Look:
     slots: tuple[Slot, ...] = ()
     start: str | None = None
     tasks: int | None = None
+    formats: tuple[str, ...] = ()
+    context: int | None = None
+    has_cleared: bool = False
 
     @property
     def reading(self) -> Reading | None:
@@ -112,11 +132,30 @@ def identity_of(look: Look, before: Identity | None) -> tuple[Identity | None, b
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What PAGES answered: ``statuses`` by path, JSON values of those that said 200, metrics."""
+    """What PAGES answered: ``statuses`` by path, JSON values of those that said 200, metrics.
+
+    ``software``: what the answers' header Server says.
+    """
 
     statuses: Mapping[str, int]
     pages: Mapping[str, Any]
     sample: Sample | None = None
+    software: str = ""
+
+    @property
+    def server(self) -> Server:
+        """Who answered."""
+        return identify(self.pages, self._signs)
+
+    def wants(self, path: str) -> bool:
+        """Whether one of MORE_PAGES can tell more of a server that has answered PAGES so."""
+        if path == RUNNING:
+            return self.server.kind == OLLAMA
+        return may_tell(path, self.pages, self._signs)
+
+    @property
+    def _signs(self) -> Signs:
+        return Signs(self.software, self.statuses)
 
 
 def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
@@ -136,11 +175,14 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         state=State.LOADING if loading else State.UP,
         metrics=Metrics.UNKNOWN if loading else metrics,
         sample=sample,
-        server=identify(pages),
+        server=answers.server,
         served=served or (sample.model if sample is not None else None),
         slots=slots_of(pages.get(SLOTS)),
-        start=_start(pages.get("/props"), sample),
+        start=start_of(pages.get(PROPS), sample),
         tasks=_tasks(pages.get(SLOTS)),
+        formats=_formats(pages.get(PROPS)),
+        context=_context(pages.get(RUNNING)),
+        has_cleared=_has_cleared(pages.get(SLOTS)),
     )
 
 
@@ -171,7 +213,32 @@ def _tasks(page: Any) -> int | None:
     return max(known, default=None)
 
 
-def _start(props: Any, sample: Sample | None) -> str | None:
+def _has_cleared(page: Any) -> bool:
+    """Whether an idle slot that had a task holds nothing."""
+    slots = page[:_MOST_SLOTS] if isinstance(page, list) else ()
+    return any(
+        isinstance(slot, dict)
+        and slot.get("is_processing") is False
+        and type(slot.get("id_task")) is int
+        and slot["id_task"] >= 0
+        and slot.get("n_prompt_tokens") == 0
+        for slot in slots
+    )
+
+
+def _formats(props: Any) -> tuple[str, ...]:
+    return clock_formats(props.get("chat_template") if isinstance(props, dict) else None)
+
+
+def _context(page: Any) -> int | None:
+    """Return the context of the one model that Ollama has loaded."""
+    models = page.get("models") if isinstance(page, dict) else None
+    if not isinstance(models, list) or len(models) != 1 or not isinstance(models[0], dict):
+        return None
+    return _number(models[0].get("context_length")) or None
+
+
+def start_of(props: Any, sample: Sample | None) -> str | None:
     """Return what is another after a restart.
 
     llama-server makes the marker for media in its prompts anew, at random, when it starts. Kept

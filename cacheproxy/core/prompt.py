@@ -36,7 +36,7 @@ from cacheproxy.core.segments import (
     retold,
 )
 
-__all__ = ["Order", "Part", "Prompt", "Segment", "first_item", "is_late", "prompt_of"]
+__all__ = ["Order", "Part", "Prompt", "Segment", "first_item", "is_late", "prompt_of", "reordered"]
 
 
 class Order(StrEnum):
@@ -77,12 +77,19 @@ class Prompt:
 
     ``pieces``: by the values they were made of; ``chars``: of all their texts; ``cost``: bytes
     that keeping it takes, roughly; ``digests``: a number for each text of the messages; ``made``:
-    for the next turn. Never altered. Two are equal if they name the same model and read alike,
-    segment by segment.
+    for the next turn; ``order``: of its parts. Never altered. Two are equal if they name the same
+    model and read alike, segment by segment.
     """
 
-    def __init__(self, model: str, run: Run, made: Made = _NOTHING) -> None:
+    def __init__(
+        self,
+        model: str,
+        run: Run,
+        made: Made = _NOTHING,
+        order: Order = Order.TOOLS_FIRST,
+    ) -> None:
         self.model = model
+        self.order = order
         self.pieces, self.chars, self.cost, self.digests = run
         self.made = made
 
@@ -137,7 +144,14 @@ def prompt_of(
     if not any(map(_SEGMENTS, run.pieces)):
         return None
     model = document.value.get("model")
-    return Prompt(model if isinstance(model, str) else "", run, made)
+    return Prompt(model if isinstance(model, str) else "", run, made, order)
+
+
+def reordered(prompt: Prompt, order: Order) -> Prompt:
+    """Return ``prompt`` as a template prints it that has ``order``."""
+    if prompt.order is order:
+        return prompt
+    return Prompt(prompt.model, _in_order(prompt.made, order), prompt.made, order)
 
 
 def _in_order(made: Made, order: Order) -> Run:

@@ -11,13 +11,17 @@ import msgspec
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.difference import Kind, token_at
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.explain import explain, facts_of
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.prompt import prompt_of
 from cacheproxy.core.verdict import (
+    Basis,
     Break,
     Count,
+    Evidence,
     Judgement,
     Reason,
+    Rewrite,
     Verdict,
 )
 from cacheproxy.core.volatile import Field
@@ -62,7 +66,8 @@ class Report:
     ``number``: of the exchange, or its place in the captures. ``prompt``: its tokens; ``equal``:
     those it shares with the turn before. ``reused``, ``evaluated``, ``seconds``: of the prompt,
     as the server said. ``seen``: in how many steps of how many the same field changed. ``rules``:
-    those that take the field away; ``on``: which of them are on.
+    those that take the field away; ``on``: which of them are on. ``says``: why it broke, in a
+    sentence. The others as in ``Verdict``.
     """
 
     number: int
@@ -89,6 +94,12 @@ class Report:
     lost: Count | None = None
     seconds_lost: float | None = None
     saved: Count | None = None
+    basis: Basis | None = None
+    rewrite: Rewrite | None = None
+    beneath: Reason | None = None
+    evidence: tuple[Evidence, ...] = ()
+    ruled_out: tuple[str, ...] = ()
+    says: str = ""
     advice: tuple[Advice, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -123,6 +134,7 @@ def report(
     """
     where = verdict.where
     usage = exchange.usage
+    facts = facts_of(verdict, usage)
     kind = field.kind if field is not None else where.kind if where is not None else None
     rules = field.rules if field is not None else ()
     found = Report(
@@ -150,6 +162,12 @@ def report(
         lost=verdict.lost if verdict.judgement is Judgement.BREAK else None,
         seconds_lost=verdict.seconds_lost,
         saved=verdict.saved,
+        basis=verdict.basis,
+        rewrite=verdict.rewrite,
+        beneath=verdict.beneath,
+        evidence=verdict.evidence,
+        ruled_out=verdict.ruled_out,
+        says="" if facts is None else explain(facts),
     )
     return replace(found, advice=tuple(_advice(found)))
 

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 LLAMA_SERVER = "llama-server"
+OLLAMA, VLLM, SGLANG, MLX = "Ollama", "vLLM", "SGLang", "mlx-lm"
+TRANSFORMERS, LM_STUDIO, TABBY = "transformers serve", "LM Studio", "TabbyAPI"
 UNKNOWN = "model server"
 """What a server is called that does not tell what it is."""
 PAGES = ("/props", "/v1/models", "/api/version")
 """What to ask for: llama-server's properties, any server's models, Ollama's version."""
+VERSION, LOADING = "/version", "/load_model"
+MORE_PAGES = (VERSION, LOADING)
+"""What to ask for besides where it may tell (see ``may_tell``): vLLM's version; the page that
+loads a model in ``transformers serve``, which answers 405 to GET."""
+_OWNERS = {
+    "vllm": VLLM,
+    "sglang": SGLANG,
+    "organization_owner": LM_STUDIO,
+    "tabbyapi": TABBY,
+}
+"""What each says in ``/v1/models`` of who owns its models."""
+_PYTHON, _UVICORN = "BaseHTTP", "uvicorn"
+"""How Python's own HTTP server, on which mlx-lm is built, and that of FastAPI call themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +51,26 @@ class Server:
         return " · ".join(parts)
 
 
-def identify(pages: Mapping[str, Any]) -> Server:
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What answers say besides their bodies: the header ``Server``, and the status by path."""
+
+    software: str = ""
+    statuses: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_SIGNS = Signs()
+
+
+def may_tell(path: str, pages: Mapping[str, Any], signs: Signs) -> bool:
+    """Whether one of MORE_PAGES can tell more of a server whose PAGES said ``pages``."""
+    kind = identify(pages, signs).kind
+    if path == LOADING:
+        return kind == UNKNOWN and signs.software.startswith(_UVICORN)
+    return kind == VLLM
+
+
+def identify(pages: Mapping[str, Any], signs: Signs = NO_SIGNS) -> Server:
     """Return the server whose PAGES said ``pages`` (path to JSON value; missing if it failed)."""
     props = pages.get("/props")
     version = pages.get("/api/version")
@@ -51,10 +85,20 @@ def identify(pages: Mapping[str, Any]) -> Server:
         slots = _number(props.get("total_slots"))
         return Server(LLAMA_SERVER, build, name, _number(context), slots)
     if isinstance(version, dict) and _text(version.get("version")):
-        return Server("Ollama", _text(version.get("version")), name)
-    owner = (_text(model.get("owned_by")) or "").lower()
-    kind = {"vllm": "vLLM", "sglang": "SGLang"}.get(owner, UNKNOWN)
-    return Server(kind, None, name, _number(model.get("max_model_len")))
+        return Server(OLLAMA, _text(version.get("version")), name)
+    kind = _OWNERS.get((_text(model.get("owned_by")) or "").lower(), UNKNOWN)
+    if kind == UNKNOWN and _is_mlx(model, signs):
+        kind = MLX
+    elif kind == UNKNOWN and signs.statuses.get(LOADING) == 405:
+        kind = TRANSFORMERS
+    page = pages.get(VERSION) if kind == VLLM else None
+    release = _text(page.get("version")) if isinstance(page, dict) else None
+    return Server(kind, release, name, _number(model.get("max_model_len")))
+
+
+def _is_mlx(model: Mapping[str, Any], signs: Signs) -> bool:
+    """Whether a model is listed as mlx-lm does it: by nobody, and by Python's own server."""
+    return signs.software.startswith(_PYTHON) and set(model) == {"id", "object", "created"}
 
 
 def _first_model(page: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from cacheproxy.config import Config
@@ -18,6 +19,7 @@ from cacheproxy.doctor import (
     need,
     outcome,
     plugins,
+    profile,
     proxy,
     record,
     reuse,
@@ -73,6 +75,7 @@ class Examination:
     proxy: Proxy
     upstream: Upstream
     trials: tuple[Trial, ...]
+    profile: dict[str, Any]
 
 
 def examine(inputs: Inputs, on_step: OnStep) -> Examination:
@@ -110,7 +113,8 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     elif not trials and server.server is not None:
         findings.append(_not_tried(inputs, kind, edits=edits))
     placement = _placement(site, running, own) if kind else None
-    findings += template.check(placement, own) if kind else ()
+    learned = _profile(site, running, own) if kind else {}
+    findings += [*profile.check(learned), *template.check(placement, own)] if kind else ()
     findings += slots.check(own, trials) if kind == LLAMA else ()
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(after.record.clients()) if after.record is not None else ()
@@ -127,7 +131,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     if needed is not None and needed.is_superfluous:
         findings = [_excused(finding) for finding in findings]
     known = Known(running, server, after.record, trials, needed)
-    return Examination(conclude(known, findings), tuple(findings), running, server, trials)
+    return Examination(conclude(known, findings), tuple(findings), running, server, trials, learned)
 
 
 def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
@@ -177,6 +181,12 @@ def _placement(site: Site, running: Proxy, own: Record | None) -> template.Place
     """Return what is known of the template; ``own``: the record, if the proxy sends there."""
     placement = running.placement if own is not None else None
     return placement or template.of_server(site)
+
+
+def _profile(site: Site, running: Proxy, own: Record | None) -> dict[str, Any]:
+    """Return what is known of the server; ``own``: the record, if the proxy sends there."""
+    known = running.profile if own is not None else None
+    return known or profile.of_server(site)
 
 
 def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:

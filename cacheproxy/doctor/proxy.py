@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from cacheproxy.demo.client import checked_url
 from cacheproxy.demo.errors import DemoError
+from cacheproxy.doctor import profile as profiles
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.site import NoAnswerError, Site, is_loopback, shown
 from cacheproxy.doctor.template import Placement, of_health
@@ -25,8 +26,8 @@ class Proxy:
     """The proxy as its health page tells; None where there is none, or it does not say.
 
     ``problem``: why ``version`` is None. ``reachable``: an address of this machine at which
-    others can reach it, too; ``has_token``: they need a token then. ``placement``: what the proxy
-    knows of the server's template.
+    others can reach it, too; ``has_token``: they need a token then. ``placement``, ``profile``:
+    what the proxy knows of the server's template, and of the server.
     """
 
     url: str
@@ -35,6 +36,7 @@ class Proxy:
     rules: tuple[str, ...] = ()
     problem: str | None = None
     placement: Placement | None = None
+    profile: dict[str, Any] | None = None
     reachable: str | None = None
     has_token: bool = False
 
@@ -65,6 +67,7 @@ def look(url: str, headers: Mapping[str, str]) -> Proxy:
         upstream=_upstream(page.get("upstream")),
         rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
         placement=of_health(page.get("placement")),
+        profile=profiles.of_health(page.get("profile")),
         reachable=_reachable(site),
         has_token=bool(headers),
     )

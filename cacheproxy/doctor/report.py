@@ -89,11 +89,14 @@ class Report:
 def of_examination(examination: Examination) -> Report:
     """Return the report on an examination."""
     server = examination.upstream.server
+    running = asdict(examination.proxy) | {"url": shown(examination.proxy.url)}
+    del running["profile"]  # that of the server, below
     return Report(
         examination.conclusion,
         examination.findings,
         more={
-            "proxy": asdict(examination.proxy) | {"url": shown(examination.proxy.url)},
+            "proxy": running,
+            "profile": examination.profile,
             "upstream": {
                 "url": shown(examination.upstream.url),
                 "server": asdict(server) if server is not None else None,

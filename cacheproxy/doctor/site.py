@@ -31,11 +31,12 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``seconds``: from the request to the end of the body."""
+    """``seconds``: from the request to the end of the body. ``software``: its header Server."""
 
     status: int
     body: bytes
     seconds: float
+    software: str = ""
 
     def json(self) -> Any:
         """Return the body's JSON value, or None."""
@@ -92,7 +93,8 @@ class Site:
             raise NoAnswerError(_reason(error)) from None
         finally:
             connection.close()
-        return Answer(response.status, data, time.perf_counter() - start)
+        software = (response.getheader("Server") or "")[:80]
+        return Answer(response.status, data, time.perf_counter() - start, software)
 
 
 def shown(url: str) -> str:

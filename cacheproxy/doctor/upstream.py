@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.server import PAGES, Server, identify
+from cacheproxy.core.server import MORE_PAGES, PAGES, Server, Signs, identify, may_tell
 from cacheproxy.doctor import load
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.load import NOTHING, Load
@@ -53,7 +54,7 @@ def look(site: Site) -> Upstream:
     if not _is_model_server(pages) or _asks_for_a_key(answers):
         problem, fix = _refusal(url, answers)
         return Upstream(site.url, problem=problem, fix=fix)
-    server = identify(pages)
+    server = _identified(site, pages, answers)
     seen = load.look(site) if server.kind == LLAMA else NOTHING
     return Upstream(
         site.url,
@@ -83,6 +84,19 @@ def check(upstream: Upstream) -> list[Finding]:
         since += f" and {reused:,} reused" if reused is not None else ""
         found.append(Finding("metrics", State.OK, f"/metrics is on: {since} since its start"))
     return found
+
+
+def _identified(site: Site, pages: dict[str, Any], answers: Mapping[str, Answer]) -> Server:
+    """Return who it is, by what PAGES said, and by further ones where those may tell."""
+    statuses = {path: answer.status for path, answer in answers.items()}
+    signs = Signs(next((answer.software for answer in answers.values()), ""), statuses)
+    for path in MORE_PAGES:
+        if may_tell(path, pages, signs):
+            with contextlib.suppress(NoAnswerError):
+                answer = site.get(path)
+                statuses[path] = answer.status
+                pages |= {path: answer.json()} if answer.status == 200 else {}
+    return identify(pages, signs)
 
 
 def _is_model_server(pages: Mapping[str, Any]) -> bool:

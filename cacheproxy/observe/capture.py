@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import OrderedDict
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -20,8 +21,9 @@ from cacheproxy.core.captured import Captured
 from cacheproxy.core.captureline import to_line
 from cacheproxy.core.client import client_of
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.profile import Profile
 from cacheproxy.core.session import Session
-from cacheproxy.observe.capturefolder import CaptureFolder
+from cacheproxy.observe.capturefolder import CaptureFolder, day_of
 
 _log = Logger()
 _SLOW = "the disk is too slow"
@@ -31,6 +33,7 @@ _CALM = 60.0
 _GATHER = 0.2
 """Seconds in which more may come before the thread looks again: to wake it up for each exchange
 would cost the reactor more than the writing does."""
+_MOST_SESSIONS = 1000
 _NOT_BODIES = 1024
 """Bytes that an exchange is reckoned at besides its bodies and headers."""
 
@@ -56,6 +59,7 @@ class Capture:
         self._reactor = reactor
         self._folder = folder
         self._most = waiting or Waiting()
+        self._profiles = _Profiles()
         self._queue: SimpleQueue[tuple[Exchange, int] | None] = SimpleQueue()
         # Each grows on one thread alone, so that neither needs a lock: what came, what went.
         self._came = 0
@@ -123,7 +127,13 @@ class Capture:
         """Write one exchange; return what went wrong, without anything of its contents."""
         try:
             session = exchange.session or Session(client_of(exchange.received), "no-session")
-            self._folder.append(session, exchange.wall, to_line(Captured.of(exchange)))
+            repeats = self._profiles.is_known(session, exchange)
+            line = to_line(Captured.of(exchange), repeats=repeats)
+            removed = self._folder.removed
+            self._folder.append(session, exchange.wall, line)
+            if self._folder.removed > removed:
+                self._profiles = _Profiles()  # any session may have to begin a new file
+            self._profiles.keep(session, exchange)
         except OSError as error:
             return error.strerror or "the disk failed"
         except Exception as error:  # one exchange must not end the captures of all others
@@ -151,6 +161,28 @@ class Capture:
 
     def _tell(self, text: str) -> None:
         self._reactor.callFromThread(_log.warn, "{text}", text=text)
+
+
+class _Profiles:
+    """The profile that each session's file said last: it is written where it is another."""
+
+    def __init__(self) -> None:
+        self._last: OrderedDict[Session, tuple[str, Profile | None]] = OrderedDict()
+
+    def is_known(self, session: Session, exchange: Exchange) -> bool:
+        """Whether the file that ``exchange`` goes to says its profile."""
+        return self._last.get(session) == _of_day(exchange)
+
+    def keep(self, session: Session, exchange: Exchange) -> None:
+        """The file says it now."""
+        self._last.pop(session, None)
+        self._last[session] = _of_day(exchange)
+        if len(self._last) > _MOST_SESSIONS:
+            self._last.popitem(last=False)
+
+
+def _of_day(exchange: Exchange) -> tuple[str, Profile | None]:
+    return day_of(exchange.wall), exchange.profile
 
 
 def _size_of(exchange: Exchange) -> int:

@@ -52,11 +52,12 @@ class CaptureFolder:
     """Appends lines to the files of a private folder.
 
     The folder is made if it is not there. It stays the same one whatever happens to its path: it
-    is used through a descriptor. Raises CaptureError.
+    is used through a descriptor. ``removed``: how many old files went. Raises CaptureError.
     """
 
     def __init__(self, path: Path, caps: Caps | None = None) -> None:
         self.path = path
+        self.removed = 0
         self._caps = caps or Caps()
         self._folder = _open_private(path)
         self._total: int | None = None
@@ -68,7 +69,7 @@ class CaptureFolder:
         Drops the oldest files first if the caps ask for it. Raises OSError; then the file is as
         it was before.
         """
-        day = time.strftime("%Y-%m-%d", time.localtime(wall))
+        day = day_of(wall)
         if len(line) > self._caps.size:
             raise OSError(errno.EFBIG, "larger than all captures may be")
         if self._total is None or day != self._day or self._total + len(line) > self._caps.size:
@@ -92,6 +93,7 @@ class CaptureFolder:
                 break
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file.name, dir_fd=self._folder)
+            self.removed += 1
             total -= file.size
         return total
 
@@ -116,6 +118,11 @@ class CaptureFolder:
             return [_File(name, day, facts.st_size, facts.st_mtime_ns)]
         finally:
             os.close(file)
+
+
+def day_of(wall: float) -> str:
+    """Return the day of ``wall``, in epoch seconds, as it stands in names: ``2026-11-21``."""
+    return time.strftime("%Y-%m-%d", time.localtime(wall))
 
 
 def file_name(session: Session, day: str) -> str:

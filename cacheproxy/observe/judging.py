@@ -1,17 +1,31 @@
-"""The verdict on each turn, reached after its answer has gone down, in order."""
+"""The verdict on each turn, reached after its answer has gone down, in order.
+
+Where the requests alone do not tell why a turn lost the cache, the upstream is asked what it
+rendered; where its answers do not say what was reused, its counters are. A session's exchanges
+wait for such an answer, so that they are shown in the order in which they finished.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.prompt import Order
-from cacheproxy.observe.known import KnownPrompts
+from cacheproxy.core.inferred import Inferred
+from cacheproxy.core.look import Look
+from cacheproxy.core.profile import UNKNOWN, Profile
+from cacheproxy.core.proof import Compared, Proof
+from cacheproxy.core.request import Request
+from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Basis
+from cacheproxy.observe.known import Judged, KnownPrompts, is_another, learn
 
 _log = Logger()
 _MOST_WAITING = 64 << 20
@@ -19,13 +33,47 @@ _MOST_WAITING = 64 << 20
 _THREAD_ABOVE = 128 << 10
 """Bytes to be looked at beyond which a verdict is reached in the thread. A first turn of 100 kB
 takes 0.2 ms, the next ones half of that; the way to the thread and back costs 0.4."""
+_MOST_HELD = 64
+"""Exchanges of a session that may wait for an upstream's answer."""
+
+
+class Known(Protocol):
+    """What is known of an upstream, and who asks it for more."""
+
+    url: str
+
+    @property
+    def inferred(self) -> Inferred:
+        """What its answers have shown."""
+
+    @property
+    def profile(self) -> Profile:
+        """What is known."""
+
+    async def prove(self, before: Request, after: Request, turn: Compared) -> Proof | None:
+        """Return what the rendered prompts of two requests show. Never raises."""
+
+    async def counted(self, usage: Usage) -> int | None:
+        """Return what was reused of the last request, by the server's counters. Never raises."""
+
+    async def started(self) -> str | None:
+        """Return what is another after a restart, as of now. Never raises."""
+
+
+@dataclass(eq=False, slots=True)
+class _Held:
+    """An exchange that waits, for its own answer or for those before it in its session."""
+
+    exchange: Exchange
+    is_ready: bool = False
+    asking: Deferred[None] = field(default_factory=Deferred)
 
 
 class Judging:
     """Takes finished exchanges, gives them on with their verdict, turn and side.
 
     ``deliver`` is called on the reactor thread, once for each exchange: for those of one session
-    in the order they finished. ``order`` is what the upstream's template prints first.
+    in the order they finished. ``known``: of the upstream, set by whoever knows it.
     """
 
     def __init__(
@@ -34,22 +82,32 @@ class Judging:
         deliver: Callable[[Exchange], None],
         collector: Collector | None = None,
     ) -> None:
-        self.order = Order.TOOLS_FIRST
+        self.known: Known | None = None
         self._reactor = reactor
         self._collector = collector or Collector()
         self._deliver = deliver
-        self._known = KnownPrompts()
+        self._prompts = KnownPrompts()
         self._pool = ThreadPool(0, 1, "cacheproxy-judging")
         self._waiting = 0
         self._number = 0
+        self._held: dict[tuple[str, str], deque[_Held]] = {}
 
     def start(self) -> None:
         """Start; the thread itself comes with the first exchange."""
         self._pool.start()
 
     def stop(self) -> None:
-        """Finish what waits, and stop. Blocks."""
+        """Finish what waits for the thread, and stop. Blocks."""
         self._pool.stop()
+
+    def settle(self) -> None:
+        """Give on what waits for an upstream's answer, with what is known: it is too late."""
+        for held in [one for line in self._held.values() for one in line]:
+            held.asking.cancel()
+
+    def looked(self, look: Look) -> None:
+        """Take note of a look at the upstream."""
+        self._prompts.passed.looked(look)
 
     def __call__(self, exchange: Exchange) -> None:
         """Take a finished exchange. Those without a prompt need no verdict."""
@@ -59,31 +117,117 @@ class Judging:
             self._deliver(exchange.changed(number=number))
             return
         if not self._waiting and _is_quick(exchange):
-            self._deliver(self._judged(exchange, number))
+            self._take(exchange.changed(number=number), self._judged(exchange))
             return
         self._waiting += size
         self._pool.callInThread(self._judge_in_thread, exchange, number, size)
 
     def _judge_in_thread(self, exchange: Exchange, number: int, size: int) -> None:
         with self._collector.paused():
-            judged = self._judged(exchange, number)
-        self._reactor.callFromThread(self._back, judged, size)
+            judged = self._judged(exchange)
+        numbered = exchange.changed(number=number)
+        self._reactor.callFromThread(self._back, numbered, judged, size)
 
-    def _back(self, exchange: Exchange, size: int) -> None:
+    def _back(self, exchange: Exchange, judged: Judged | None, size: int) -> None:
         self._waiting -= size
-        self._deliver(exchange)
+        self._take(exchange, judged)
 
-    def _judged(self, exchange: Exchange, number: int) -> Exchange:
+    def _judged(self, exchange: Exchange) -> Judged | None:
         """Only ever on one thread at a time: the reactor's waits while the other has work."""
-        judged = None
+        known = self._of(exchange)
+        profile = UNKNOWN if known is None else known.profile
         try:
-            judged = self._known.judge(exchange, self.order)
+            return self._prompts.judge(exchange, profile, None if known is None else known.inferred)
         except Exception as error:  # the record must not be lost for a comparison's sake
             _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
+            return None
+
+    def _of(self, exchange: Exchange) -> Known | None:
+        known = self.known
+        return known if known is not None and known.url == exchange.upstream else None
+
+    def _take(self, exchange: Exchange, judged: Judged | None) -> None:
+        """Give an exchange on, once what it asks for is known and those before it are gone."""
+        known = self._of(exchange)
         if judged is None:
-            return exchange.changed(number=number)
-        verdict, place = judged
-        return exchange.changed(number=number, verdict=verdict, turn=place.turn, side=place.is_side)
+            self._line_up(exchange, None)
+            return
+        exchange = _with(exchange, judged)
+        if known is None:
+            self._line_up(exchange, None)
+            return
+        profile = known.profile
+        exchange = exchange.changed(profile=profile)
+        counts = judged.usage.reused is None and profile.counts_reuse
+        if counts or (judged.wants_proof and judged.before is not None):
+            held = self._line_up(exchange, judged)
+            held.asking = Deferred.fromCoroutine(self._ask(held, judged, known, counts=counts))
+            held.asking.addErrback(lambda _: None)
+            held.asking.addBoth(lambda _: self._ready(held))
+        else:
+            self._line_up(exchange, None)
+
+    async def _ask(self, held: _Held, judged: Judged, known: Known, *, counts: bool) -> None:
+        """Ask the upstream for what is missing."""
+        profile, usage, meanwhile = known.profile, judged.usage, judged.meanwhile
+        if counts:
+            reused = await known.counted(usage)
+            if reused is None:
+                return
+            usage = replace(usage, reused=reused)
+            judged = judged._replace(usage=usage, verdict=judged.again(usage, meanwhile))
+            held.exchange = _with(held.exchange, judged)
+        before = judged.before
+        if before is None or not judged.wants_proof:
+            return
+        if is_another(before.start, await known.started()):
+            meanwhile = meanwhile._replace(restarted=True)
+            verdict = judged.again(usage, meanwhile)
+            held.exchange = held.exchange.changed(verdict=verdict)
+            if verdict.basis is Basis.TOLD:
+                return
+        compared, request = judged.compared(profile), held.exchange.sent
+        if compared is None or before.request is None or request is None:
+            return
+        proof = await known.prove(before.request, request, compared)
+        if proof is None:
+            return
+        verdict = judged.again(usage, meanwhile, proof)
+        learn(known.inferred, verdict, proof, usage)
+        held.exchange = held.exchange.changed(verdict=verdict)
+
+    def _line_up(self, exchange: Exchange, judged: Judged | None) -> _Held:
+        """Have ``exchange`` wait behind those of its session; without ``judged`` it is ready."""
+        session = exchange.session
+        key = (session.client, session.id) if session is not None else ("", "")
+        line = self._held.get(key)
+        held = _Held(exchange, judged is None)
+        if judged is None and not line:
+            self._deliver(exchange)
+            return held
+        if line is None:
+            line = self._held[key] = deque()
+        line.append(held)
+        if len(line) > _MOST_HELD:
+            line[0].asking.cancel()
+        return held
+
+    def _ready(self, held: _Held) -> None:
+        held.is_ready = True
+        session = held.exchange.session
+        key = (session.client, session.id) if session is not None else ("", "")
+        line = self._held.get(key)
+        while line and line[0].is_ready:
+            self._deliver(line.popleft().exchange)
+        if not line:
+            self._held.pop(key, None)
+
+
+def _with(exchange: Exchange, judged: Judged) -> Exchange:
+    place = judged.place
+    return exchange.changed(
+        verdict=judged.verdict, turn=place.turn, side=place.is_side, usage=judged.usage
+    )
 
 
 def _is_quick(exchange: Exchange) -> bool:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import compress, starmap
 from operator import attrgetter, is_not
 from sys import getsizeof
+from typing import NamedTuple
 
+from cacheproxy.core.cause import NOTHING_SEEN, Meanwhile
 from cacheproxy.core.document import Document
-from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.inferred import Inferred
+from cacheproxy.core.judge import Before, judge, order_of, wants_proof
 from cacheproxy.core.overlap import overlap
-from cacheproxy.core.prompt import Order, Prompt, first_item, prompt_of
+from cacheproxy.core.prefix import parting
+from cacheproxy.core.profile import UNKNOWN, Profile
+from cacheproxy.core.prompt import Order, Prompt, first_item, prompt_of, reordered
+from cacheproxy.core.proof import Compared, Proof
 from cacheproxy.core.request import Request
 from cacheproxy.core.segments import EACH_SEGMENT, Piece
 from cacheproxy.core.turns import Lanes, Place
 from cacheproxy.core.usage import NOTHING, Usage
-from cacheproxy.core.verdict import Before, Verdict, judge
+from cacheproxy.core.verdict import Basis, Judgement, Reason, Verdict
+from cacheproxy.observe.passed import Passed, PassedTurns
 
 _MOST_BYTES = 128 << 20
 """As estimated, which is twice what it takes: 20 conversations of 500 KB in 2,300 messages. A turn
@@ -25,7 +34,38 @@ _MOST_SESSIONS = 10_000
 _MOST_LANES = 64
 _EACH_SESSION = 2500
 """Bytes that Python adds to the prompts themselves, as measured."""
+_ENOUGH = 512
+"""Tokens of a prompt from which a server is expected to reuse some of it."""
 _COST, _TEXT = attrgetter("cost"), attrgetter("text")
+
+
+class Judged(NamedTuple):
+    """A turn's verdict, and what it takes to reach a better one.
+
+    ``again``: judges with a proof, with usage that was counted in another way, or with more that
+    is known of the time between. ``before``: None where there is nothing to compare.
+    """
+
+    verdict: Verdict
+    place: Place
+    usage: Usage
+    again: Callable[..., Verdict]
+    before: Before | None
+    sent: Prompt
+    meanwhile: Meanwhile
+
+    @property
+    def wants_proof(self) -> bool:
+        """Whether the rendered prompts could tell more."""
+        return wants_proof(self.verdict, self.usage)
+
+    def compared(self, profile: Profile) -> Compared | None:
+        """Return what a proof is made of, None where something of it is not known."""
+        before, prompt = self.before, self.usage.prompt
+        if before is None or before.tokens is None or prompt is None:
+            return None
+        left = parting(reordered(before.sent, self.sent.order), self.sent)
+        return Compared(before.sent, self.sent, before.tokens, prompt, left, profile.has_clock)
 
 
 @dataclass(slots=True)
@@ -67,10 +107,13 @@ class KnownPrompts:
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self.bytes_kept = 0
+        self.passed = PassedTurns()
         self._most_bytes = most_bytes
         self._sessions: OrderedDict[tuple[str, str], _Known] = OrderedDict()
 
-    def judge(self, exchange: Exchange, order: Order) -> tuple[Verdict, Place] | None:
+    def judge(
+        self, exchange: Exchange, profile: Profile = UNKNOWN, inferred: Inferred | None = None
+    ) -> Judged | None:
         """Return the verdict on a turn and its place; None if there is no prompt we can read."""
         if exchange.session is None or exchange.sent is None:
             return None
@@ -78,6 +121,7 @@ class KnownPrompts:
         known = self._sessions.pop(key, None) or _Known()
         self._sessions[key] = known
         known.read(exchange.sent)
+        order = profile.order or Order.TOOLS_FIRST
         sent = unedited = prompt_of(exchange.sent, order, known.like(exchange.sent))
         if exchange.sent is not exchange.received:
             unedited = prompt_of(exchange.received, order, sent)
@@ -87,16 +131,68 @@ class KnownPrompts:
             known.lanes, known.last, known.costs = Lanes(), {}, {}
         place = known.lanes.place(sent)
         before = known.last.get(place.lane)
-        verdict = judge(
-            before,
-            sent,
-            unedited,
-            exchange.usage,
-            first=place.turn == 1,
-            replaced=place.replaced,
+        usage = _usage(exchange, inferred)
+        caches = (exchange.sent.json or {}).get("cache_prompt") is not False
+
+        def again(
+            usage: Usage = usage,
+            meanwhile: Meanwhile = NOTHING_SEEN,
+            proof: Proof | None = None,
+        ) -> Verdict:
+            return judge(
+                before,
+                sent,
+                unedited,
+                usage,
+                profile,
+                meanwhile,
+                proof,
+                first=place.turn == 1,
+                replaced=place.replaced,
+                caches=caches,
+            )
+
+        verdict, meanwhile = again(), NOTHING_SEEN
+        if before is not None and verdict.judgement is Judgement.BREAK:
+            meanwhile = self._meanwhile(exchange, (*key, place.lane), before, sent, profile)
+            verdict = again(meanwhile=meanwhile)
+        if inferred is not None:
+            _infer(inferred, verdict, before, sent, usage, exchange)
+        passed = Passed(
+            (*key, place.lane), exchange.upstream, exchange.wall, _end(exchange), usage.evaluated
         )
-        self._keep(known, place.lane, _next(sent, unedited, exchange.usage, before))
-        return verdict, place
+        self.passed.add(passed)
+        self._keep(known, place.lane, _next(exchange, sent, unedited, before, verdict, profile))
+        return Judged(verdict, place, usage, again, before, sent, meanwhile)
+
+    def _meanwhile(
+        self,
+        exchange: Exchange,
+        lane: tuple[str, str, int],
+        before: Before,
+        sent: Prompt,
+        profile: Profile,
+    ) -> Meanwhile:
+        """Return what is known of the time between a turn and the one before it."""
+        usage = exchange.usage
+        others = self.passed.since(before.ended, exchange, lane)
+        shares = []
+        for client, session, number in dict.fromkeys(one.lane for one in others[-8:]):
+            other = self._sessions.get((client, session))
+            last = other.last.get(number) if other is not None else None
+            if last is not None and last.sent.order is sent.order and sent.chars:
+                share = parting(last.sent, sent).shared / sent.chars
+                shares.append(round(share * (usage.prompt or 0)))
+        reused = usage.reused or 0
+        return Meanwhile(
+            others=len({one.lane for one in others}),
+            alike=min(shares, key=lambda share: abs(share - reused), default=None),
+            evaluated=sum(one.evaluated or 0 for one in others),
+            restarted=is_another(before.start, profile.start)
+            or self.passed.was_down(before.ended, exchange.wall),
+            emptied=self.passed.was_empty(before.ended, exchange.wall, before.tokens or 0),
+            moved=bool(before.upstream) and before.upstream != exchange.upstream,
+        )
 
     def _keep(self, known: _Known, lane: int, before: Before) -> None:
         self.bytes_kept -= known.cost
@@ -112,16 +208,87 @@ class KnownPrompts:
             self.bytes_kept -= gone.cost
 
 
-def _next(sent: Prompt, unedited: Prompt, usage: Usage, before: Before | None) -> Before:
+def is_another(start: str | None, now: str | None) -> bool:
+    """Whether two marks of a server's start, None for not told, are of two servers."""
+    return start is not None and now is not None and start != now
+
+
+def _usage(exchange: Exchange, inferred: Inferred | None) -> Usage:
+    """Return what was counted: a server that has reported reuse leaves it out where it is 0."""
+    usage, sent = exchange.usage, exchange.sent
+    if inferred is None or sent is None or sent.dialect is None:
+        return usage
+    if usage.reused is not None or usage.prompt is None or exchange.outcome is not Outcome.COMPLETE:
+        return usage
+    return replace(usage, reused=0) if inferred.has_reported(sent.dialect) else usage
+
+
+def _infer(  # noqa: PLR0917 (a turn)
+    inferred: Inferred,
+    verdict: Verdict,
+    before: Before | None,
+    sent: Prompt,
+    usage: Usage,
+    exchange: Exchange,
+) -> None:
+    """Learn from a turn what its upstream does."""
+    if exchange.sent is not None and exchange.sent.dialect is not None:
+        appended = before is not None and parting(before.sent, sent).was is None
+        appended = appended and (usage.prompt or 0) >= _ENOUGH
+        inferred.saw_reuse(exchange.sent.dialect, usage.reused, appended=appended)
+    if before is None or verdict.judgement is not Judgement.BREAK:
+        return
+    order = order_of(before, sent, usage)
+    if order is not None and verdict.reason in (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED):
+        inferred.saw_order(order)
+
+
+def learn(inferred: Inferred, verdict: Verdict, proof: Proof | None, usage: Usage) -> None:
+    """Learn from rendered prompts how a memory can be gone back in."""
+    if proof is None or verdict.basis is not Basis.RENDERED or usage.reused is None:
+        return
+    if verdict.reason is Reason.CHECKPOINT:
+        inferred.saw_checkpoint()
+    elif verdict.reason is not Reason.EVICTED and abs(proof.shared - usage.reused) <= 1:
+        inferred.saw_rewind()
+
+
+def _end(exchange: Exchange) -> float:
+    return exchange.wall + exchange.seconds
+
+
+def _next(  # noqa: PLR0917 (a turn)
+    exchange: Exchange,
+    sent: Prompt,
+    unedited: Prompt,
+    before: Before | None,
+    verdict: Verdict,
+    profile: Profile,
+) -> Before:
     """A turn that failed was not evaluated: the cache still holds the one before."""
+    usage, request = exchange.usage, exchange.sent
     if usage.prompt is None and usage == NOTHING and before is not None:
         return before
-    return Before(sent, unedited, usage.prompt)
+    assert request is not None
+    return Before(
+        sent,
+        unedited,
+        usage.prompt,
+        # without what it remembers of its JSON
+        Request(request.method, request.target, request.headers, request.body),
+        exchange.upstream,
+        usage.output,
+        verdict.judgement is Judgement.OK,
+        _end(exchange),
+        profile.start,
+    )
 
 
 def _cost(before: Before) -> int:
     """Bytes that ``before`` takes: what both prompts have in common is there but once."""
     cost = before.sent.cost
+    if before.request is not None:
+        cost += len(before.request.body)
     if before.unedited is not before.sent:
         ours, theirs = _own(before.unedited, before.sent), _own(before.sent, before.unedited)
         cost += sum(map(_COST, ours[len(theirs) :]))

@@ -12,12 +12,13 @@ from twisted.logger import Logger
 from cacheproxy import hookimpl
 from cacheproxy.core.credentials import hide_text
 from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.explain import explain, facts_of
 from cacheproxy.core.headers import values
 from cacheproxy.core.placing import NAME, count_of
 from cacheproxy.core.redact import carried, redact_target
 from cacheproxy.core.refusal import WITHHELD
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.core.verdict import Judgement
 
 _log = Logger()
 _GATHERED = 0.02
@@ -97,15 +98,8 @@ def why(exchange: Exchange) -> str:
     verdict_ = exchange.verdict
     if verdict_ is None or verdict_.reason is None or exchange.side:
         return ""
-    if verdict_.reason is Reason.EVICTED:
-        said = "the prompts agree, the server had dropped the earlier one"
-    elif verdict_.where is None:
-        said = "nothing more is known of the turn before"
-    else:
-        where = verdict_.where
-        share = where.position.tokens / max(1, exchange.usage.prompt or 0)
-        shared = f"~{share:.1%} shared, then " if exchange.usage.prompt else ""
-        said = f"{shared}{where.kind} in {where.path or 'the prompt'}"
+    facts = facts_of(verdict_, exchange.usage)
+    said = "" if facts is None else explain(facts)
     return f"{verdict_.reason}: {said}.   cacheproxy diagnose {exchange.number}"
 
 

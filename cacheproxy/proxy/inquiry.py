@@ -1,24 +1,34 @@
-"""Asking an upstream what it does with late system messages."""
+"""Asking an upstream what it is, and what it does with a prompt."""
 
 from __future__ import annotations
 
 import json
 import os
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from datetime import date
+from typing import Any, NamedTuple, TypeVar, cast
 
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
 
 from cacheproxy.core import rendering
+from cacheproxy.core.look import Look
 from cacheproxy.core.placement import Late, Placement, alike
 from cacheproxy.core.placing import place
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.roleerror import STATUSES, refuses_late
 from cacheproxy.core.shortprompts import FEW, MANY, late_of, short_prompt
+from cacheproxy.core.traits import Traits, asking_traits
 from cacheproxy.core.usage import Usage, usage_of
+from cacheproxy.proxy.poller import Poller
 from cacheproxy.proxy.probe import ask
 from cacheproxy.proxy.translating import Translating
 from cacheproxy.proxy.upstream import Upstream
 
+_log = Logger()
+_Answer = TypeVar("_Answer")
+_LOOK_SECONDS = 4.0
+"""For all status pages."""
 _RENDER_SECONDS = 2.0
 """For all questions to one page; a server takes milliseconds for them."""
 _PROMPT_SECONDS = 30.0
@@ -31,53 +41,88 @@ class NotNowError(Exception):
 
 
 class Told(NamedTuple):
-    """What a page told, and of which model; "" for whichever the server has."""
+    """What the page ``page`` told, and of which model; "" for whichever the server has."""
 
     placement: Placement
     model: str
+    page: str
+    traits: Traits = Traits()
 
 
 class Inquiry:
     """Asks one upstream. ``translating``: how to speak its API.
 
-    ``via``: our mark, against loops.
+    ``wall``: returns seconds since the epoch. ``via``: our mark, against loops.
     """
 
     def __init__(
-        self, reactor: Any, upstream: Upstream, translating: Translating, via: bytes
+        self,
+        reactor: Any,
+        upstream: Upstream,
+        translating: Translating,
+        wall: Callable[[], float],
+        via: bytes,
     ) -> None:
         self._reactor = reactor
         self._upstream = upstream
         self._translating = translating
+        self._wall = wall
         self._via = via
 
-    async def rendered(self, path: str, request: Request | None) -> Told | None:
+    async def look(self) -> Look | None:
+        """Return what the status pages tell, None where they do not in time."""
+        poller = Poller(self._upstream, 1.0, lambda _: None, self._reactor, wall=self._wall)
+        looking = Deferred.fromCoroutine(poller.look())
+        try:
+            return await looking.addTimeout(_LOOK_SECONDS, self._reactor)
+        except CancelledError:
+            raise
+        except Exception:  # slow, or an answer that is none
+            return None
+
+    async def rendered(
+        self, path: str, request: Request | None, formats: Sequence[str] = ()
+    ) -> Told | None:
         """Return what the page ``path`` (LLAMA, VLLM) tells, None where there is none.
 
         ``request``: one whose credentials are used, and whose model is named where one has to be.
+        ``formats``: in which the template prints the time, as far as is known.
         """
-        asking = Deferred.fromCoroutine(self._render(path, request))
+        found: list[Told] = []
+        asking = Deferred.fromCoroutine(self._render(path, request, formats, found))
         try:
-            return await asking.addTimeout(_RENDER_SECONDS, self._reactor)
+            await asking.addTimeout(_RENDER_SECONDS, self._reactor)
         except CancelledError:
             raise
-        except Exception:  # down, slow, or an answer that is none
-            return None
+        except Exception as error:  # down, slow, or an answer that is none
+            kind = type(error).__name__
+            _log.debug("{path} did not tell all: {kind}", path=path, kind=kind)
+        return found[-1] if found else None
 
-    async def _render(self, path: str, request: Request | None) -> Told | None:
+    async def _render(
+        self, path: str, request: Request | None, formats: Sequence[str], found: list[Told]
+    ) -> None:
+        """Append what is told to ``found``: first the placement, which a request may wait for."""
         headers: Headers = ((b"Content-Type", b"application/json"),)
         if request is not None:
             headers += tuple(pair for pair in request.headers if pair[0].lower() in _ASKED_WITH)
-        model = "" if request is None else model_of(request)
+        named = "" if request is None else model_of(request)
+        model = ""
         placement, status = await self._ask(path, headers, rendering.asking(path))
-        if placement is None and model and rendering.wants_model(status):
+        if placement is None and named and rendering.wants_model(status):
+            model = named
             placement, _ = await self._ask(path, headers, rendering.asking(path, model))
-            return None if placement is None else Told(placement, model)
-        return None if placement is None else Told(placement, "")
+        if placement is None:
+            return
+        found.append(Told(placement, model, path))
+        today = date.fromtimestamp(self._wall())  # noqa: DTZ012 (the server's is likely ours)
+        asking = asking_traits(path, model, today, formats)
+        traits, _ = await self._ask(path, headers, asking)
+        found.append(Told(placement, model, path, traits))
 
     async def _ask(
-        self, path: str, headers: Headers, asking: rendering.Asking
-    ) -> tuple[Placement | None, int]:
+        self, path: str, headers: Headers, asking: rendering.Asking[_Answer]
+    ) -> tuple[_Answer, int]:
         """Return what the page told, and the status of its first answer."""
         body, first = next(asking), 0
         while True:
@@ -87,7 +132,7 @@ class Inquiry:
             try:
                 body = asking.send(answer)
             except StopIteration as end:
-                return end.value, first
+                return cast("_Answer", end.value), first
 
     async def tried(self, request: Request) -> Placement | None:
         """Send two short prompts in the API of ``request``; None where they do not tell.

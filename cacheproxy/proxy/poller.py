@@ -12,9 +12,19 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from cacheproxy.core.exposition import Sample, sample_of
-from cacheproxy.core.look import ABSENT, HEALTH, METRICS, PAGES, Answers, Look, State, look_of
+from cacheproxy.core.look import (
+    ABSENT,
+    HEALTH,
+    METRICS,
+    MORE_PAGES,
+    PAGES,
+    Answers,
+    Look,
+    State,
+    look_of,
+)
 from cacheproxy.core.request import Headers, Request
-from cacheproxy.proxy.probe import ask
+from cacheproxy.proxy.probe import answer
 from cacheproxy.proxy.upstream import Upstream
 
 _log = Logger()
@@ -54,7 +64,7 @@ class Poller(Service):
         self._loop = LoopingCall(self._run)
         self._loop.clock = clock
         self._looking: Deferred[None] | None = None
-        self._absent: dict[str, int] = {}
+        self._absent: dict[str, tuple[int, int]] = {}
         self._asked: Upstream | None = None
 
     def startService(self) -> None:
@@ -94,41 +104,47 @@ class Poller(Service):
         statuses: dict[str, int] = {}
         pages: dict[str, Any] = {}
         sample: Sample | None = None
-        for path in PAGES:
-            if self._is_absent(path):
-                statuses[path] = 404
+        software = ""
+        for path in (*PAGES, *MORE_PAGES):
+            absent = self._absent_as(path)
+            if absent is not None:
+                statuses[path] = absent
+                continue
+            known = Answers(statuses, pages, sample, software)
+            if path in MORE_PAGES and not known.wants(path):
                 continue
             try:
                 request = Request("GET", path, self._headers)
-                status, body = await ask(upstream, request, self._clock, _SECONDS)
+                status, body, said = await answer(upstream, request, self._clock, _SECONDS)
             except CancelledError:
                 raise
             except Exception:
                 if not statuses:
                     return self._down(upstream)
                 continue
-            statuses[path] = status
+            statuses[path], software = status, software or said
             if status in ABSENT and path != METRICS:  # from when it counts must be known exactly
-                self._absent[path] = _REMIND
+                self._absent[path] = status, _REMIND
             elif status == 200 and len(body) <= _LARGEST:
                 if path == METRICS:
                     sample = sample_of(body.decode("utf-8", "replace"))
                 elif path != HEALTH:
                     pages[path] = _json(body)
         url = upstream.url.text
-        answers = Answers(statuses, pages, sample)
+        answers = Answers(statuses, pages, sample, software)
         return look_of(url, self._wall(), self._clock.seconds(), answers)
 
     def _down(self, upstream: Upstream) -> Look:
         self._absent = {}  # what comes back may be another server
         return Look(upstream.url.text, self._wall(), self._clock.seconds(), State.DOWN)
 
-    def _is_absent(self, path: str) -> bool:
-        left = self._absent.get(path, 0)
+    def _absent_as(self, path: str) -> int | None:
+        """Return the status by which a page was absent, None when it is to be asked for."""
+        status, left = self._absent.get(path, (404, 0))
         if not left:
-            return False
-        self._absent[path] = left - 1
-        return True
+            return None
+        self._absent[path] = status, left - 1
+        return status
 
 
 def _json(body: bytes) -> Any:

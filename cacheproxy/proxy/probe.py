@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from twisted.internet.defer import Deferred
 from twisted.internet.error import DNSLookupError
 from twisted.python.failure import Failure
 
-from cacheproxy.core import template
 from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.look import HEALTH
-from cacheproxy.core.prompt import Order
 from cacheproxy.core.request import Request
-from cacheproxy.core.server import PAGES, Server, identify
+from cacheproxy.core.server import MORE_PAGES, PAGES, Server, Signs, identify, may_tell
 from cacheproxy.proxy.collect import collect
 from cacheproxy.proxy.failures import explain
 from cacheproxy.proxy.upstream import Upstream
@@ -22,41 +20,62 @@ from cacheproxy.proxy.upstream import Upstream
 _MOST_BYTES = 4 << 20
 
 
+class Answer(NamedTuple):
+    """``software``: what its header Server says, "" for nothing."""
+
+    status: int
+    body: bytes
+    software: str
+
+
+async def answer(
+    upstream: Upstream, request: Request, clock: Any, seconds: float, *, via: bytes = b""
+) -> Answer:
+    """Send ``request``; return the answer within ``seconds``, or raise what failed."""
+
+    async def whole() -> Answer:
+        response = await upstream.request(request, via=via)
+        software = b"".join(response.head.values(b"server")[:1])[:80].decode("latin-1")
+        try:
+            return Answer(response.code, await collect(response, _MOST_BYTES), software)
+        except ResponseError:  # endless, or broken off: as good as empty
+            return Answer(response.code, b"", software)
+
+    deferred = Deferred.fromCoroutine(whole())
+    return cast("Answer", await deferred.addTimeout(seconds, clock))
+
+
 async def ask(
     upstream: Upstream, request: Request, clock: Any, seconds: float, *, via: bytes = b""
 ) -> tuple[int, bytes]:
-    """Send ``request``; return status and body within ``seconds``, or raise what failed."""
-
-    async def whole() -> tuple[int, bytes]:
-        response = await upstream.request(request, via=via)
-        try:
-            return response.code, await collect(response, _MOST_BYTES)
-        except ResponseError:  # endless, or broken off: as good as empty
-            return response.code, b""
-
-    deferred = Deferred.fromCoroutine(whole())
-    return cast("tuple[int, bytes]", await deferred.addTimeout(seconds, clock))
+    """Do the same; return status and body."""
+    status, body, _ = await answer(upstream, request, clock, seconds, via=via)
+    return status, body
 
 
 async def probe(upstream: Upstream, clock: Any, seconds: float = 2.0) -> Server | None:
     """Return what the upstream says of itself within ``seconds`` a page; None if it is down."""
     pages: dict[str, Any] = {}
-    answered = False
-    for path in PAGES:
+    statuses: dict[str, int] = {}
+    signs = Signs()
+    for path in (*PAGES, *MORE_PAGES):
+        if path in MORE_PAGES and not may_tell(path, pages, signs):
+            continue
         try:
             request = Request("GET", path, ((b"Accept", b"*/*"),))
-            status, body = await ask(upstream, request, clock, seconds)
+            status, body, software = await answer(upstream, request, clock, seconds)
         except Exception:
-            if not answered:
+            if not statuses:
                 return None
             continue
-        answered = True
+        statuses[path] = status
+        signs = Signs(signs.software or software, statuses)
         if status == 200:
             try:
                 pages[path] = json.loads(body)
             except (ValueError, RecursionError):
                 continue
-    return identify(pages)
+    return identify(pages, signs)
 
 
 async def trouble(upstream: Upstream, clock: Any, seconds: float) -> str | None:
@@ -71,14 +90,3 @@ async def trouble(upstream: Upstream, clock: Any, seconds: float) -> str | None:
     except Exception:  # nobody is there, or it is slow
         return None
     return None
-
-
-async def template_order(upstream: Upstream, clock: Any, seconds: float = 2.0) -> Order | None:
-    """Return what the upstream's chat template prints first, or None if it does not tell."""
-    headers = ((b"Content-Type", b"application/json"),)
-    request = Request("POST", template.PATH, headers, template.question())
-    try:
-        status, body = await ask(upstream, request, clock, seconds)
-        return template.order_of(json.loads(body)) if status == 200 else None
-    except Exception:  # down, slow, or a server without this page
-        return None

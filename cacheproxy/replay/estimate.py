@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cacheproxy.core.judge import Before, judge, tokens_of
 from cacheproxy.core.prefix import parting
 from cacheproxy.core.prompt import Order, Prompt, prompt_of
-from cacheproxy.core.verdict import Before, Verdict, judge, tokens_of
+from cacheproxy.core.verdict import Verdict
 from cacheproxy.replay.counter import Counter
 from cacheproxy.replay.memory import Memory, Tokens
 from cacheproxy.replay.run import OnStep, Turn

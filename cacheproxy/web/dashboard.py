@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -10,6 +10,8 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.look import Look
+from cacheproxy.core.profile import Profile
+from cacheproxy.core.profiletext import says
 from cacheproxy.core.report import report
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
@@ -46,7 +48,8 @@ class Source(Protocol):
 class Dashboard:
     """The pages of data. ``kept``: whether ``source`` outlives the process.
 
-    ``url`` and ``active`` (names of the rules that are on) are set anew when the configuration is.
+    ``url``, ``active`` (names of the rules that are on) and ``profile`` (returns what is known of
+    the model server) are set anew when the configuration is.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class Dashboard:
     ) -> None:
         self.url = ""
         self.active: Collection[str] = ()
+        self.profile: Callable[[], Profile] = Profile
         self._source = source
         self._latest = latest
         self._recent = recent
@@ -92,7 +96,7 @@ class Dashboard:
         return {
             **self._fixed,
             "now": now / 1e3,
-            "upstream": upstream_of(self.url, self._latest.look),
+            "upstream": upstream_of(self.url, self._latest.look) | {"says": says(self.profile())},
             "rules": list(self.active),
             "headline": headline(window, found["overview"]["sums"], speed["prefill"]),
             "speeds": speed,

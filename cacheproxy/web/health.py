@@ -20,7 +20,8 @@ class Health:
     ``clients``: for which client each rule is, ``*`` for all. ``probe`` returns what the
     upstream says of itself, or None while it is down. ``recent``: the last exchanges.
     ``workers``: how it stands with each of them, None where there are none. ``placement``:
-    returns what is known of where the upstream puts late system messages, which it is asked for.
+    returns what is known of where the upstream puts late system messages, which it is asked for;
+    ``profile``: likewise of its memory, its template and its reporting.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Health:
         recent: Iterable[Exchange] = (),
         workers: Callable[[], list[dict[str, int]] | None] = lambda: None,
         placement: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
+        profile: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
     ) -> None:
         self._fixed = {"version": version, "rules": rules, "clients": dict(clients or {})}
         self._upstream = upstream
@@ -43,6 +45,7 @@ class Health:
         self._recent = recent
         self._workers = workers
         self._placement = placement
+        self._profile = profile
 
     async def __call__(self) -> Mapping[str, Any]:
         """Return the page's JSON object."""
@@ -50,16 +53,23 @@ class Health:
         state: dict[str, Any] = {"url": self._upstream, "state": "down" if server is None else "up"}
         if server is not None:
             state["server"] = asdict(server)
-        asked = self._placement if server is not None else None
         page = {
             **self._fixed,
             "upstream": state,
-            "placement": await asked() if asked is not None else None,
+            "placement": await _told(self._placement, server),
+            "profile": await _told(self._profile, server),
             "failures": self._failures.as_dict(),
             "requests": _requests(self._recent),
         }
         workers = self._workers()
         return page if workers is None else {**page, "workers": workers}
+
+
+async def _told(
+    asked: Callable[[], Awaitable[Mapping[str, Any]]] | None, server: Server | None
+) -> Mapping[str, Any] | None:
+    """Return what is known of the upstream; a server that is down is not asked."""
+    return await asked() if asked is not None and server is not None else None
 
 
 def _requests(recent: Iterable[Exchange]) -> dict[str, Any]:

@@ -56,3 +56,21 @@ def turns(messages, tools=None):
     if any(one == other for one, other in pairwise(spoken)):
         raise RefusedError
     return chatml([*messages[1:-1], messages[0], messages[-1]], tools)
+
+
+def _tool_message(message):
+    return "".join(json.dumps(call["function"]) for call in message.get("tool_calls", ()))
+
+
+def thinking(messages, tools=None, *, keeps=lambda late, kwargs: late, empty=False, **kwargs):
+    """System text first; reasoning where ``keeps`` says so: ``late``: behind the last user's."""
+    last = max((n for n, m in enumerate(messages) if m["role"] == "user"), default=-1)
+    lines = []
+    for number, message in enumerate(messages):
+        thought = message.get("reasoning_content", "")
+        shown = message["role"] == "assistant" and keeps(number > last, kwargs)
+        block = f"<think>{thought}</think>" if shown and (thought or empty) else ""
+        lines.append(f"<|{message['role']}|>{block}{message['content']}{_tool_message(message)}")
+        if number == 0:
+            lines.append(json.dumps(tools))
+    return "\n".join(lines)

@@ -26,10 +26,13 @@ from cacheproxy.core.difference import Kind
 from cacheproxy.core.edits import REMOVE, Edit
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.normalize import Report
+from cacheproxy.core.profile import Profile
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Break, Count, Judgement, Reason, Verdict
+
+from .test_profiletext import profiles
 
 SECRET = "kanarienvogel"
 GOOD = {"method": "POST", "path": "/v1/messages", "headers": {"user-agent": "x/1"}, "body": "{}"}
@@ -115,6 +118,7 @@ anything = st.builds(
     verdict=st.none()
     | st.just(exchange().verdict)
     | st.builds(Verdict, st.sampled_from(Judgement)),
+    profile=st.none() | profiles,
 )
 
 
@@ -126,6 +130,28 @@ def test_a_line_says_it_all(captured):
     assert line.decode()
     assert line.index(b"\n") == len(line) - 1
     assert json.loads(line)["cacheproxy"] == 1
+
+
+def test_a_profile_counts_for_the_lines_below_it(tmp_path):
+    """Until another is said, and within its file alone; what cannot be read is none."""
+    one, other = Profile(page="/tokenize"), Profile()
+    without, with_one = Captured("POST", "/"), Captured("POST", "/", profile=one)
+    lines = [
+        to_line(without),
+        to_line(with_one),
+        to_line(with_one, repeats=True),
+        to_line(Captured("POST", "/", profile=other)),
+        to_line(without),
+        to_line(with_one).replace(b'"page": ', b'"order": '),
+        to_line(without),
+    ]
+    assert lines[2] == lines[0]
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_bytes(b"".join(lines))
+    found, problems = read(tmp_path)
+    expected = [None, one, one, other, other, None, None]
+    assert [each.profile for each in found] == expected * 2
+    assert problems == []
 
 
 @pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 200_000])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.counters import Figures
-from cacheproxy.core.exposition import Sample, sample_of
+from cacheproxy.core.exposition import CacheConfig, Sample, sample_of
 
 LLAMA = """\
 # HELP llamacpp:prompt_tokens_total Number of prompt tokens processed, excluding cached tokens
@@ -156,3 +158,49 @@ def test_several_models_are_not_named():
 def test_no_page_raises(page, at, noise):
     """Whatever comes: a page with something in its middle, or no page at all."""
     sample_of(page[:at] + noise + page[at:])
+
+
+# The line that vLLM 0.32 writes, and what it writes of a model with Mamba layers.
+CONFIG = (
+    'vllm:cache_config_info{_block_size_resolved="True",block_size="128",cache_dtype="auto",'
+    'enable_prefix_caching="True",engine="0",gpu_memory_utilization="0.92",hash_block_size="None",'
+    'kv_cache_dtype_skip_layers="[]",kv_cache_max_concurrency="64.0",'
+    'kv_cache_memory_bytes="1073741824",kv_cache_size_tokens="4194304",mamba_block_size="None",'
+    'mamba_cache_mode="none",num_gpu_blocks="32768",prefix_caching_hash_algo="sha256",'
+    'sliding_window="None",user_specified_block_size="False"} 1.0\n'
+)
+KEPT = CacheConfig(128, 4_194_304, is_hybrid=False, reuses=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ((), KEPT),
+        (
+            (('mamba_block_size="None"', 'mamba_block_size="128"'),),
+            replace(KEPT, is_hybrid=True),
+        ),
+        ((('caching="True', 'caching="False'),), replace(KEPT, reuses=False)),
+        ((('kv_cache_size_tokens="4194304",', ""), ("32768", "10")), replace(KEPT, capacity=1280)),
+        ((('size="128"', 'size="many"'),), replace(KEPT, block=None)),
+        ((('size="128"', 'size="0"'),), replace(KEPT, block=None)),
+        ((('size="128"', 'size="-5"'),), replace(KEPT, block=None)),
+        ((('size="128"', f'size="{"9" * 30}"'),), replace(KEPT, block=None)),
+        ((('_caching="True"', '_caching="perhaps"'),), replace(KEPT, reuses=None)),
+    ],
+)
+def test_vllm_says_in_labels_how_its_memory_is_made(changes, expected):
+    """Blocks, and how many; what is no number is not told."""
+    line = CONFIG
+    for old, new in changes:
+        assert old in line
+        line = line.replace(old, new, 1)
+    assert sample_of(VLLM + line).cache == expected
+
+
+def test_engines_that_differ_do_not_say_how_the_memory_is_made():
+    """One block size is not that of all."""
+    second = CONFIG.replace('engine="0"', 'engine="1"')
+    assert sample_of(VLLM + CONFIG + second).cache == KEPT
+    assert sample_of(VLLM + CONFIG + second.replace('size="128"', 'size="16"')).cache is None
+    assert sample_of(VLLM).cache is None

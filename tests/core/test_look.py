@@ -8,8 +8,18 @@ import pytest
 
 from cacheproxy.core.counters import Figures, Reading
 from cacheproxy.core.exposition import Sample
-from cacheproxy.core.look import Answers, Look, Metrics, Slot, State, identity_of, look_of, slots_of
-from cacheproxy.core.server import Server
+from cacheproxy.core.look import (
+    RUNNING,
+    Answers,
+    Look,
+    Metrics,
+    Slot,
+    State,
+    identity_of,
+    look_of,
+    slots_of,
+)
+from cacheproxy.core.server import LOADING, VERSION, Server
 
 SAMPLE = Sample(Figures(evaluated=7.0))
 SLOTS = [
@@ -117,3 +127,66 @@ def test_another_server_is_told_by_what_it_says_of_itself():
         assert identity_of(replace(one, **change), found) == (found, False)
     later, is_other = identity_of(one, identity_of(replace(one, served=None), None)[0])
     assert (later, is_other) == (who, False)
+
+
+CLEARED = {"id": 2, "n_ctx": 65536, "is_processing": False, "id_task": 3, "n_prompt_tokens": 0}
+"""As llama.cpp of October 2026 lists a slot whose prompt it has moved to RAM."""
+
+
+@pytest.mark.parametrize(
+    ("slot", "cleared"),
+    [
+        (CLEARED, True),
+        (CLEARED | {"n_prompt_tokens": 320}, False),
+        (CLEARED | {"is_processing": True}, False),
+        (CLEARED | {"id_task": -1}, False),
+        ({"id": 2, "n_ctx": 65536, "is_processing": False}, False),
+        ({"id_task": True, "is_processing": False, "n_prompt_tokens": 0}, False),
+        (7, False),
+    ],
+)
+def test_a_slot_that_had_a_task_and_holds_nothing_was_cleared(slot, cleared):
+    """One that was never used was not."""
+    assert look({"/slots": 200}, {"/slots": [slot]}).has_cleared is cleared
+
+
+def test_the_formats_of_time_in_a_template():
+    """Of the source, nothing else is kept."""
+    props = PROPS | {"chat_template": "a canary {{ strftime_now('%Y-%m-%d') }}"}
+    seen = look({"/props": 200}, {"/props": props})
+    assert seen.formats == ("%Y-%m-%d",)
+    assert "canary" not in repr(seen)
+    assert look({"/props": 200}, {"/props": PROPS | {"chat_template": 7}}).formats == ()
+
+
+def running(*contexts):
+    return {"models": [{"name": "q", "context_length": context} for context in contexts]}
+
+
+@pytest.mark.parametrize(
+    ("page", "context"),
+    [
+        (running(4096), 4096),
+        (running(4096, 8192), None),
+        (running(), None),
+        (running("many"), None),
+        ({"models": [7]}, None),
+        ([], None),
+    ],
+)
+def test_the_context_of_the_one_model_that_ollama_has_loaded(page, context):
+    """Of several nobody knows which is meant."""
+    pages = {"/api/version": {"version": "0.40.12"}, RUNNING: page}
+    assert look({"/api/version": 200}, pages).context == context
+
+
+def test_further_pages_are_wanted_of_those_that_have_them():
+    """So that others are not asked in vain."""
+    ollama = Answers({"/api/version": 200}, {"/api/version": {"version": "0.40.12"}})
+    assert ollama.wants(RUNNING)
+    assert not ollama.wants(VERSION)
+    vllm = Answers({"/v1/models": 200}, {"/v1/models": {"data": [{"owned_by": "vllm"}]}})
+    assert vllm.wants(VERSION)
+    assert not vllm.wants(RUNNING)
+    assert Answers({}, {}, software="uvicorn").wants(LOADING)
+    assert not Answers({}, {}).wants(LOADING)

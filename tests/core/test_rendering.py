@@ -10,15 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.placement import Late, Treatment
-from cacheproxy.core.rendering import (
-    PLAIN,
-    body_of,
-    first_questions,
-    placement_of,
-    text_of,
-    tool_questions,
-    wants_model,
-)
+from cacheproxy.core.questions import PLAIN, body_of, first_questions, tool_questions
+from cacheproxy.core.rendering import placement_of, wants_model
 
 from .templates import RefusedError, as_user, drop, hoist, inline, strict, turns
 
@@ -116,24 +109,6 @@ def test_what_was_not_asked_is_unknown(rendered):
         treatment = getattr(placement, role)
         assert (treatment.late is Late.UNKNOWN) == (f"late {role}" not in rendered)
         assert (treatment.lead is Late.UNKNOWN) == (f"second {role}" not in rendered)
-
-
-@pytest.mark.parametrize(
-    ("answer", "text"),
-    [
-        ({"prompt": "a"}, "a"),
-        ({"count": 2, "tokens": [1, 2], "token_strs": ["a", "b"]}, "ab"),
-        ({"tokens": [1]}, None),
-        ({"token_strs": ["a", None]}, None),
-        ({"token_strs": None, "prompt": 1}, None),
-        ([], None),
-        ("prompt", None),
-        (None, None),
-    ],
-)
-def test_the_text_of_either_server(answer, text):
-    """llama-server gives a text, vLLM tokens."""
-    assert text_of(answer) == text
 
 
 def test_a_question_is_a_chat_body_of_a_dozen_words():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.server import PAGES, Server, identify
+from cacheproxy.core.server import LOADING, PAGES, VERSION, Server, Signs, identify, may_tell
 
 MODELS = {"data": [{"id": "Qwen3-Coder-Next Q6_K", "owned_by": "llamacpp"}]}
 PROPS = {
@@ -93,3 +93,58 @@ anything = st.recursive(
 def test_whatever_the_pages_say_there_is_a_printable_summary(pages):
     """No page of a server makes the proxy fail."""
     assert identify(pages).summary.isprintable()
+
+
+VLLM_MODEL = {"id": "q", "object": "model", "owned_by": "vllm", "max_model_len": 4096}
+MLX_MODEL = {"id": "/models/q", "object": "model", "created": 1795351699}
+PYTHON = Signs("BaseHTTP/0.6 Python/3.11.7")
+UVICORN = Signs("uvicorn", {"/props": 404, LOADING: 405})
+
+
+@pytest.mark.parametrize(
+    ("pages", "signs", "summary"),
+    [
+        (
+            {"/v1/models": {"data": [VLLM_MODEL]}, VERSION: {"version": "0.32.0"}},
+            Signs("uvicorn"),
+            "vLLM 0.32.0 · q · 4,096 context",
+        ),
+        (
+            {"/v1/models": {"data": [VLLM_MODEL]}, VERSION: {"version": 7}},
+            Signs(),
+            "vLLM · q · 4,096 context",
+        ),
+        ({VERSION: {"version": "1.0"}}, Signs(), "model server"),
+        ({"/v1/models": {"data": [MLX_MODEL]}}, PYTHON, "mlx-lm · /models/q"),
+        ({"/v1/models": {"data": [MLX_MODEL]}}, Signs("uvicorn"), "model server · /models/q"),
+        (
+            {"/v1/models": {"data": [MLX_MODEL | {"owned_by": "me"}]}},
+            PYTHON,
+            "model server · /models/q",
+        ),
+        ({"/v1/models": {"data": []}}, PYTHON, "model server"),
+        ({"/v1/models": {"data": []}}, UVICORN, "transformers serve"),
+        ({"/v1/models": {"data": [VLLM_MODEL]}}, UVICORN, "vLLM · q · 4,096 context"),
+        (
+            {"/v1/models": {"data": [{"id": "q", "owned_by": "organization_owner"}]}},
+            Signs(),
+            "LM Studio · q",
+        ),
+        ({"/v1/models": {"data": [{"id": "q", "owned_by": "tabbyAPI"}]}}, Signs(), "TabbyAPI · q"),
+    ],
+)
+def test_others_are_known_by_signs_besides_their_pages(pages, signs, summary):
+    """The header Server, who owns the models, a page that is there for POST alone."""
+    assert identify(pages, signs).summary == summary
+
+
+def test_only_pages_that_may_tell_are_asked_for_besides():
+    """A version of vLLM, the loading page where nobody else is known behind uvicorn."""
+    vllm = {"/v1/models": {"data": [VLLM_MODEL]}}
+    assert may_tell(VERSION, vllm, Signs("uvicorn"))
+    assert not may_tell(LOADING, vllm, Signs("uvicorn"))
+    assert may_tell(LOADING, {}, Signs("uvicorn"))
+    assert not may_tell(LOADING, {}, Signs())
+    for pages in ({"/props": PROPS}, {"/api/version": {"version": "0.40.0"}}, {}):
+        assert not may_tell(VERSION, pages, Signs("llama.cpp"))
+        assert not may_tell(LOADING, pages, Signs("llama.cpp"))

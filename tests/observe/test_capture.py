@@ -24,6 +24,7 @@ from twisted.logger import globalLogPublisher
 
 from cacheproxy.core.capture import Captured, read
 from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.profile import Profile
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
@@ -138,6 +139,41 @@ def test_one_file_per_session_and_day(tmp_path):
     records, problems = read(folder / "claude-3f9a-1111-2026-11-21.jsonl")
     assert problems == []
     assert records == [Captured.of(done[0]), Captured.of(done[1]), Captured.of(done[5])]
+
+
+def test_a_profile_is_written_where_a_file_begins_and_where_it_has_changed(tmp_path):
+    """Not with each turn; in the file of every session and day; by each run of the proxy."""
+    one, other = Profile(page="/tokenize"), Profile(page="/apply-template")
+    turns = [one, one, other, other, other]
+    days = [NOON] * 4 + [NOON + DAY]
+    sessions = [Session("claude", "a"), Session("claude", "b")]
+    given = [
+        exchange(session=session, profile=profile, wall=wall)
+        for profile, wall in zip(turns, days, strict=True)
+        for session in sessions
+    ]
+    capture(tmp_path / "captures", *given)
+    capture(tmp_path / "captures", *(exchange(session=each, profile=other) for each in sessions))
+    for session in "ab":
+        today, tomorrow = sorted((tmp_path / "captures").glob(f"claude-{session}-*"))
+        written = ["profile" in json.loads(line) for line in today.read_bytes().splitlines()]
+        assert written == [True, False, True, False, True]
+        assert [each.profile for each in read(today)[0]] == [one, one, other, other, other]
+        assert [each.profile for each in read(tomorrow)[0]] == [other]
+
+
+def test_a_file_that_begins_anew_after_old_ones_went_says_the_profile_again(tmp_path):
+    """Whichever went."""
+    profile = Profile(page="/tokenize")
+    old = large(2000, session=Session("cline", "x"), wall=NOON - DAY, profile=profile)
+    new = large(2000, profile=profile)
+    again = large(20, session=Session("cline", "x"), wall=NOON - DAY, profile=profile)
+    capture(tmp_path / "captures", old, new, again, caps=Caps(size=4200))
+    found, _ = read(tmp_path / "captures")
+    assert [(each.session.id, each.profile) for each in found] == [
+        ("3f9a-1111", profile),
+        ("x", profile),
+    ]
 
 
 def test_nobody_else_may_read_it(tmp_path, open_umask):

@@ -155,6 +155,7 @@
     const states = { up: "up", down: "does not answer", loading: "loading its model", unknown: "not looked at" };
     $("upstream-dot").className = `dot ${upstream.state}`;
     say("upstream-name", `${server ? server.summary : upstream.url} · ${states[upstream.state]}`);
+    say("upstream-says", Object.values(upstream.says || {}).join(". "));
     const bad = upstream.state === "down" || upstream.state === "loading";
     if (bad) {
       const down = upstream.state === "down";

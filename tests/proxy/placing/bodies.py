@@ -10,7 +10,7 @@ from .templated import PAGE, PATHS, TOKENIZE, renders
 
 WRAPPED = "<system-reminder>\nnews\n</system-reminder>"
 LLAMA = {PAGE: renders}
-MOST_QUESTIONS = 8
+MOST_QUESTIONS = 16
 PAGES = [PAGE, TOKENIZE]
 
 

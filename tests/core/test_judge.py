@@ -5,19 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.difference import Kind
+from cacheproxy.core.judge import Before, judge, parted_at, tokens_of
 from cacheproxy.core.prefix import parting
 from cacheproxy.core.prompt import prompt_of
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import (
-    Before,
-    Count,
-    Judgement,
-    Reason,
-    Verdict,
-    judge,
-    parted_at,
-    tokens_of,
-)
+from cacheproxy.core.verdict import Count, Judgement, Reason, Verdict
 
 from .planting import anthropic, chat, numbered, plant, request
 from .test_volatile import set_system

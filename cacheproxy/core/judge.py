@@ -1,0 +1,313 @@
+"""The verdict on one turn: did it reuse the one before, and if not, why, and what did it cost.
+
+Two texts are compared, in the order in which the server's template prints their parts; what the
+server counted says whether that is what happened. Where it reused less than the requests share,
+``cacheproxy.core.cause`` looks for the reason, with the two rendered prompts where the server
+shows them (``cacheproxy.core.proof``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from cacheproxy.core.cause import NOTHING_SEEN, Loss, Meanwhile, cause_of
+from cacheproxy.core.counted import allowed, near
+from cacheproxy.core.difference import Kind, Token, token_at
+from cacheproxy.core.prefix import Parting, parting
+from cacheproxy.core.profile import UNKNOWN, Profile, Reporting
+from cacheproxy.core.prompt import Order, Part, Prompt, reordered
+from cacheproxy.core.proof import Proof
+from cacheproxy.core.request import Request
+from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Basis, Break, Count, Judgement, Reason, Verdict
+
+_CHARS_PER_TOKEN = 4.0
+"""Used only where no server has counted yet; then the figure says ``estimated``."""
+_EXCERPT = 120
+_REASONS = {
+    Part.SYSTEM: Reason.SYSTEM_CHANGED,
+    Part.TOOLS: Reason.TOOLS_CHANGED,
+    Part.MESSAGES: Reason.MESSAGES_CHANGED,
+}
+_TEXTUAL = (*_REASONS.values(), Reason.UNKNOWN)
+_ORDERS = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
+_NOTHING = Count(0, "estimated")
+_PROVEN = (Basis.TOLD, Basis.RENDERED)
+
+
+class Before(NamedTuple):
+    """The turn before: its prompt as sent and unedited, and its tokens if they were counted.
+
+    ``request``: as sent, to be rendered again; ``upstream``: where it went; ``generated``: tokens
+    of its answer; ``was_ok``: whether it had reused all of the one before. ``ended``: seconds since
+    the epoch; ``start``: of the server then (see ``Profile``).
+    """
+
+    sent: Prompt
+    unedited: Prompt
+    tokens: int | None = None
+    request: Request | None = None
+    upstream: str = ""
+    generated: int | None = None
+    was_ok: bool = False
+    ended: float = 0.0
+    start: str | None = None
+
+
+class _Compared(NamedTuple):
+    """The two prompts in the server's order, where they part, and the tokens they share."""
+
+    before: Before
+    sent: Prompt
+    left: Parting
+    could: Count
+
+
+def judge(  # noqa: PLR0917 (the turn, then what is known around it)
+    before: Before | None,
+    sent: Prompt,
+    unedited: Prompt,
+    usage: Usage,
+    profile: Profile = UNKNOWN,
+    meanwhile: Meanwhile = NOTHING_SEEN,
+    proof: Proof | None = None,
+    *,
+    first: bool,
+    replaced: bool = False,
+    caches: bool = True,
+) -> Verdict:
+    """Return the verdict on a turn whose prompt was ``sent``, ``unedited`` as it came.
+
+    ``before`` is None for a session's ``first`` turn, or when we have forgotten the last one.
+    ``replaced``: the client wrote the history anew (see ``turns.Place``); that is no break as long
+    as what stands before the messages was reused. ``profile``: of the upstream; ``meanwhile``:
+    what happened between the turns; ``proof``: the rendered prompts, compared. ``caches``: whether
+    the request leaves the server's cache on.
+    """
+    if before is None:
+        if first:
+            return Verdict(Judgement.OK if _goes_on(sent, usage) else Judgement.COLD)
+        return Verdict(Judgement.COMPACTED) if replaced else _without_before(usage)
+    compared = _compare(before, sent, usage, profile.order)
+    left, could = compared.left, compared.could
+    same_model = before.sent.model == sent.model
+    if not same_model:
+        could = _NOTHING
+    without = could
+    if same_model and (unedited is not sent or before.unedited is not before.sent):
+        came = _compare(before._replace(sent=before.unedited), unedited, usage, profile.order)
+        without = came.could
+    saved = _saved(usage, could, without)
+    reason = None if same_model else Reason.MODEL_CHANGED
+    if reason is None and left.was is not None:
+        reason = _REASONS[left.part]
+    verdict = Verdict(Judgement.OK, expected=could, unedited=without, saved=saved)
+    if replaced and reason is Reason.MESSAGES_CHANGED and not _lost_its_head(could, usage):
+        return replace(verdict, judgement=Judgement.COMPACTED)
+    if before.tokens is None:
+        return replace(verdict, judgement=Judgement.UNKNOWN)
+    loss = Loss(
+        before=before.tokens,
+        prompt=usage.prompt or _scaled(before, sent) or before.tokens,
+        reused=_reused(usage, profile),
+        shared=could.tokens,
+        change=reason,
+        was_ok=before.was_ok,
+        generated=before.generated,
+        profile=profile,
+        meanwhile=meanwhile,
+        proof=proof,
+        caches=caches,
+    )
+    if loss.reused is None:
+        return _unmeasured(verdict, loss, compared, usage)
+    lost = Count(max(0, loss.before - loss.reused), "measured")
+    if lost.tokens <= allowed(loss.before, loss.prompt, profile.memory):
+        return replace(verdict, lost=lost)
+    return _broken(replace(verdict, lost=lost), loss, compared, usage)
+
+
+def wants_proof(verdict: Verdict, usage: Usage) -> bool:
+    """Whether the rendered prompts could tell more of a turn than ``verdict`` does."""
+    if verdict.judgement is not Judgement.BREAK or verdict.basis in _PROVEN:
+        return False
+    if verdict.basis is Basis.COUNTED and verdict.expected is not None:
+        away = abs(verdict.expected.tokens - (usage.reused or 0))
+        return away > near(verdict.expected.tokens)
+    return verdict.reason is not Reason.PREVIOUS_NOT_FOUND
+
+
+def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> Count:
+    """Return how many tokens ``chars`` characters of ``prompt`` are; ``counted``: of all of it."""
+    if counted and prompt.chars:
+        return Count(round(chars * counted / prompt.chars), "estimated")
+    return Count(round(chars / _CHARS_PER_TOKEN), "estimated")
+
+
+def describe_change(left: Parting) -> tuple[Kind, Token | None]:
+    """Return the kind of the first difference, and the token that changed if it is one."""
+    was, now = left.was, left.now
+    if was is None or now is None:
+        return (Kind.ADDED if was is None else Kind.REMOVED), None
+    token = token_at(was.text, now.text, left.was_at, left.now_at)
+    if token is not None:
+        return token.kind, token
+    if was.part is not now.part:
+        return (Kind.REMOVED if left.part is was.part else Kind.ADDED), None
+    return (Kind.TEXT if was.path == now.path else Kind.MOVED), None
+
+
+def parted_at(before: Before, sent: Prompt, usage: Usage) -> Break | None:
+    """Return where ``sent`` leaves the turn before, also where too near the end for a break."""
+    left = parting(before.sent, sent)
+    return None if left.was is None else _where(left, sent, usage, before)
+
+
+def order_of(before: Before, sent: Prompt, usage: Usage) -> Order | None:
+    """Return the order that alone predicts what was reused; None: both do, or neither."""
+    fitting = [
+        order
+        for order, one in _in_each(before, sent, usage, _ORDERS)
+        if abs(one.could.tokens - (usage.reused or 0)) <= near(one.could.tokens)
+    ]
+    return fitting[0] if usage.reused is not None and len(fitting) == 1 else None
+
+
+def _compare(before: Before, sent: Prompt, usage: Usage, order: Order | None) -> _Compared:
+    """Compare in ``order``; if that is not known, in the one that predicts best."""
+    each = _in_each(before, sent, usage, _ORDERS if order is None else (order,))
+    _, first = next(each)
+    if order is not None or first.left.was is None or usage.reused is None:
+        return first
+    reused = usage.reused
+    return min(first, *(one for _, one in each), key=lambda one: abs(one.could.tokens - reused))
+
+
+def _in_each(
+    before: Before, sent: Prompt, usage: Usage, orders: Iterable[Order]
+) -> Iterator[tuple[Order, _Compared]]:
+    for order in orders:
+        was, now = reordered(before.sent, order), reordered(sent, order)
+        left = parting(was, now)
+        turned = before._replace(sent=was)
+        yield order, _Compared(turned, now, left, _could_reuse(turned, left, now, usage))
+
+
+def _could_reuse(before: Before, left: Parting, sent: Prompt, usage: Usage) -> Count:
+    if left.was is None and before.tokens is not None:
+        return Count(before.tokens, "measured")  # all of the turn before, which was counted
+    return tokens_of(left.shared, sent, usage.prompt or _scaled(before, sent))
+
+
+def _scaled(before: Before, sent: Prompt) -> int | None:
+    """The tokens of ``sent`` by the density of the turn before, if that was counted."""
+    if before.tokens is None or not before.sent.chars:
+        return None
+    return round(before.tokens * sent.chars / before.sent.chars)
+
+
+def _reused(usage: Usage, profile: Profile) -> int | None:
+    """What the server reused, None where its answer does not tell: a constant is no count."""
+    return None if profile.reporting is Reporting.NEVER else usage.reused
+
+
+def _saved(usage: Usage, could: Count, without: Count) -> Count:
+    if usage.reused is None:
+        return Count(max(0, could.tokens - without.tokens), "estimated")
+    if could.tokens <= without.tokens:
+        return _NOTHING
+    # The server never reuses less without the edits than what stayed equal unedited.
+    return Count(max(0, usage.reused - min(without.tokens, usage.reused)), "estimated")
+
+
+def _lost_its_head(could: Count, usage: Usage) -> bool:
+    """Whether the server reused far less than the tools and the system text, which are equal."""
+    if usage.reused is None:
+        return False
+    return could.tokens - usage.reused > max(near(0), 0.5 * could.tokens)
+
+
+def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> Verdict:
+    """Nothing was measured: what changed is said, whether it cost anything is not."""
+    lost = Count(max(0, loss.before - loss.shared), "estimated")
+    if loss.profile.reuses is False:
+        lost = Count(loss.before, "estimated")
+        found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
+        return replace(found, basis=Basis.TOLD)
+    unknown = replace(verdict, judgement=Judgement.UNKNOWN, lost=lost)
+    if lost.tokens <= allowed(loss.before, loss.prompt, loss.profile.memory):
+        return unknown
+    left = compared.left
+    where = None if left.was is None else _where(left, compared.sent, usage, compared.before)
+    return replace(unknown, reason=loss.change, where=where)
+
+
+def _broken(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> Verdict:
+    cause, lost = cause_of(loss), verdict.lost
+    assert lost is not None
+    where, left, proof = None, compared.left, loss.proof
+    named = cause.beneath or cause.reason
+    if named is Reason.TEMPLATE_CHANGED and proof is not None:
+        where = proof.where
+    elif left.was is not None and named in _TEXTUAL:
+        # Where only the model changed, or the server dropped it, no text is to blame.
+        where = _where(left, compared.sent, usage, compared.before)
+    expected = verdict.expected
+    if proof is not None:
+        expected = Count(min(proof.shared, usage.prompt or proof.shared), "measured")
+        if where is not None:
+            where = replace(where, position=expected)
+    return replace(
+        verdict,
+        judgement=Judgement.BREAK,
+        reason=cause.reason,
+        where=where,
+        expected=expected,
+        seconds_lost=_seconds(lost, usage),
+        basis=cause.basis,
+        rewrite=cause.rewrite,
+        beneath=cause.beneath,
+        evidence=cause.evidence,
+        ruled_out=cause.ruled_out,
+    )
+
+
+def _where(left: Parting, sent: Prompt, usage: Usage, before: Before) -> Break:
+    kind, _ = describe_change(left)
+    text = left.now.text[: left.now_at] if left.now is not None else ""
+    return Break(
+        path=left.path,
+        byte=len(text.encode("utf-8", "surrogatepass")),
+        position=tokens_of(left.shared, sent, usage.prompt or _scaled(before, sent)),
+        kind=kind,
+        was=_excerpt(left.was.text if left.was else "", left.was_at),
+        now=_excerpt(left.now.text if left.now else "", left.now_at),
+    )
+
+
+def _excerpt(text: str, at: int) -> str:
+    return text[max(0, at - _EXCERPT // 2) : at + _EXCERPT]
+
+
+def _seconds(lost: Count, usage: Usage) -> float | None:
+    if not usage.prompt_seconds or not usage.evaluated:
+        return None
+    return usage.prompt_seconds * min(1.0, lost.tokens / usage.evaluated)
+
+
+def _goes_on(sent: Prompt, usage: Usage) -> bool:
+    """Whether the first turn that we see goes on with one that the server has: we began later."""
+    if not usage.prompt or (usage.reused or 0) < usage.prompt / 2:
+        return False
+    return any(segment.source == "model" for segment in sent.segments)
+
+
+def _without_before(usage: Usage) -> Verdict:
+    """A later turn whose predecessor we no longer know: only the server can say."""
+    if usage.prompt is None or usage.reused is None:
+        return Verdict(Judgement.UNKNOWN)
+    if usage.reused >= usage.prompt / 2:
+        return Verdict(Judgement.OK)
+    return Verdict(Judgement.BREAK, Reason.PREVIOUS_NOT_FOUND)

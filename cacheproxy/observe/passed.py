@@ -1,0 +1,76 @@
+"""What passed at an upstream lately: the turns that ended, and how its slots looked."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.look import Look, State
+
+_TURNS, _LOOKS = 512, 64
+_MOST = 0.9
+"""Share of a prompt that a slot must hold to be said to hold it."""
+
+Lane = tuple[str, str, int]
+"""A client, its session, and a lane of it."""
+
+
+class Passed(NamedTuple):
+    """A turn. ``begun``, ``ended``: seconds since the epoch; ``evaluated``: tokens, if told."""
+
+    lane: Lane
+    upstream: str
+    begun: float
+    ended: float
+    evaluated: int | None
+
+
+class _Seen(NamedTuple):
+    wall: float
+    is_down: bool
+    held: int | None
+
+
+class PassedTurns:
+    """The last turns and looks, as many as are kept; the oldest go first."""
+
+    def __init__(self) -> None:
+        self._turns: deque[Passed] = deque(maxlen=_TURNS)
+        self._looks: deque[_Seen] = deque(maxlen=_LOOKS)
+
+    def add(self, turn: Passed) -> None:
+        """Take note of a turn that has ended."""
+        self._turns.append(turn)
+
+    def looked(self, look: Look) -> None:
+        """Take note of a look at the upstream."""
+        idle = bool(look.slots) and not any(slot.busy for slot in look.slots)
+        held = max(slot.used for slot in look.slots) if idle else None
+        self._looks.append(_Seen(look.wall, look.state is State.DOWN, held))
+
+    def since(self, ended: float, exchange: Exchange, lane: Lane) -> list[Passed]:
+        """Return what other lanes did between ``ended`` and the prefill of ``exchange``."""
+        begun = exchange.wall + (exchange.first_byte or exchange.seconds)
+        return [
+            turn
+            for turn in self._turns
+            if turn.upstream == exchange.upstream
+            and turn.lane != lane
+            and turn.ended > ended
+            and turn.begun < begun
+        ]
+
+    def was_down(self, since: float, until: float) -> bool:
+        """Whether the upstream was seen down."""
+        return any(look.is_down for look in self._between(since, until))
+
+    def was_empty(self, since: float, until: float, tokens: int) -> bool:
+        """Whether all slots were seen idle, and none held as much as ``tokens``."""
+        return any(
+            look.held is not None and look.held < _MOST * tokens
+            for look in self._between(since, until)
+        )
+
+    def _between(self, since: float, until: float) -> list[_Seen]:
+        return [look for look in self._looks if since < look.wall < until]

@@ -1,0 +1,208 @@
+"""Asks an upstream for what it rendered, and for what it counted, after a turn has ended.
+
+Off the request path: the answer has gone down before. All that is large is read in a thread;
+what takes too long, or is too large, proves nothing. Sources: llama-server's POST
+``/apply-template`` and ``/tokenize`` (its tools/server/README.md); vLLM's POST ``/tokenize`` and
+GET ``/metrics``.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+
+from cacheproxy.core.exposition import Sample, sample_of
+from cacheproxy.core.inferred import Inferred
+from cacheproxy.core.look import METRICS, PROPS, start_of
+from cacheproxy.core.profile import Profile
+from cacheproxy.core.proof import Compared, Proof, Rendered, proof_of
+from cacheproxy.core.rendered import text_of
+from cacheproxy.core.rendering import LLAMA, VLLM
+from cacheproxy.core.request import Headers, Request
+from cacheproxy.core.usage import Usage
+from cacheproxy.proxy.probe import ask
+from cacheproxy.proxy.upstream import Upstream
+from cacheproxy.translate.rendering import chat_of
+
+_log = Logger()
+_Value = TypeVar("_Value")
+_SECONDS = 3.0
+"""For each page, and twice that for all. A server renders 500 kB in some 100 ms."""
+_LARGEST = 4 << 20
+"""Bytes of a request that is rendered."""
+_TOKENIZE = "/tokenize"
+_ASKED_WITH = frozenset({b"authorization", b"x-api-key", b"api-key"})
+_AGAIN = 0.25
+"""Seconds after which counters are read once more that do not show the answer yet."""
+
+
+class NotShownError(Exception):
+    """The server does not show what it renders, or it is too large."""
+
+
+class Profiled(Protocol):
+    """Who knows what an upstream is."""
+
+    inferred: Inferred
+
+    @property
+    def profile(self) -> Profile:
+        """All that is known."""
+
+
+class Proving:
+    """Asks one upstream, of which ``profiled`` knows more. ``via``: our mark, against loops."""
+
+    def __init__(
+        self, reactor: Any, upstream: Upstream, profiled: Profiled, via: bytes = b""
+    ) -> None:
+        self.url = upstream.url.text
+        self._reactor = reactor
+        self._upstream = upstream
+        self._profiled = profiled
+        self._via = via
+        self._read: Sample | None = None
+
+    @property
+    def profile(self) -> Profile:
+        """What is known of the upstream."""
+        return self._profiled.profile
+
+    @property
+    def inferred(self) -> Inferred:
+        """What its answers have shown."""
+        return self._profiled.inferred
+
+    async def prove(self, before: Request, after: Request, turn: Compared) -> Proof | None:
+        """Return what the rendered prompts show; None where they cannot be had. Never raises."""
+        page = self.profile.page
+        if page not in (LLAMA, VLLM):
+            return None
+        asking = Deferred.fromCoroutine(self._proof(before, after, turn, page))
+        try:
+            return await asking.addTimeout(2 * _SECONDS, self._reactor)
+        except CancelledError:
+            raise
+        except Exception as error:  # down, busy, or nonsense
+            _log.debug("a turn's prompts were not shown: {kind}", kind=type(error).__name__)
+            return None
+
+    async def started(self) -> str | None:
+        """Return what is another after a restart of the server, as of now. Never raises."""
+        try:
+            sample = await self._sample() if self.profile.counts_reuse else None
+            if sample is not None and sample.start is not None:
+                return sample.start
+            status, page = await self._get(PROPS)
+            return start_of(json.loads(page), None) if status == 200 else None
+        except CancelledError:
+            raise
+        except Exception:
+            return None
+
+    async def counted(self, usage: Usage) -> int | None:
+        """Return what was reused of the request that has just ended, by the server's counters.
+
+        None where another ran beside it: the counters have to have gained its prompt, and no more.
+        """
+        try:
+            before, now = self._read, await self._sample()
+            if usage.prompt and not _has_gained(before, now, usage.prompt):
+                await self._pause()
+                now = await self._sample()
+        except CancelledError:
+            raise
+        except Exception:
+            self._read = None
+            return None
+        self._read = now
+        if not usage.prompt or not _has_gained(before, now, usage.prompt):
+            return None
+        assert before is not None
+        gained = (now.figures.reused or 0) - (before.figures.reused or 0) if now else 0
+        return round(gained) if 0 <= gained <= usage.prompt else None
+
+    async def _proof(
+        self, before: Request, after: Request, turn: Compared, page: str
+    ) -> Proof | None:
+        was = await self._rendered(before, page)
+        now = await self._rendered(after, page)
+        return await self._in_thread(lambda: proof_of(was, now, turn))
+
+    async def _rendered(self, request: Request, page: str) -> Rendered:
+        if len(request.body) > _LARGEST:
+            raise NotShownError
+        body = await self._in_thread(lambda: _question(request, page))
+        if body is None:
+            raise NotShownError
+        shown = await self._post(page, request, body)
+        if page == VLLM:
+            return await self._in_thread(lambda: _of_vllm(shown))
+        asked = await self._in_thread(lambda: _to_tokenize(shown))
+        tokens = await self._post(_TOKENIZE, request, asked)
+        return await self._in_thread(lambda: _of_llama(shown, tokens))
+
+    async def _post(self, path: str, like: Request, body: bytes) -> bytes:
+        keys = tuple(pair for pair in like.headers if pair[0].lower() in _ASKED_WITH)
+        headers: Headers = ((b"Content-Type", b"application/json"), *keys)
+        asked = Request("POST", path, headers, body)
+        status, answer = await ask(self._upstream, asked, self._reactor, _SECONDS, via=self._via)
+        if status != 200 or len(answer) > 2 * _LARGEST:
+            raise NotShownError
+        return answer
+
+    async def _sample(self) -> Sample | None:
+        status, page = await self._get(METRICS)
+        if status != 200:
+            return None
+        return await self._in_thread(lambda: sample_of(page.decode("utf-8", "replace")))
+
+    async def _get(self, path: str) -> tuple[int, bytes]:
+        request = Request("GET", path, ((b"Accept", b"*/*"),))
+        return await ask(self._upstream, request, self._reactor, _SECONDS, via=self._via)
+
+    def _in_thread(self, work: Callable[[], _Value]) -> Deferred[_Value]:
+        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
+
+    def _pause(self) -> Deferred[None]:
+        waiting: Deferred[None] = Deferred()
+        self._reactor.callLater(_AGAIN, waiting.callback, None)
+        return waiting
+
+
+def _has_gained(before: Sample | None, now: Sample | None, prompt: int) -> bool:
+    if before is None or now is None:
+        return False
+    if before.start != now.start or before.figures.prompt is None or now.figures.prompt is None:
+        return False
+    return round(now.figures.prompt - before.figures.prompt) == prompt
+
+
+def _question(request: Request, page: str) -> bytes | None:
+    chat = chat_of(request)
+    if chat is None:
+        return None
+    more = {"return_token_strs": True} if page == VLLM else {}
+    return json.dumps({**chat, **more}).encode()
+
+
+def _to_tokenize(shown: bytes) -> bytes:
+    text = json.loads(shown)["prompt"]
+    if not isinstance(text, str):
+        raise NotShownError
+    return json.dumps({"content": text, "add_special": True, "parse_special": True}).encode()
+
+
+def _of_llama(shown: bytes, tokens: bytes) -> Rendered:
+    return Rendered(json.loads(shown)["prompt"], array("q", json.loads(tokens)["tokens"]))
+
+
+def _of_vllm(shown: bytes) -> Rendered:
+    answer = json.loads(shown)
+    return Rendered(text_of(answer) or "", array("q", answer["tokens"]))

@@ -1,0 +1,136 @@
+"""What the proxy learns of the real server: its template, its slots, how it reports."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.request
+
+import pytest
+
+from cacheproxy.embedded import write_model
+from tests import needs
+
+from .replay import Proxy, start_server
+from .templates import REWRITING, TEMPLATES
+
+pytestmark = pytest.mark.llama
+
+BLOCK = {"writes_empty": True}
+THOUGHTS = {
+    "think": {"way": "dropped", **BLOCK},
+    "keep": {"way": "kept on request", "asked_by": ["preserve_reasoning", True], **BLOCK},
+}
+
+
+def page_of(proxy, name):
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/{name}", timeout=20) as page:
+        return json.load(page)
+
+
+def profile_of(proxy):
+    return page_of(proxy, "health")["profile"]
+
+
+def wait_for_slots(proxy, count):
+    """Wait until the server was looked at, and ``count`` slots held a prompt."""
+    begun = time.time()
+
+    def is_seen():
+        upstream = page_of(proxy, "data")["upstream"]
+        held = sum(slot["used"] > 0 for slot in upstream["slots"])
+        return upstream.get("seen", 0.0) > begun and held == count
+
+    until(is_seen)
+
+
+def chat(proxy, text):
+    body = {"model": "random", "max_tokens": 1, "messages": [{"role": "user", "content": text}]}
+    data = json.dumps(body).encode()
+    asked = urllib.request.Request(
+        f"{proxy.url}/v1/chat/completions", data, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(asked, timeout=60) as answer:
+        return answer.status
+
+
+def until(condition):
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Start the embedded server with a template."""
+    needs.llama()
+    running = []
+
+    def serve(template, **settings):
+        path = write_model(tmp_path / f"{len(running)}.gguf", text="a b", template=template)
+        running.append(start_server(path, tmp_path, sampling__ignore_eos=True, **settings))
+        return running[-1]
+
+    yield serve
+    for server in running:
+        server.close()
+
+
+@pytest.mark.parametrize("name", [*TEMPLATES, *REWRITING])
+def test_a_template_is_told_by_what_it_renders(serve, name):
+    """Thinking, tools, the order, the time; where late messages stand is told beside it."""
+    with Proxy(serve((TEMPLATES | REWRITING)[name]).url) as proxy:
+        profile = profile_of(proxy)
+    assert profile["thoughts"] == THOUGHTS.get(name, {"way": "never rendered"})
+    assert profile["order"] == "system first"
+    assert profile.get("tools_last", False) is (name == "tools")
+    assert profile.get("has_clock", False) is (name == "clock")
+    assert profile["page"] == "/apply-template"
+    assert (profile["reporting"], profile["counts_reuse"]) == ("always", True)
+    assert profile["start"]
+    assert "placement" not in profile
+
+
+def test_another_server_in_its_place_is_learned_anew(serve):
+    """On the same port: its template, its start; nothing of the first one stays."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    server = serve(REWRITING["keep"], port=port)
+    with Proxy(server.url, "--poll", "0.1") as proxy:
+        first = profile_of(proxy)
+        assert first["thoughts"] == THOUGHTS["keep"]
+        server.close()
+        serve(REWRITING["tools"], port=port)
+        until(lambda: (profile_of(proxy) or {}).get("tools_last"))
+        second = profile_of(proxy)
+    assert second["thoughts"] == {"way": "never rendered"}
+    assert second["start"] != first["start"]
+
+
+@pytest.mark.parametrize(
+    ("ram", "left", "expected"),
+    [(64, 1, {"is_unified": True, "has_ram": True, "capacity": 4096}), (0, 3, {})],
+)
+def test_what_happens_to_idle_slots_tells_of_the_memory(serve, ram, left, expected):
+    """Its pages do not say that the slots share one, nor that prompts are kept in RAM."""
+    server = serve(
+        TEMPLATES["inline"], n_parallel=4, kv_unified=True, n_ctx=4096, cache_ram_mib=ram
+    )
+    with Proxy(server.url, "--poll", "0.1") as proxy:
+        assert profile_of(proxy)["memory"] == {"slots": 4, "context": 4096}
+        for count, letter in enumerate("abc", 1):
+            assert chat(proxy, letter * 300) == 200
+            wait_for_slots(proxy, min(count, left))
+        assert profile_of(proxy)["memory"] == {"slots": 4, "context": 4096} | expected
+
+
+def test_slots_that_hold_more_than_one_context_have_a_memory_each(serve):
+    """Two prompts that would not fit into one."""
+    server = serve(TEMPLATES["inline"], n_parallel=2, kv_unified=False, n_ctx=2048)
+    with Proxy(server.url, "--poll", "0.1") as proxy:
+        for text in ("a" * 700, "b" * 700):
+            assert chat(proxy, text) == 200
+        until(lambda: profile_of(proxy)["memory"].get("is_unified") is False)
+        assert profile_of(proxy)["memory"]["capacity"] == 2048
