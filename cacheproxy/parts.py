@@ -20,6 +20,7 @@ from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.logline import LogLine
+from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugins import Plugins
 from cacheproxy.proxy.limits import Limits
@@ -79,6 +80,7 @@ class Lasting:
     metrics: Metrics
     log_line: LogLine
     judging: Judging
+    pricing: Pricing
     afterwards: Afterwards
     totals: Totals | None
     latest: Latest

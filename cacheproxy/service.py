@@ -145,6 +145,7 @@ class ProxyService(Service):
         before, self._lasting.latest.look = self._lasting.latest.look, look
         if before is None or before.state is not look.state:
             self._lasting.live.looked()
+        self._lasting.pricing.looked(look)
         if self._lasting.totals is not None:
             self._lasting.totals.looked(look)
         self._lasting.judging.looked(look)
@@ -197,6 +198,7 @@ class ProxyService(Service):
         lasting.dashboard.url = arrangement.upstream.url.text
         lasting.dashboard.profile = lambda: arrangement.profiling.profile
         lasting.dashboard.active = [rule.name for rule in arrangement.rules if arrangement.edits]
+        lasting.dashboard.captures = arrangement.config.capture
         lasting.live.close()  # browsers come back, and in by the new settings
         lasting.log_line.verbose = arrangement.config.verbose
 

@@ -36,6 +36,7 @@ from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
 from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.logline import LogLine
+from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.recent import Recent
 from cacheproxy.observe.spans import Spans, SpansError
 from cacheproxy.options import Options
@@ -138,7 +139,8 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     live = Live(dashboard, reactor)
     collector = Collector()
     plugins.register(live, "live")
-    judging = Judging(reactor, plugins.finished, collector)
+    pricing = Pricing(plugins.finished)
+    judging = Judging(reactor, pricing, collector)
     afterwards = Afterwards(reactor, judging)
     relaying = Relaying(
         reactor=reactor,
@@ -163,6 +165,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         metrics=metrics,
         log_line=log_line,
         judging=judging,
+        pricing=pricing,
         afterwards=afterwards,
         totals=totals,
         latest=latest,
@@ -301,7 +304,10 @@ def _own_pages(
     dashboard = lasting.dashboard
     return OwnPages(
         pages,
-        {DIAGNOSIS: Diagnosis(lasting.recent, names), DETAIL: dashboard.detail},
+        {
+            DIAGNOSIS: Diagnosis(lasting.recent, names, lambda: dashboard.captures),
+            DETAIL: dashboard.detail,
+        },
         queried={DATA: dashboard.data, REQUESTS: dashboard.requests},
         direct={**static_files(), METRICS: metrics, LIVE: lasting.live, LOGIN: Login(access)},
         before=lasting.afterwards.settle,

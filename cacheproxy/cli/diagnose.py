@@ -88,7 +88,7 @@ def diagnose(
     if lanes and proposing:
         _propose(lanes, found, config if apply else None, apply=apply, as_json=as_json)
     elif lanes:
-        _print(_from_captures(records, lanes, name, found), as_json=as_json)
+        _print(_from_captures(records, lanes, name, found, files), as_json=as_json)
     if problems:
         raise SystemExit(2)
 
@@ -102,7 +102,11 @@ def _from_proxy(proxy: str, name: str, config: str | None) -> Report:
 
 
 def _from_captures(
-    records: list[Captured], lanes: list[Lane], name: str, found: Installed
+    records: list[Captured],
+    lanes: list[Lane],
+    name: str,
+    found: Installed,
+    captures: tuple[str, ...],
 ) -> Report:
     places = {turn.index: (lane, i) for lane in lanes for i, turn in enumerate(lane.turns)}
     if name == "last":
@@ -120,7 +124,7 @@ def _from_captures(
             _fail(failed(records[index], int(name)))
         _fail(f"request {name} has no prompt that we can read")
     lane, turn = places[index]
-    return report_captured(lane, turn, found.rules, found.active)
+    return report_captured(lane, turn, found.rules, found.active, captures=captures)
 
 
 def _propose(

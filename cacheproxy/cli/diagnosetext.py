@@ -39,7 +39,15 @@ def lines(found: Report) -> Iterator[str]:
         yield ""
         yield "  What to do"
         for advice in found.advice:
-            yield f"    {advice.do:<13}{advice.why}"
+            lead = f"    {advice.do:<13}"
+            yield from wrap(
+                advice.why,
+                96,
+                initial_indent=lead if len(lead) < 18 else f"{lead} ",
+                subsequent_indent=" " * 17,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
 
 
 def _head(found: Report) -> str:

@@ -27,8 +27,12 @@ def report_captured(
     *,
     order: Order = Order.TOOLS_FIRST,
     number: int | None = None,
+    captures: Sequence[str] = (),
 ) -> Report:
-    """Return the report on turn ``index`` (from 0) of a captured lane."""
+    """Return the report on turn ``index`` (from 0) of a captured lane.
+
+    ``captures``: where they are, for the advice.
+    """
     turn = lane.turns[index]
     record = replace(turn.record, session=lane.session, side=lane.is_side)
     before = lane.turns[index - 1].record if index else None
@@ -51,6 +55,7 @@ def report_captured(
         active=active,
         number=number or record.number or turn.index + 1,
         turn=turn.place.turn,
+        captures=captures,
     )
 
 

@@ -10,6 +10,7 @@ from cacheproxy.core.normalize import Report
 from cacheproxy.core.profile import Profile
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.session import Session
+from cacheproxy.core.spared import Spared
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Verdict
 
@@ -41,7 +42,8 @@ class Exchange:
     the response's head came. ``response_headers``: as sent to
     the client. ``response_body``: only if an observer asked for bodies (a capture).
     ``verdict``: of a turn, None for other requests. ``profile``: what was known of the upstream
-    when the verdict was reached.
+    when the verdict was reached. ``spared``: what it did not have to evaluate thanks to us, None
+    where nobody knows.
     """
 
     received: Request
@@ -67,6 +69,7 @@ class Exchange:
     response_body: bytes | None = None
     verdict: Verdict | None = None
     profile: Profile | None = None
+    spared: Spared | None = None
 
     @property
     def has_failed(self) -> bool:

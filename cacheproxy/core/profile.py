@@ -33,7 +33,7 @@ class Thoughts:
     """How reasoning fares.
 
     ``asked_by``: the member of chat_template_kwargs that keeps it, and its value;
-    ``writes_empty``: an empty block is written where there was none.
+    ``writes_empty``: an empty block is written where there was none, and goes with the turn's end.
     """
 
     way: Thinking = Thinking.UNKNOWN

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from cacheproxy.core.advice import FREQUENCY, Advice, Changed, advice
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.difference import Kind, token_at
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.explain import explain, facts_of
 from cacheproxy.core.overlap import common_prefix
+from cacheproxy.core.profile import UNKNOWN, Profile
 from cacheproxy.core.prompt import prompt_of
 from cacheproxy.core.verdict import (
     Basis,
@@ -29,25 +31,10 @@ from cacheproxy.core.volatile import Field
 CHARS_PER_TOKEN = 4.0
 _LEFT, _RIGHT = 48, 36
 """Characters of an excerpt before and after the difference."""
-_FREQUENCY = {
-    Kind.DATE: "changes once a day",
-    Kind.CLOCK: "changes with the time",
-    Kind.UUID: "another each time",
-    Kind.NONCE: "another each time",
-    Kind.COUNTER: "counts",
-}
 
 
 class ReportError(ValueError):
     """Not the JSON of a report."""
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """Something that can be done, and what it does."""
-
-    do: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +112,15 @@ def report(
     active: Collection[str] = (),
     number: int | None = None,
     turn: int | None = None,
+    profile: Profile = UNKNOWN,
+    captures: Sequence[str] = (),
 ) -> Report:
     """Return the report on a turn.
 
     ``verdict``: with its excerpts, as it was reached. ``field``: the volatile field at the break,
     with the rules that cover it, if the bodies are at hand. ``active``: the names of the rules
-    that are on. ``number`` and ``turn`` where the exchange does not know its own.
+    that are on. ``number`` and ``turn`` where the exchange does not know its own. ``profile``: of
+    the server, for the advice; ``captures``: files or folders of them, if there are any.
     """
     where = verdict.where
     usage = exchange.usage
@@ -154,7 +144,7 @@ def report(
         byte=where.byte if where is not None else None,
         excerpts=_excerpts(where) if where is not None else None,
         kind=kind,
-        frequency=_FREQUENCY.get(kind, "") if kind is not None else "",
+        frequency=FREQUENCY.get(kind, "") if kind is not None else "",
         source=field.source if field is not None else "",
         rules=rules,
         on=tuple(name for name in rules if name in active),
@@ -169,7 +159,8 @@ def report(
         ruled_out=verdict.ruled_out,
         says="" if facts is None else explain(facts),
     )
-    return replace(found, advice=tuple(_advice(found)))
+    changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures))
+    return replace(found, advice=advice(verdict, profile, found.client, changed))
 
 
 def failed(exchange: Exchange | Captured, number: int | None = None) -> str:
@@ -207,36 +198,3 @@ def _excerpts(where: Break) -> Excerpts | None:
     span = token.now if token is not None else (at, at + 1)
     marked = (span[0] - start, min(span[1] - start, len(lines[1])))
     return Excerpts(lines[0], lines[1], (marked[0], max(marked)))
-
-
-def _advice(found: Report) -> list[Advice]:
-    if found.judgement is not Judgement.BREAK:
-        return []
-    if found.reason is Reason.EVICTED:
-        return [
-            Advice("more memory", "give the server more room for prompts (llama.cpp: --cache-ram)"),
-            Advice("more slots", "or one for each conversation that runs at a time (--parallel)"),
-        ]
-    if found.reason is Reason.MODEL_CHANGED:
-        return [Advice("nothing", "another model has another cache")]
-    if found.reason is Reason.PREVIOUS_NOT_FOUND:
-        return [Advice("nothing", "the turn before was not seen here, so there is no comparing")]
-    return list(_about_field(found))
-
-
-def _about_field(found: Report) -> list[Advice]:
-    advice: list[Advice] = []
-    if found.kind is Kind.DATE:
-        advice.append(Advice("nothing", "it happens once a day; one slow turn"))
-    if found.on:
-        advice.append(Advice("the proxy", f"rule {found.on[0]} is on and makes it constant"))
-    elif found.rules:
-        name = found.rules[0]
-        advice.append(Advice("a rule", f"{name} is installed but off: --enable {name}"))
-    elif found.source in ("user", "tool", "model"):
-        advice.append(Advice("nothing", "it stands in text that is not the client's own"))
-    elif found.kind in _FREQUENCY:
-        advice.append(Advice("a rule", "cacheproxy diagnose --propose --from CAPTURE"))
-    else:
-        advice.append(Advice("see all", "cacheproxy inspect CAPTURE lists what changes, and where"))
-    return advice

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from cacheproxy.core.weights import share_in_words
 from cacheproxy.doctor.finding import Finding, State, ago, counted
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.running import diagnose
@@ -34,8 +35,9 @@ def _turns(record: Record, proxy: str) -> list[Finding]:
     text = (
         f"{len(record.breaks)} of the last {counted(len(record.later), 'later turn')} lost the "
         f"cache: {', '.join(f'{reason} {number}' for reason, number in reasons.most_common())}"
+        f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
     )
-    state = State.FAIL if record.is_broken else State.WARN
+    state = State.FAIL if record.is_broken else State.WARN if record.is_hurt else State.OK
     return [
         Finding(
             "turns",

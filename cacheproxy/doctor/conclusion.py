@@ -85,6 +85,8 @@ def _of_trials(known: Known) -> Conclusion:
         why = "The server does not say what it reused."
         if not known.trials:
             why = "No test prompt was sent."
+        elif any(trial.is_short for trial in known.trials):
+            why = "The test prompt is shorter than the blocks of tokens that the server keeps."
         elif all(trial.error for trial in known.trials):
             why = "The test requests were not answered as they should."
         return Conclusion(Answer.NOT_MEASURED, why)

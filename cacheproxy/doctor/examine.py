@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from cacheproxy.doctor import (
     profile,
     proxy,
     record,
+    rehearse,
     reuse,
     slots,
     template,
@@ -30,6 +32,7 @@ from cacheproxy.doctor import (
 from cacheproxy.doctor import load as loads
 from cacheproxy.doctor import upstream as upstreams
 from cacheproxy.doctor.conclusion import Conclusion, Known, conclude
+from cacheproxy.doctor.counted import Counters
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.guard import Guard
 from cacheproxy.doctor.prompt import PATHS
@@ -38,7 +41,7 @@ from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.site import AS_PROBE, Site, is_same, shown
 from cacheproxy.doctor.traffic import Look
-from cacheproxy.doctor.upstream import LLAMA, Upstream
+from cacheproxy.doctor.upstream import LLAMA, VLLM, Upstream
 
 OnStep = Callable[[str], None]
 """Called with what is being done."""
@@ -105,17 +108,15 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     findings = [*proxy.check(running, url), *upstreams.check(server)]
     if running.upstream is not None and not is_same(running.upstream, url):
         findings.append(_another_upstream(running.upstream, url))
-    findings += failing.check(after.record, running.url, time.time())
     kind = server.server.kind if server.server is not None else ""
-    findings += [_on_trial(one, running, found, kind) for one in trials]
-    if guard.finding is not None:
-        findings.append(guard.finding)
-    elif not trials and server.server is not None:
-        findings.append(_not_tried(inputs, kind, edits=edits))
+    findings += failing.check(after.record, running.url, time.time(), kind)
+    findings += _on_trials(trials, running, found, kind)
+    findings += _not_sent(inputs, kind, guard, trials, edits=edits)
     placement = _placement(site, running, own) if kind else None
     learned = _profile(site, running, own) if kind else {}
     findings += [*profile.check(learned), *template.check(placement, own)] if kind else ()
     findings += slots.check(own, trials) if kind == LLAMA else ()
+    findings += _rehearsed(inputs, site, server, on_step)
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(after.record.clients()) if after.record is not None else ()
     needed = need.judge(trials, settings, rules, clients, placement)
@@ -159,10 +160,11 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
             site,
             through,
             found.rules,
-            model or "default",
+            model or outcome.NO_MODEL,
             mark,
             may_send=guard.allows,
             has_one_slot=one_slot and not any(one.again for one in trials),
+            counters=Counters(site, has_them=server.server.kind == VLLM),
         )
         if trial is not None and (trial.second is not None or not trial.held_back):
             trials.append(trial)
@@ -171,10 +173,16 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
     return tuple(trials)
 
 
-def _on_trial(trial: Trial, running: Proxy, found: plugins.Installed, kind: str) -> Finding:
-    on = running.rules if trial.through_proxy else tuple(rule.name for rule in found.rules)
+def _on_trials(
+    trials: Sequence[Trial], running: Proxy, found: plugins.Installed, kind: str
+) -> list[Finding]:
+    here = tuple(rule.name for rule in found.rules)
     has_package = any(package.distribution == outcome.PACKAGE for package in found.packages)
-    return outcome.check(trial, on, kind, has_package=has_package)
+    findings = []
+    for trial in trials:
+        on = running.rules if trial.through_proxy else here
+        findings.append(outcome.check(trial, on, kind, has_package=has_package))
+    return findings + outcome.unsaid(trials, kind)
 
 
 def _placement(site: Site, running: Proxy, own: Record | None) -> template.Placement | None:
@@ -189,6 +197,14 @@ def _profile(site: Site, running: Proxy, own: Record | None) -> dict[str, Any]:
     return known or profile.of_server(site)
 
 
+def _not_sent(
+    inputs: Inputs, kind: str, guard: Guard, trials: Sequence[Trial], *, edits: bool
+) -> list[Finding]:
+    if guard.finding is not None:
+        return [guard.finding]
+    return [_not_tried(inputs, kind, edits=edits)] if kind and not trials else []
+
+
 def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     if inputs.send is False:
         return Finding("reuse", State.WARN, "not tried, since --no-send was given")
@@ -196,11 +212,19 @@ def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
         text = "not tried: the server is not on your own network, where nothing is edited either"
         return Finding("reuse", State.WARN, text, "set edit_remote if it is yours")
     if kind == "Ollama":
-        text = "not tried: Ollama does not say what it reuses, and a request may load a model"
-        return Finding("reuse", State.WARN, text, "name a model with --model to compare seconds")
+        text = "not tried: Ollama would load a model for it, and perhaps unload another"
+        return Finding("reuse", State.WARN, text, "name one with --model")
     text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
     state = State.WARN if kind == LLAMA else State.FAIL
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
+
+
+def _rehearsed(inputs: Inputs, site: Site, server: Upstream, on_step: OnStep) -> list[Finding]:
+    if server.server is None:
+        return []
+    on_step("having a conversation rendered")
+    found = rehearse.of_server(site, datetime.now(UTC), inputs.model or server.model)
+    return rehearse.check(found, server.server.kind)
 
 
 def _is_its_own(running: Proxy, url: str) -> bool:

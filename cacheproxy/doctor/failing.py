@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from cacheproxy.core.serverflags import ServerFlags, of_kind
 from cacheproxy.doctor.finding import Finding, State, ago, counted
 from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.running import diagnose
@@ -15,18 +17,19 @@ _SYSTEM = re.compile(r"system (?:message|role)|roles must alternate", re.IGNOREC
 _CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
 
 
-def check(record: Record | None, proxy: str, now: float) -> list[Finding]:
+def check(record: Record | None, proxy: str, now: float, kind: str = "") -> list[Finding]:
     """Return a finding for each client with failed requests among its last.
 
-    ``proxy``: its URL; ``now``: seconds since the epoch.
+    ``proxy``: its URL; ``now``: seconds since the epoch; ``kind``: the server's.
     """
     if record is None:
         return []
     failing = record.failing
-    found = [_finding(State.FAIL, last, proxy, now) for last in failing.values()]
+    see = partial(_mend, proxy=proxy, server=of_kind(kind))
+    found = [_finding(State.FAIL, last, see, now) for last in failing.values()]
     rest = [one for one in record.recent if one.client not in failing]
     if any(one.failed for one in rest):
-        found.append(_finding(State.WARN, rest, proxy, now))
+        found.append(_finding(State.WARN, rest, see, now))
     return found
 
 
@@ -48,7 +51,9 @@ def how(one: Seen) -> str:
     return f"HTTP {one.status}" + (f': "{one.said}"' if one.said else "")
 
 
-def _finding(state: State, last: Sequence[Seen], proxy: str, now: float) -> Finding:
+def _finding(
+    state: State, last: Sequence[Seen], mend: Callable[[Seen], str], now: float
+) -> Finding:
     worst = next(one for one in reversed(last) if one.failed)
     if state is State.FAIL:
         text = summary(last)
@@ -56,15 +61,16 @@ def _finding(state: State, last: Sequence[Seen], proxy: str, now: float) -> Find
         failed = sum(one.failed for one in last)
         text = f"{failed} of the last {counted(len(last), 'request')} failed"
     text += f", the last {ago(now - worst.wall)} on {worst.path or 'a path'}, with {how(worst)}"
-    return Finding("requests", state, text, _mend(worst, proxy))
+    return Finding("requests", state, text, mend(worst))
 
 
-def _mend(one: Seen, proxy: str) -> str:
+def _mend(one: Seen, proxy: str, server: ServerFlags) -> str:
     said, see = one.said or "", diagnose(proxy, one.number)
     if _SYSTEM.search(said):
         return PLACE
     if _CONTEXT.search(said):
-        return "a larger -c for llama-server, or a smaller window: cacheproxy env claude"
+        larger = f"{server.context} larger for {server.name}, or " if server.context else ""
+        return f"{larger}a smaller window for the client: cacheproxy env {one.client}"
     if one.status in (401, 403):
         return f"give the client the model server's key; {see}"
     return see

@@ -20,7 +20,8 @@ Ask = Callable[[str], bool]
 class Guard:
     """Looks at the server's slots before each prompt. ``ask`` None: whatever it costs, send.
 
-    ``finding``: what is to be told if a prompt was not sent.
+    ``finding``: what is to be told if a prompt was not sent. ``ours``: tokens of our own prompt,
+    where it has been counted: what is no longer costs no more than it does.
     """
 
     site: Site
@@ -28,15 +29,20 @@ class Guard:
     record: Record | None
     ask: Ask | None
     finding: Finding | None = None
+    ours: int = 0
 
-    def allows(self) -> bool:
-        """Return whether the next prompt, unlike those before, may be sent; it may ask people."""
+    def allows(self, ours: int = 0) -> bool:
+        """Return whether the next prompt, unlike those before, may be sent; it may ask people.
+
+        ``ours``: tokens of those that were, 0 if none was.
+        """
         server = self.server.server
+        self.ours = max(self.ours, ours)
         if self.ask is None or server is None or server.kind != LLAMA:
             return True
         load = replace(self.server.load, slots=slots_of(self.site))
         stake = room.at_stake(load, keeps=room.kept(self.record, load))
-        if stake == 0:
+        if stake is not None and stake <= self.ours:
             return True
         why = _why(stake, len(load.slots or ()))
         if self.ask(f"About to send test prompts of 600 tokens; {why}."):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from cacheproxy.core.serverflags import of_kind
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.reuse import Shot, Trial
 
 PACKAGE = "cacheproxy-claude-code"
 HEADER_RULE = "billing-header"
 """Part of the names of the rules that make the header constant."""
-
-
-_SAYS_WITH = {
-    "vLLM": "start vLLM with --enable-prompt-tokens-details",
-    "SGLang": "start SGLang with --enable-cache-report",
-}
-"""What makes a server tell what it reused."""
+NO_MODEL = "default"
+"""The model that is asked for where the server lists none."""
 
 
 def check(trial: Trial, rules: tuple[str, ...], kind: str, *, has_package: bool) -> Finding:
@@ -24,19 +22,27 @@ def check(trial: Trial, rules: tuple[str, ...], kind: str, *, has_package: bool)
     header is installed.
     """
     if trial.error is not None:
-        return Finding("reuse", State.WARN, trial.error, _mend(trial.error))
+        return Finding("reuse", State.WARN, trial.error, _mend(trial.error, kind))
     first, second, without = trial.first, trial.second, trial.without
     assert first is not None
     assert second is not None
     how = "through the proxy" if trial.through_proxy else "with the rules installed here"
+    if trial.translated:
+        how += ", which asks the server on another path"
     prompt = f"{second.usage.prompt:,}-token " if second.usage.prompt else ""
+    if trial.is_short:
+        text = (
+            f"{trial.path}: a {prompt}prompt is too short to tell: this server keeps whole blocks "
+            f"of {second.blocks.size:,} tokens"
+        )
+        return Finding("reuse", State.WARN, text)
     if not trial.is_measured:
         text = (
             f"{trial.path}: the server does not say what it reused. A {prompt}prompt took "
             f"{_seconds(first)}, again with another billing header {_seconds(second)} {how}"
             + (f", and {_seconds(without)} without" if without is not None else "")
         )
-        fix = _SAYS_WITH.get(kind, "compare the seconds; cacheproxy demo --upstream URL shows more")
+        fix = _saying(kind) or "compare the seconds; cacheproxy demo --upstream URL shows more"
         return Finding("reuse", State.WARN, text, fix)
     sent = f"{trial.path}: sent one {prompt}prompt twice with different billing headers: "
     if trial.works:
@@ -48,8 +54,7 @@ def check(trial: Trial, rules: tuple[str, ...], kind: str, *, has_package: bool)
         return Finding("reuse", State.WARN, f"{text}; what else would tell why was not sent")
     if trial.same is None or not trial.same.is_reused:
         text += ", and the very same prompt sent again no more: the server reuses nothing"
-        fix = "switch its prompt cache on (llama-server: no --no-cache-prompt); is it busy?"
-        return Finding("reuse", State.FAIL, text, fix)
+        return Finding("reuse", State.FAIL, text, _caching(kind))
     text += f", the very same prompt sent again {_reused(trial.same)}"
     if any(HEADER_RULE in name for name in rules):
         text += ": the rule for the header does not reach the requests"
@@ -60,6 +65,33 @@ def check(trial: Trial, rules: tuple[str, ...], kind: str, *, has_package: bool)
     return Finding("reuse", State.WARN, text, fix if has_package else f"pip install {PACKAGE}")
 
 
+def unsaid(trials: Sequence[Trial], kind: str) -> list[Finding]:
+    """Return the finding on a server whose answers do not say what its counters do."""
+    shots = [trial.second for trial in trials if trial.is_measured]
+    if not any(shot.is_counted for shot in shots if shot is not None):
+        return []
+    text = (
+        "what was reused is known from /metrics: the answers do not say it, so the proxy cannot "
+        "either where several requests run at a time"
+    )
+    return [Finding("reports", State.WARN, text, _saying(kind))]
+
+
+def _saying(kind: str) -> str | None:
+    """Return what makes a server tell what it reused, if anything does."""
+    server = of_kind(kind)
+    return f"start {server.name} with {server.reporting}" if server.reporting else None
+
+
+def _caching(kind: str) -> str | None:
+    server = of_kind(kind)
+    if server.keeps_none:
+        return None
+    if server.caching is not None:
+        return f"start {server.name} {server.caching.flag}; is it busy?"
+    return "switch its prompt cache on, if it has one; is it busy?"
+
+
 def _reused(shot: Shot) -> str:
     return f"{shot.usage.reused or 0:,} of {shot.usage.prompt or 0:,}"
 
@@ -68,11 +100,13 @@ def _seconds(shot: Shot) -> str:
     return f"{shot.wall:.2f} s"
 
 
-def _mend(error: str) -> str | None:
+def _mend(error: str, kind: str) -> str | None:
     if "context" in error:
-        return "start the server with a larger context (llama-server: -c 32768)"
+        server = of_kind(kind)
+        flag = f": {server.context} 32768" if server.context.startswith("-") else ""
+        return f"start {server.name} with a larger context{flag}"
     if "401" in error or "403" in error:
         return "give the server's key with --api-key KEY"
-    if "model" in error.lower():
+    if "model" in error.lower() or NO_MODEL in error:
         return "name a model with --model"
     return None

@@ -18,7 +18,10 @@ _SENTENCES = (
     "Every tool has its place in the shed: the rake, the two spades, the ladder and the lamp.",
 )
 _ROUNDS = 5
-"""Six sentences are about 120 tokens of English."""
+_ROUND = 120
+"""Tokens: what six sentences of English are, about."""
+_LONGEST = 2600
+"""Tokens that a test prompt has at most."""
 QUESTION = "Answer with one word: how many people can sit at the table?"
 
 
@@ -38,19 +41,28 @@ class Header:
         )
 
 
-def text(mark: str) -> str:
+def rounds_for(block: int) -> int:
+    """Return how often to say the sentences, so that two blocks of ``block`` tokens are filled.
+
+    Where that would be too long, as often as usual.
+    """
+    tokens = 2 * block + 2 * _ROUND
+    return max(_ROUNDS, -(-tokens // _ROUND)) if tokens <= _LONGEST else _ROUNDS
+
+
+def text(mark: str, rounds: int = _ROUNDS) -> str:
     """Return the prompt's own text; ``mark`` makes it unlike all that came before."""
-    return f"[cacheproxy doctor {mark}]\n" + "\n".join(_SENTENCES * _ROUNDS)
+    return f"[cacheproxy doctor {mark}]\n" + "\n".join(_SENTENCES * rounds)
 
 
-def body(api: Api, model: str, header: Header, mark: str) -> bytes:
+def body(api: Api, model: str, header: Header, mark: str, rounds: int = _ROUNDS) -> bytes:
     """Return a request body that asks for one token; the header stands at the prompt's head."""
     request: dict[str, Any] = {"model": model, "max_tokens": 1, "stream": False}
     question = {"role": "user", "content": QUESTION}
     if api == "messages":
-        blocks = [{"type": "text", "text": part} for part in (header.text, text(mark))]
+        blocks = [{"type": "text", "text": part} for part in (header.text, text(mark, rounds))]
         request |= {"system": blocks, "messages": [question]}
     else:
-        system = {"role": "system", "content": f"{header.text}\n{text(mark)}"}
+        system = {"role": "system", "content": f"{header.text}\n{text(mark, rounds)}"}
         request |= {"messages": [system, question]}
     return json.dumps(request, separators=(",", ":")).encode()

@@ -9,11 +9,14 @@ from typing import Any
 from cacheproxy.core.exchange import Outcome
 from cacheproxy.core.session import DOCTOR
 from cacheproxy.core.verdict import Judgement
+from cacheproxy.core.weights import FELT
 from cacheproxy.doctor.site import NoAnswerError, Site
 
 PAGE = "/_cacheproxy/exchanges"
 _LAST = 10
 """Requests that the headline speaks of."""
+_MOST = 0.5
+"""Share of lost tokens: of so few turns, a quarter may be one that had to break."""
 _LONGEST = 200
 """Characters of what a server said."""
 _IN_TEMPLATE = "Jinja Exception:"
@@ -22,7 +25,7 @@ _IN_TEMPLATE = "Jinja Exception:"
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One exchange. Tokens None if not reported.
+    """One exchange. Tokens None if not reported; ``lost``: of the turn before.
 
     ``wall``: when it began, in seconds since the epoch; ``seconds``: how long it took. ``status``:
     as the client saw it, None if it saw nothing. ``said``: what the server said of a failure.
@@ -43,6 +46,7 @@ class Seen:
     status: int | None = 200
     outcome: str = Outcome.COMPLETE
     said: str | None = None
+    lost: int | None = None
 
     @property
     def end(self) -> float:
@@ -87,9 +91,24 @@ class Record:
         return tuple(one for one in self.later if one.verdict == Judgement.BREAK)
 
     @property
+    def lost_share(self) -> float:
+        """Share of the later turns' prompt tokens that the breaks had evaluated again."""
+        prompt = sum(one.prompt or 0 for one in self.later)
+        lost = sum(
+            (one.prompt or 0) - (one.reused or 0) if one.lost is None else one.lost
+            for one in self.breaks
+        )
+        return lost / prompt if prompt else 0.0
+
+    @property
     def is_broken(self) -> bool:
-        """Whether most of them did."""
-        return bool(self.breaks) and 2 * len(self.breaks) >= len(self.later)
+        """Whether most was."""
+        return self.lost_share >= _MOST
+
+    @property
+    def is_hurt(self) -> bool:
+        """Whether enough was for somebody to look."""
+        return self.lost_share >= FELT
 
     @property
     def failing(self) -> dict[str, tuple[Seen, ...]]:
@@ -157,6 +176,7 @@ def _seen(item: dict[str, Any]) -> Seen:
         status=_count(item.get("status")),
         outcome=str(item.get("outcome") or Outcome.COMPLETE),
         said=_line(item.get("error")),
+        lost=_count(item.get("lost")),
     )
 
 

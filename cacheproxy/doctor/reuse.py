@@ -3,33 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cacheproxy.core.normalize import normalize
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer
 from cacheproxy.core.usage import Usage, usage_of
-from cacheproxy.doctor.prompt import PATHS, Api, Header, body
+from cacheproxy.doctor.counted import TOKENS, Blocks, Counters
+from cacheproxy.doctor.prompt import PATHS, Api, Header, body, rounds_for
 from cacheproxy.doctor.site import Answer, NoAnswerError, Site
 
 GOOD = 0.8
-"""A repeated prompt of which this part is reused was reused: servers keep whole blocks only, and
-compute the last tokens anew."""
+"""A repeated prompt of whose whole blocks this part is reused was reused: templates close the last
+message in their own way."""
 ANSWER_SECONDS = 300.0
 """A busy server answers when a slot is free."""
 _NOT_SERVED = (404, 405, 501)
 _FIRST, _SECOND = Header("1a2", "a1b2c"), Header("3b4", "d3e4f")
 _OTHER, _OTHER_CCH = Header("5c6", "0a9b8"), Header("5c6", "7c6d5")
 
-Send = Callable[[bytes], Answer]
+MaySend = Callable[[int], bool]
+"""Whether to send a prompt, by the tokens of one that was sent before it; 0: none was."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """One request that was answered: what it cost; ``wall`` in seconds until the whole answer."""
+    """One request that was answered: what it cost; ``wall`` in seconds until the whole answer.
+
+    ``blocks``: in what its server keeps prompts. ``is_counted``: what was reused is known from the
+    server's counters, not from its answer.
+    """
 
     usage: Usage
     wall: float
+    blocks: Blocks = TOKENS
+    is_counted: bool = False
 
     @property
     def share(self) -> float | None:
@@ -39,9 +47,14 @@ class Shot:
         return self.usage.reused / self.usage.prompt
 
     @property
+    def whole(self) -> int:
+        """Tokens that a server can reuse of it, which keeps whole blocks; 0: none, or not known."""
+        return self.blocks.whole(self.usage.prompt or 0)
+
+    @property
     def is_reused(self) -> bool:
         """Whether the prompt was reused as far as servers do."""
-        return (self.share or 0.0) >= GOOD
+        return bool(self.whole) and (self.usage.reused or 0) >= GOOD * self.whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,8 @@ class Trial:
     ``through_proxy``: through the one that runs, else through the rules in this process.
     ``edited``: whether the rules changed anything, None where the proxy that runs knows.
     ``error``: why it ended early, one line. ``held_back``: it ended because the next prompt might
-    have pushed out another.
+    have pushed out another. ``translated``: the server itself does not serve the path; the proxy
+    asks it on another, so nothing was sent without the rules.
     """
 
     path: str
@@ -71,11 +85,17 @@ class Trial:
     edited: bool | None = None
     error: str | None = None
     held_back: bool = False
+    translated: bool = False
 
     @property
     def is_measured(self) -> bool:
-        """Whether the server said what it reused of the second request."""
-        return self.second is not None and self.second.share is not None
+        """Whether it is known what was reused of the second request, and could have been."""
+        return self.second is not None and self.second.share is not None and not self.is_short
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the prompt is too short for the server's blocks to tell anything."""
+        return self.second is not None and bool(self.second.usage.prompt) and not self.second.whole
 
     @property
     def works(self) -> bool:
@@ -89,7 +109,11 @@ class Trial:
 
 
 class _EndedError(Exception):
-    """The trial ends here; the message says why, or is empty if the path is not served."""
+    """The trial ends here; the message says why."""
+
+
+class _NotServedError(Exception):
+    """The server does not know the path."""
 
 
 class _HeldBackError(Exception):
@@ -104,66 +128,129 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     model: str,
     mark: str,
     *,
-    may_send: Callable[[], bool] = lambda: True,
+    may_send: MaySend = lambda _: True,
     has_one_slot: bool = False,
+    counters: Counters | None = None,
 ) -> Trial | None:
     """Send the requests; None if the server does not serve the path of ``api``.
 
-    Three of about 600 tokens, of which one or two are computed; a fourth where it tells more.
-    ``mark``: text that no earlier prompt has, so that the first is cold. ``may_send``: asked
-    before each prompt that is unlike those before. ``has_one_slot``: whether ``again`` tells
-    something. Never raises.
+    Three of about 600 tokens, of which one or two are computed; a fourth where it tells more; and
+    longer ones where the server keeps large blocks. ``mark``: text that no earlier prompt has, so
+    that the first is cold. ``may_send``: asked before each prompt that is unlike those before.
+    ``has_one_slot``: whether ``again`` tells something. ``counters``: the server's. Never raises.
     """
-    path = PATHS[api]
-    found: dict[str, Shot] = {}
-    edited: bool | None = None
-
-    def edit(data: bytes) -> bytes:
-        return normalize(Request("POST", path, (), data), rules).request.body
-
-    def send(name: str, header: Header, *, with_rules: bool, is_new: bool = False) -> Shot:
-        if is_new and not may_send():
-            raise _HeldBackError
-        data = body(api, model, header, mark)
-        site = upstream
-        if with_rules and proxy is not None:
-            site = proxy
-        elif with_rules:
-            data = edit(data)
-        found[name] = _shot(site, path, data)
-        return found[name]
-
-    if proxy is None:
-        edited = edit(plain := body(api, model, _FIRST, mark)) != plain
-    error, held_back = None, False
+    counters = counters or Counters(upstream, has_them=False)
+    blocks = counters.blocks()
+    prompts = _Prompts(api, model, mark, rounds_for(blocks.size))
+    trying = _Trying(prompts, upstream, proxy, rules, may_send, counters, blocks)
+    error, held_back, translated = None, False, False
     try:
-        send("first", _FIRST, with_rules=True, is_new=True)
-        second = send("second", _SECOND, with_rules=True, is_new=proxy is None and not edited)
-        without = send("without", _OTHER, with_rules=False, is_new=True)
-        if api == "messages" and not without.is_reused:
-            send("cch_only", _OTHER_CCH, with_rules=False, is_new=True)
-        if not second.is_reused and second.share is not None:
-            last = _OTHER_CCH if "cch_only" in found else _OTHER
-            send("same", last, with_rules=False)
-        if has_one_slot and second.is_reused and not without.is_reused:
-            send("again", _FIRST, with_rules=True)
+        translated = trying.send_all(has_one_slot=has_one_slot)
     except _HeldBackError:
         held_back = True
-    except _EndedError as ended:
-        if not found and not str(ended):
+    except _NotServedError:
+        if not trying.found:
             return None
-        error = str(ended) or f"{path} was served once, and then no more"
-    return Trial(path, proxy is not None, **found, edited=edited, error=error, held_back=held_back)
+        error = f"{prompts.path} was served once, and then no more"
+    except _EndedError as ended:
+        error = str(ended)
+    return Trial(
+        prompts.path,
+        proxy is not None,
+        **trying.found,
+        edited=trying.edited,
+        error=error,
+        held_back=held_back,
+        translated=translated,
+    )
 
 
-def _shot(site: Site, path: str, data: bytes) -> Shot:
+@dataclass(frozen=True, slots=True)
+class _Prompts:
+    """The prompts of one trial, which differ in their headers."""
+
+    api: Api
+    model: str
+    mark: str
+    rounds: int
+
+    @property
+    def path(self) -> str:
+        return PATHS[self.api]
+
+    def body(self, header: Header) -> bytes:
+        return body(self.api, self.model, header, self.mark, self.rounds)
+
+
+@dataclass(slots=True)
+class _Trying:
+    """One trial under way; ``found``: its shots by name."""
+
+    prompts: _Prompts
+    upstream: Site
+    proxy: Site | None
+    rules: Sequence[Normalizer]
+    may_send: MaySend
+    counters: Counters
+    blocks: Blocks
+    found: dict[str, Shot] = field(default_factory=dict)
+
+    @property
+    def edited(self) -> bool | None:
+        """Whether the rules change anything; None where the proxy that runs knows."""
+        plain = self.prompts.body(_FIRST)
+        return self.edit(plain) != plain if self.proxy is None else None
+
+    def edit(self, data: bytes) -> bytes:
+        return normalize(Request("POST", self.prompts.path, (), data), self.rules).request.body
+
+    def send_all(self, *, has_one_slot: bool) -> bool:
+        """Return whether the proxy translates what the server does not serve."""
+        self.send("first", _FIRST, with_rules=True, is_new=True)
+        is_new = self.proxy is None and not self.edited
+        second = self.send("second", _SECOND, with_rules=True, is_new=is_new)
+        is_lost = not second.is_reused and second.share is not None
+        try:
+            without = self.send("without", _OTHER, with_rules=False, is_new=True)
+        except _NotServedError:
+            if self.proxy is None:
+                raise
+            if is_lost:
+                self.send("same", _SECOND, with_rules=True)
+            return True
+        if self.prompts.api == "messages" and not without.is_reused:
+            self.send("cch_only", _OTHER_CCH, with_rules=False, is_new=True)
+        if is_lost:
+            last = _OTHER_CCH if "cch_only" in self.found else _OTHER
+            self.send("same", last, with_rules=False)
+        if has_one_slot and second.is_reused and not without.is_reused:
+            self.send("again", _FIRST, with_rules=True)
+        return False
+
+    def send(self, name: str, header: Header, *, with_rules: bool, is_new: bool = False) -> Shot:
+        ours = max((shot.usage.prompt or 0 for shot in self.found.values()), default=0)
+        if is_new and not self.may_send(ours):
+            raise _HeldBackError
+        data, site = self.prompts.body(header), self.upstream
+        if with_rules and self.proxy is not None:
+            site = self.proxy
+        elif with_rules:
+            data = self.edit(data)
+        before = self.counters.figures()
+        answer = _answer(site, self.prompts.path, data)
+        usage, is_counted = self.counters.told(usage_of(answer.json()), before)
+        self.found[name] = Shot(usage, answer.seconds, self.blocks, is_counted)
+        return self.found[name]
+
+
+def _answer(site: Site, path: str, data: bytes) -> Answer:
     try:
         answer = site.post(path, data, ANSWER_SECONDS)
     except NoAnswerError as error:
         raise _EndedError(f"no answer to a request on {path}: {error}") from None
     said = answer.said()
     if answer.status in _NOT_SERVED and "model" not in said.lower():
-        raise _EndedError
+        raise _NotServedError
     if answer.status != 200:
         raise _EndedError(f"{path} answered {answer.status}{f' ({said})' if said else ''}")
-    return Shot(usage_of(answer.json()), answer.seconds)
+    return answer

@@ -79,7 +79,7 @@ def _findings(requests: Sequence[LoggedRequest], facts: ServerFacts) -> Iterator
             f"{counted(recomputed, 'time')} the server could not go back in its memory (sliding "
             "window or recurrent model) and computed all anew"
         )
-        fix = "update llama.cpp (or --swa-full, for a sliding window)"
+        fix = "llama-server --checkpoint-min-step 256 (or --swa-full, for a sliding window)"
         yield Finding("memory", State.WARN, text, fix)
     if facts.evicted:
         text = f"{counted(facts.evicted, 'prompt')} dropped from the cache in RAM"
@@ -98,8 +98,12 @@ def _findings(requests: Sequence[LoggedRequest], facts: ServerFacts) -> Iterator
         text = f"{counted(refused, 'request')} refused: longer than the context"
         yield Finding("context", State.WARN, text, "a larger -c, or less in the client's window")
     if any(one.derived for one in requests):
-        text = "prompt and reused are reckoned from the slots' final lengths (marked ~)"
-        yield Finding("figures", State.OK, text, "llama-server --verbosity 4 logs its own")
+        text = (
+            "prompt and reused are reckoned from the slots' final lengths (marked ~); whether the "
+            "server could go back in its memory (sliding window, recurrent model), and what its "
+            "cache in RAM holds, is not in this log"
+        )
+        yield Finding("figures", State.OK, text, "llama-server --verbosity 4 logs all of that")
 
 
 def _table(requests: Sequence[LoggedRequest]) -> Iterator[str]:

@@ -48,7 +48,7 @@ class Answer:
     def said(self) -> str:
         """Return the error text of an answer in any dialect, on one line; empty if none."""
         error = self.json()
-        for key in ("error", "message"):
+        for key in ("error", "message", "detail"):
             error = error.get(key, error) if isinstance(error, dict) else error
         return " ".join(error.split())[:160] if isinstance(error, str) else ""
 

@@ -14,7 +14,7 @@ from cacheproxy.doctor.load import NOTHING, Load
 from cacheproxy.doctor.proxy import HEALTH, is_health
 from cacheproxy.doctor.site import Answer, NoAnswerError, Site, shown
 
-LLAMA = "llama-server"
+LLAMA, VLLM = "llama-server", "vLLM"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ from cacheproxy import hookimpl
 from cacheproxy.core.client import client_of
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.redact import carried
+from cacheproxy.core.speeds import generation_speed, prefill_speed
 from cacheproxy.core.verdict import Judgement, Verdict
 from cacheproxy.metrics import table
 from cacheproxy.metrics.counted import Counted
 from cacheproxy.metrics.labels import UNKNOWN, Labels
 from cacheproxy.observe.body import body_of
-from cacheproxy.totals.record import spared_by_rules
+from cacheproxy.totals.record import has_failed
 
 _MOST_UPSTREAMS = 4
 _MOST_CLIENTS = 24
@@ -54,6 +55,7 @@ class Metrics:
         self._breaks = counter(table.BREAKS)
         self._lost = counter(table.LOST_TOKENS)
         self._rule_tokens = counter(table.RULE_TOKENS)
+        self._rule_seconds = counter(table.RULE_SECONDS)
         self._hits = counter(table.RULE_HITS)
         self._edits = counter(table.RULE_EDITS)
         self._first_byte = histogram(table.FIRST_BYTE)
@@ -81,7 +83,7 @@ class Metrics:
         self._count_times(exchange, upstream)
         if exchange.turn:
             self._count_tokens(exchange, upstream, client)
-        if exchange.verdict is not None:
+        if exchange.verdict is not None and not has_failed(exchange.outcome, status):
             self._count_verdict(exchange, exchange.verdict, upstream, client)
         for report in exchange.reports:
             if report.edits:
@@ -120,19 +122,22 @@ class Metrics:
         if output is not None:
             self._generated[upstream, client] += output
             self._model[upstream, model, "generated"] += output
-        if evaluated is not None and usage.prompt_seconds is not None:
-            self._timed_tokens[upstream, "prompt"] += evaluated
-            self._timed_seconds[upstream, "prompt"] += usage.prompt_seconds
-        if output is not None and usage.output_seconds is not None:
-            self._timed_tokens[upstream, "output"] += output
-            self._timed_seconds[upstream, "output"] += usage.output_seconds
+        if prefill_speed(usage) is not None:
+            self._timed_tokens[upstream, "prompt"] += evaluated or 0
+            self._timed_seconds[upstream, "prompt"] += usage.prompt_seconds or 0
+        if generation_speed(usage) is not None:
+            self._timed_tokens[upstream, "output"] += output or 0
+            self._timed_seconds[upstream, "output"] += usage.output_seconds or 0
 
     def _count_verdict(
         self, exchange: Exchange, verdict: Verdict, upstream: str, client: str
     ) -> None:
-        spared = spared_by_rules(exchange.usage.reused, verdict)
-        if spared:
-            self._rule_tokens[upstream, "spared" if spared > 0 else "added"] += abs(spared)
+        spared = exchange.spared
+        if spared is not None and spared.tokens:
+            effect = "spared" if spared.tokens > 0 else "added"
+            self._rule_tokens[upstream, effect] += abs(spared.tokens)
+            if spared.seconds is not None:
+                self._rule_seconds[upstream, effect] += abs(spared.seconds)
         if exchange.side:  # what comes beside a conversation is expected to differ from it
             return
         self._turns[upstream, client, _VERDICTS[verdict.judgement]] += 1

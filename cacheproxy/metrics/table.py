@@ -64,7 +64,7 @@ MODEL_TOKENS = _counter(
 TIMED_TOKENS = _counter(
     "cacheproxy_timed_tokens_total",
     (*_UPSTREAM, "phase"),
-    "Tokens evaluated (prompt) or generated (output) in answers that say how long it took",
+    "Tokens evaluated (prompt) or generated (output), of answers long enough to tell a speed",
 )
 TIMED_SECONDS = _counter(
     "cacheproxy_timed_seconds_total",
@@ -89,7 +89,13 @@ LOST_TOKENS = _counter(
 RULE_TOKENS = _counter(
     "cacheproxy_rule_tokens_total",
     (*_UPSTREAM, "effect"),
-    "Tokens not evaluated thanks to the rules (spared), or because of them (added); an estimate",
+    "Tokens not evaluated thanks to cacheproxy (spared), or evaluated because of it (added); an "
+    "estimate",
+)
+RULE_SECONDS = _counter(
+    "cacheproxy_rule_seconds_total",
+    (*_UPSTREAM, "effect"),
+    "Seconds of prefill those tokens would have taken or took, priced once, as each turn ended",
 )
 RULE_HITS = _counter(
     "cacheproxy_rule_hits_total", ("rule",), "Requests that a rule edited; 0 for one that never did"
@@ -162,6 +168,7 @@ COUNTED = (
     BREAKS,
     LOST_TOKENS,
     RULE_TOKENS,
+    RULE_SECONDS,
     RULE_HITS,
     RULE_EDITS,
     FIRST_BYTE,

@@ -17,6 +17,7 @@ from cacheproxy.core.headers import values
 from cacheproxy.core.placing import NAME, count_of
 from cacheproxy.core.redact import carried, redact_target
 from cacheproxy.core.refusal import WITHHELD
+from cacheproxy.core.speeds import generation_speed
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Judgement
 
@@ -154,8 +155,8 @@ def _figures(usage: Usage) -> Iterator[str]:
 
 def _output(usage: Usage) -> Iterator[str]:
     if usage.output is not None:
-        speed = f" {usage.output / usage.output_seconds:.0f}/s" if usage.output_seconds else ""
-        yield f"{usage.output:>4} out{speed}"
+        speed = generation_speed(usage)
+        yield f"{usage.output:>4} out" + (f" {speed:.0f}/s" if speed is not None else "")
 
 
 def _plain(exchange: Exchange) -> str:

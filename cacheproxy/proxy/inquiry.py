@@ -9,7 +9,6 @@ from datetime import date
 from typing import Any, NamedTuple, TypeVar, cast
 
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.logger import Logger
 
 from cacheproxy.core import rendering
 from cacheproxy.core.look import Look
@@ -25,7 +24,6 @@ from cacheproxy.proxy.probe import ask
 from cacheproxy.proxy.translating import Translating
 from cacheproxy.proxy.upstream import Upstream
 
-_log = Logger()
 _Answer = TypeVar("_Answer")
 _LOOK_SECONDS = 4.0
 """For all status pages."""
@@ -94,9 +92,8 @@ class Inquiry:
             await asking.addTimeout(_RENDER_SECONDS, self._reactor)
         except CancelledError:
             raise
-        except Exception as error:  # down, slow, or an answer that is none
-            kind = type(error).__name__
-            _log.debug("{path} did not tell all: {kind}", path=path, kind=kind)
+        except Exception:  # down, slow, or an answer that is none: what was told before counts
+            return found[-1] if found else None
         return found[-1] if found else None
 
     async def _render(

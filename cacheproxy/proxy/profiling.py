@@ -90,11 +90,11 @@ class Profiling:
 
         It may be read on any thread.
         """
-        told, changes = self._base, self.inferred.changes
-        base, seen, profile = self._composed
-        if base is not told or seen != changes:
-            profile = self.inferred.completed(told)
-            self._composed = told, changes, profile
+        base, changes = self._base, self.inferred.changes
+        before, seen, profile = self._composed
+        if before is not base or seen != changes:
+            profile = self.inferred.completed(base)
+            self._composed = base, changes, profile
         return profile
 
     @property
@@ -184,8 +184,9 @@ class Profiling:
     def _compose(self) -> None:
         """Put together what pages and prompts told: of templates, what holds for all models."""
         profile, found = self._status or UNKNOWN, list(self._rendered.values())
-        if self._learned:
-            profile = replace(profile, placement=self.placement)
+        fresh = [each for key, each in self._learned.items() if key not in self._stale]
+        if fresh and all(each == fresh[-1] for each in fresh):
+            profile = replace(profile, placement=fresh[-1])
         if found:
             last = found[-1]
             told_by = ", ".join(filter(None, (profile.told_by, last.page)))

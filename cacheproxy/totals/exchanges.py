@@ -7,6 +7,7 @@ from collections import defaultdict
 from operator import add
 from typing import NamedTuple
 
+from cacheproxy.core.speeds import generation_of, prefill_of
 from cacheproxy.totals.migrations import first_class
 from cacheproxy.totals.names import Names, safe
 from cacheproxy.totals.record import LONGEST_PLACE, Record
@@ -18,7 +19,7 @@ _COLUMNS = (
     "at", "number", "upstream", "session", "model", "dialect", "outcome", "verdict", "reason",
     "shape", "rules", "turn", "side", "failed", "under_way", "status", "prompt", "reused",
     "evaluated", "output", "prompt_ms", "output_ms", "first_ms", "total_ms", "added_us", "lost",
-    "lost_ms", "spared", "up", "down", "place",
+    "lost_ms", "spared", "spared_ms", "up", "down", "place",
 )  # fmt: skip
 _INSERT = (
     f"INSERT INTO exchanges ({', '.join(_COLUMNS)}) "  # noqa: S608 - our own names
@@ -27,6 +28,7 @@ _INSERT = (
 _SUMS = (
     "requests", "turns", "failed", "breaks", "prompt", "reused", "evaluated", "output", "lost",
     "spared", "timed_prompt", "prompt_ms", "timed_output", "output_ms", "added_us", "sent",
+    "spared_ms", "unpriced",
 )  # fmt: skip
 _ADD_ROLLUP = (
     f"INSERT INTO rollups (step, upstream, at, first_ms, {', '.join(_SUMS)}) "  # noqa: S608
@@ -63,6 +65,7 @@ class _Row(NamedTuple):
     output_ms: int | None
     first_ms: int | None
     lost_ms: int | None
+    spared_ms: int | None
     added_us: int | None
 
 
@@ -111,6 +114,7 @@ class Exchanges:
                 record.lost,
                 row.lost_ms,
                 record.spared,
+                row.spared_ms,
                 record.up,
                 record.down,
                 None if record.place is None else safe(record.place, LONGEST_PLACE),
@@ -143,6 +147,7 @@ class Exchanges:
             output_ms=milliseconds(record.output_seconds),
             first_ms=milliseconds(record.first_byte),
             lost_ms=milliseconds(record.lost_seconds),
+            spared_ms=milliseconds(record.spared_seconds),
             added_us=None if record.added is None else round(record.added * 1e6),
         )
 
@@ -163,8 +168,8 @@ class Exchanges:
 
     def _sum_up(self, row: _Row) -> None:
         record = row.record
-        timed_prompt = bool(row.prompt_ms) and record.evaluated is not None
-        timed_output = bool(row.output_ms) and record.output is not None
+        timed_prompt = prefill_of(record.evaluated, _seconds(row.prompt_ms)) is not None
+        timed_output = generation_of(record.output, _seconds(row.output_ms)) is not None
         amounts = (
             1,
             record.turn > 0,
@@ -182,6 +187,8 @@ class Exchanges:
             (row.output_ms or 0) if timed_output else 0,
             row.added_us or 0,
             row.added_us is not None,
+            row.spared_ms or 0,
+            (record.spared or 0) if row.spared_ms is None else 0,
         )
         for step in STEPS:
             key = (step, row.upstream, row.at // step * step)
@@ -232,3 +239,7 @@ class Exchanges:
 def milliseconds(seconds: float | None) -> int | None:
     """Return ``seconds`` in whole milliseconds; None for None."""
     return None if seconds is None else round(seconds * 1e3)
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1e3

@@ -5,11 +5,8 @@ own counters gained (whoever asked it), and ``responses``, what answers told tha
 here while no counter tells it: the server has no ``/metrics``, not this counter, or ended before
 its counters were read again (see ``cacheproxy.core.counters``).
 
-**Not spent thanks to the rules.** Tokens as in ``cacheproxy.totals.record.spared_by_rules``: an
-estimate. Seconds: those tokens at the speed of prefill which the server measured with this model
-(its last few ten thousand tokens, large prompts only), when the exchange was counted. Tokens
-from before any speed was known wait for the first one. Prefill slows down as the context grows,
-and what is spared lies deep in it: the seconds are rather too few.
+**Spared.** The sums of what each exchange came with (``core.spared``), tokens and seconds: no
+price is made here. Tokens of which nobody knew the price are summed by themselves.
 """
 
 from __future__ import annotations
@@ -26,13 +23,9 @@ from cacheproxy.totals.exchanges import milliseconds
 from cacheproxy.totals.names import Names
 from cacheproxy.totals.samples import add_sample
 
-_LARGE = 256
-"""Evaluated tokens from which a request's speed tells the speed of prefill."""
-_RECENT = 50_000
-"""Evaluated tokens whose speed is remembered: a machine may get another graphics card."""
 PENDING = (
     "SELECT id, under_way, prompt, reused, evaluated, output, prompt_ms, output_ms, failed, turn, "
-    "side, lost, lost_ms, spared, (SELECT text FROM words WHERE id = reason), "
+    "side, lost, lost_ms, spared, spared_ms, (SELECT text FROM words WHERE id = reason), "
     "(SELECT text FROM words WHERE id = model), at, status "
     "FROM exchanges WHERE upstream = ? AND id > ? ORDER BY id"
 )
@@ -61,12 +54,7 @@ class Pending:
     lost: int
     lost_ms: int
     spared: int
-
-    @property
-    def large(self) -> bool:
-        """Whether its time tells the speed of prefill."""
-        figures = self.told.figures
-        return (figures.evaluated or 0) >= _LARGE and (figures.prefill or 0) > 0
+    spared_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +106,6 @@ class Lifetime:
         for index, each in enumerate(pending):
             model = (served or look.served) if index in result.before else look.served
             self._count_exchange(upstream, model, each, result.tails[index])
-        if gained is not None and not any(each.large for each in pending):
-            self._learn_speed(target, gained.figures)
         self._keep(upstream, look, at, pending, known)
 
     def _count_exchange(
@@ -127,8 +113,6 @@ class Lifetime:
     ) -> None:
         target = self._names.target(upstream, served or each.model, each.at)
         self._add(target, NOTHING, tail)
-        if each.large:
-            self._learn_speed(target, each.told.figures)
         self._count_own(target, each)
 
     def _count_own(self, target: int, each: Pending) -> None:
@@ -141,51 +125,13 @@ class Lifetime:
         if each.reason is not None:
             amounts["breaks"] = 1.0
             self._connection.execute(_ADD_BREAK, (target, each.reason, each.lost, each.lost_ms))
-        speed = self._speed(target)
-        if speed is None:
-            amounts["spared_waiting"] = float(each.spared)
+        if each.spared_ms is None:
+            amounts["spared_unpriced"] = float(each.spared)
         else:
-            amounts["spared_seconds"] = each.spared / speed
+            amounts["spared_seconds"] = each.spared_ms / 1e3
         self._connection.executemany(
             _ADD, [(target, figure, 0.0, amount) for figure, amount in amounts.items() if amount]
         )
-
-    def _learn_speed(self, target: int, figures: Figures) -> None:
-        """Remember how long the tokens of ``figures`` took; price what has waited for it."""
-        tokens, seconds = figures.evaluated or 0, figures.prefill or 0
-        if tokens < _LARGE or seconds <= 0:
-            return
-        known = self._own(target)
-        self._add_own(target, "speed_tokens", tokens)
-        self._add_own(target, "speed_seconds", seconds)
-        if known.get("speed_tokens", 0.0) + tokens > _RECENT:
-            self._connection.execute(
-                "UPDATE lifetime SET responses = responses / 2 "
-                "WHERE target = ? AND figure IN ('speed_tokens', 'speed_seconds')",
-                (target,),
-            )
-        waiting = known.get("spared_waiting", 0.0)
-        speed = self._speed(target)
-        if waiting and speed is not None:
-            self._add_own(target, "spared_seconds", waiting / speed)
-            self._add_own(target, "spared_waiting", -waiting)
-
-    def _speed(self, target: int) -> float | None:
-        own = self._own(target)
-        tokens, seconds = own.get("speed_tokens"), own.get("speed_seconds")
-        return tokens / seconds if tokens and seconds else None
-
-    def _own(self, target: int) -> dict[str, float]:
-        return dict(
-            self._connection.execute(
-                "SELECT figure, responses FROM lifetime WHERE target = ? AND figure IN "
-                "('speed_tokens', 'speed_seconds', 'spared_waiting')",
-                (target,),
-            )
-        )
-
-    def _add_own(self, target: int, figure: str, amount: float) -> None:
-        self._connection.execute(_ADD, (target, figure, 0.0, amount))
 
     def _add(self, target: int, counters: Figures, responses: Figures) -> None:
         rows = [
@@ -225,7 +171,7 @@ def pending_of(row: tuple[Any, ...]) -> Pending:
     """Return what a row of ``exchanges`` tells."""
     (
         number, under_way, prompt, reused, evaluated, output, prompt_ms, output_ms, failed, turn,
-        side, lost, lost_ms, spared, reason, model, at, status,
+        side, lost, lost_ms, spared, spared_ms, reason, model, at, status,
     ) = row  # fmt: skip
     answered = bool(turn) and not failed and status is not None
     figures = Figures(
@@ -248,6 +194,7 @@ def pending_of(row: tuple[Any, ...]) -> Pending:
         lost=lost or 0,
         lost_ms=lost_ms or 0,
         spared=spared or 0,
+        spared_ms=spared_ms,
     )
 
 

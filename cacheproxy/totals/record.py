@@ -1,4 +1,7 @@
-"""What is kept of one exchange: figures and names, nothing of its content."""
+"""What is kept of one exchange: figures and names, nothing of its content.
+
+A failed request is no turn: nothing came of it, whatever was evaluated for it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import NamedTuple
 from cacheproxy.core.client import client_of
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.request import Request
-from cacheproxy.core.verdict import Judgement, Reason, Verdict
+from cacheproxy.core.verdict import Judgement, Reason
 
 LONGEST_NAME = 120
 """Characters of a name that a client chose."""
@@ -19,8 +22,9 @@ _PARSED_HERE = 32 << 10
 class Record(NamedTuple):
     """One exchange. ``began``: on the clock that only goes forward. Times in seconds, as there.
 
-    ``lost``, ``lost_seconds``: of a break. ``spared``: see ``spared_by_rules``. ``up``, ``down``:
-    bytes of the bodies. ``place``: JSON pointer of a break, ``shape`` what kind of text it is.
+    ``lost``, ``lost_seconds``: of a break. ``spared``, ``spared_seconds``: see ``core.spared``.
+    ``up``, ``down``: bytes of the bodies. ``place``: JSON pointer of a break, ``shape`` what kind
+    of text it is, or what the template did.
     """
 
     wall: float
@@ -52,6 +56,7 @@ class Record(NamedTuple):
     lost: int | None
     lost_seconds: float | None
     spared: int | None
+    spared_seconds: float | None
     rules: str | None
     up: int
     down: int
@@ -64,11 +69,14 @@ class Record(NamedTuple):
 
 def record_of(exchange: Exchange, now: float) -> Record:
     """Return the record; ``now``: the moment on the clock that only goes forward."""
-    usage, verdict, session = exchange.usage, exchange.verdict, exchange.session
+    usage, session = exchange.usage, exchange.session
+    status, outcome = exchange.status, exchange.outcome
+    failed = has_failed(outcome, status)
+    verdict, spared = (None, None) if failed else (exchange.verdict, exchange.spared)
     where = verdict.where if verdict is not None else None
     lost = verdict.lost if verdict is not None and verdict.reason is not None else None
     fired = [report.rule for report in exchange.reports if report.edits]
-    status, outcome = exchange.status, exchange.outcome
+    shape = where.kind if where is not None else verdict.rewrite if verdict is not None else None
     sent = exchange.sent or exchange.received
     return Record(
         wall=exchange.wall,
@@ -79,11 +87,11 @@ def record_of(exchange: Exchange, now: float) -> Record:
         session=session.id if session is not None else None,
         model=_model(sent),
         dialect=exchange.received.dialect,
-        turn=exchange.turn,
+        turn=0 if failed else exchange.turn,
         side=exchange.side,
         status=status,
         outcome=outcome,
-        failed=_failed(outcome, status),
+        failed=failed,
         prompt=usage.prompt,
         reused=usage.reused,
         evaluated=usage.evaluated,
@@ -95,42 +103,20 @@ def record_of(exchange: Exchange, now: float) -> Record:
         added=exchange.sent_after,
         verdict=verdict.judgement if verdict is not None else None,
         reason=verdict.reason if verdict is not None else None,
-        shape=where.kind if where is not None else None,
+        shape=shape,
         place=where.path[:LONGEST_PLACE] if where is not None else None,
         lost=lost.tokens if lost is not None else None,
         lost_seconds=verdict.seconds_lost if verdict is not None else None,
-        spared=spared_by_rules(exchange.usage.reused, verdict),
+        spared=spared.tokens if spared is not None else None,
+        spared_seconds=spared.seconds if spared is not None else None,
         rules=",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
         up=len(exchange.received.body),
         down=exchange.bytes_down,
     )
 
 
-def spared_by_rules(reused: int | None, verdict: Verdict | None) -> int | None:
-    """Return the tokens that were not evaluated thanks to the rules; None where nobody knows.
-
-    The server reused ``reused`` tokens of the turn as it was sent. Had no body been edited, it
-    could have reused those up to where the turn, as it came, leaves the one before, as that
-    came: the place of the first difference that the edits took away. What it reused beyond is
-    due to them. Counted against them where they made two turns differ that came alike (a rule
-    that has just been switched on). The place is in characters, so the tokens are an estimate;
-    that the server would have reused all up to it is in the server's favour.
-
-    Nothing is claimed where the edits did not lengthen what two turns share, nor where the server
-    does not say what it reused.
-    """
-    if reused is None or verdict is None or verdict.expected is None or verdict.unedited is None:
-        return None
-    with_edits, without = verdict.expected.tokens, verdict.unedited.tokens
-    if with_edits > without:
-        return max(0, reused - without)
-    if with_edits < without and verdict.reason not in (None, Reason.EVICTED):
-        return min(0, reused - without)
-    return 0
-
-
-def _failed(outcome: Outcome, status: int | None) -> bool:
-    """Whether it failed on our side or the server's; a client that leaves has its own reasons."""
+def has_failed(outcome: Outcome, status: int | None) -> bool:
+    """Return whether it failed, on our side or the server's; a client may leave as it likes."""
     if outcome is Outcome.COMPLETE:
         return status is None or status >= 400
     return outcome is not Outcome.CLIENT_LEFT

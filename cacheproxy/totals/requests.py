@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cacheproxy.core.speeds import generation_of, prefill_of
 from cacheproxy.totals.store import Store
 
 Json = dict[str, Any]
@@ -28,13 +29,13 @@ _COLUMNS = (
     "id", "number", "at", "client", "session", "asked", "model", "dialect", "turn", "side",
     "status", "outcome", "failed", "prompt", "reused", "evaluated", "output", "prompt_ms",
     "output_ms", "first_ms", "total_ms", "added_us", "verdict", "reason", "shape", "place", "lost",
-    "lost_ms", "spared", "rules", "up", "down",
+    "lost_ms", "spared", "spared_ms", "rules", "up", "down",
 )  # fmt: skip
 _PAGE = """
 SELECT e.id, e.number, e.at, s.client, s.name, m.text, u.served, d.text, e.turn, e.side, e.status,
     o.text, e.failed, e.prompt, e.reused, e.evaluated, e.output, e.prompt_ms, e.output_ms,
     e.first_ms, e.total_ms, e.added_us, v.text, r.text, k.text, e.place, e.lost, e.lost_ms,
-    e.spared, f.text, e.up, e.down
+    e.spared, e.spared_ms, f.text, e.up, e.down
 FROM ({rows}) AS e
 LEFT JOIN sessions AS s ON s.id = e.session LEFT JOIN upstreams AS u ON u.id = e.upstream
 LEFT JOIN words AS m ON m.id = e.model LEFT JOIN words AS d ON d.id = e.dialect
@@ -122,7 +123,7 @@ def _request(store: Store, row: tuple[Any, ...]) -> Json:
     measured = bool(output and output_ms)
     if not measured and output and first is not None:
         output_ms = found["total_ms"] - first
-    for name in ("prompt", "output", "first", "total", "lost"):
+    for name in ("prompt", "output", "first", "total", "lost", "spared"):
         time = found.pop(f"{name}_ms")
         found[f"{name}_seconds"] = None if time is None else time / 1e3
     added = found.pop("added_us")
@@ -132,6 +133,7 @@ def _request(store: Store, row: tuple[Any, ...]) -> Json:
         "failed": bool(found["failed"]),
         "added": None if added is None else added / 1e6,
         "rules": found["rules"].split(",") if found["rules"] else [],
-        "speed": output * 1e3 / output_ms if output and output_ms else None,
+        "prefill_speed": prefill_of(found["evaluated"], found["prompt_seconds"]),
+        "speed": generation_of(output, None if output_ms is None else output_ms / 1e3),
         "speed_source": ("measured" if measured else "estimated") if output else None,
     }

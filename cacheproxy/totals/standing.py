@@ -14,6 +14,10 @@ Json = dict[str, Any]
 COUNTERS = "server counters"
 RESPONSES = "responses"
 BOTH = "server counters, and responses where they do not tell"
+SPARED = (
+    "estimate: where prompts part with and without us; each priced once, when it happened, at the "
+    "speed of prefill that its server showed then"
+)
 _TOKENS = ("prompt", "reused", "evaluated", "generated", "requests")
 
 
@@ -21,8 +25,8 @@ def lifetime(store: Store) -> Json:
     """Return the totals of each upstream and model, and of all.
 
     Figures are ``{"value": …, "source": …}``. ``since``: seconds since the epoch. ``spared``: the
-    tokens and seconds not spent thanks to the rules, estimates; seconds None while no speed is
-    known, ``unpriced`` tokens that are not in them.
+    tokens and seconds not spent thanks to us, estimates; ``unpriced``: tokens that are not in the
+    seconds, which are None if that is all. ``waiting``: what is in none of these as yet.
     """
     execute = store.connection.execute
     parts: dict[int, dict[str, list[float]]] = defaultdict(dict)
@@ -80,31 +84,40 @@ def _figures(parts: dict[str, list[float]], breaks: Json) -> Json:
             "value": round(value) if name in _TOKENS else value,
             "source": source if value else None,
         }
-    tokens, unpriced = own("spared"), own("spared_waiting")
     return {
         "figures": figures,
         "exchanges": round(own("exchanges")),
         "turns": round(own("turns")),
         "errors": round(own("errors")),
         "breaks": breaks,
-        "spared": {
-            "tokens": round(tokens),
-            "seconds": own("spared_seconds") if tokens != unpriced or not tokens else None,
-            "unpriced": round(unpriced),
-            "source": "estimate: where prompts part with and without the rules, and the server's "
-            "own speed of prefill",
-        },
+        "spared": _spared(own("spared"), own("spared_seconds"), own("spared_unpriced")),
+    }
+
+
+def _spared(tokens: float, seconds: float, unpriced: float) -> Json:
+    return {
+        "tokens": round(tokens),
+        "seconds": seconds if tokens != unpriced or not tokens else None,
+        "unpriced": round(unpriced),
+        "source": SPARED,
     }
 
 
 def _waiting(store: Store) -> Json:
     """Return what the exchanges since the last look at their upstream tell: not in the totals."""
-    count = 0
+    count = tokens = milliseconds = unpriced = 0
     figures = NOTHING
     for upstream, settled in store.connection.execute("SELECT id, settled FROM upstreams"):
-        told = [
-            pending_of(row).told for row in store.connection.execute(PENDING, (upstream, settled))
+        pending = [
+            pending_of(row) for row in store.connection.execute(PENDING, (upstream, settled))
         ]
-        count += len(told)
-        figures += total(settle(told, None).tails)
-    return {"exchanges": count, **{name: getattr(figures, name) for name in NAMES}}
+        count += len(pending)
+        figures += total(settle([each.told for each in pending], None).tails)
+        tokens += sum(each.spared for each in pending)
+        milliseconds += sum(each.spared_ms or 0 for each in pending)
+        unpriced += sum(each.spared for each in pending if each.spared_ms is None)
+    return {
+        "exchanges": count,
+        **{name: getattr(figures, name) for name in NAMES},
+        "spared": _spared(tokens, milliseconds / 1e3, unpriced),
+    }

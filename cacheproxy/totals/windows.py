@@ -6,6 +6,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from cacheproxy.core.speeds import (
+    LEAST_EVALUATED,
+    LEAST_OUTPUT,
+    LEAST_OUTPUT_MS,
+    generation_of,
+    prefill_of,
+)
 from cacheproxy.totals.migrations import class_middle
 from cacheproxy.totals.store import Store
 
@@ -35,24 +42,27 @@ WINDOWS = {
 _NAMES = (
     "requests", "turns", "errors", "breaks", "prompt", "reused", "evaluated", "output", "lost",
     "spared", "timed_prompt", "prompt_ms", "timed_output", "output_ms", "added_us", "sent",
-    "first_ms",
+    "spared_ms", "unpriced", "first_ms",
 )  # fmt: skip
-_FROM_ROWS = """
+_TELLS_PREFILL = f"evaluated >= {LEAST_EVALUATED} AND prompt_ms > 0"
+_TELLS_GENERATION = f"output >= {LEAST_OUTPUT} AND output_ms >= {LEAST_OUTPUT_MS}"
+_FROM_ROWS = f"""
 SELECT at / :bucket * :bucket,
     count(*), sum(turn > 0), sum(failed), sum(reason IS NOT NULL AND side = 0), total(prompt),
     total(reused), total(evaluated), total(output), total(lost), total(spared),
-    total(CASE WHEN prompt_ms > 0 THEN evaluated END),
-    total(CASE WHEN evaluated IS NOT NULL THEN prompt_ms END),
-    total(CASE WHEN output_ms > 0 THEN output END),
-    total(CASE WHEN output IS NOT NULL THEN output_ms END),
-    total(added_us), count(added_us), ifnull(max(first_ms), 0)
+    total(CASE WHEN {_TELLS_PREFILL} THEN evaluated END),
+    total(CASE WHEN {_TELLS_PREFILL} THEN prompt_ms END),
+    total(CASE WHEN {_TELLS_GENERATION} THEN output END),
+    total(CASE WHEN {_TELLS_GENERATION} THEN output_ms END),
+    total(added_us), count(added_us),
+    total(spared_ms), total(CASE WHEN spared_ms IS NULL THEN spared END), ifnull(max(first_ms), 0)
 FROM exchanges WHERE at >= :start AND at < :end GROUP BY 1 ORDER BY 1
-"""
+"""  # noqa: S608 - our own numbers
 _FROM_ROLLUPS = """
 SELECT at / :bucket * :bucket,
     sum(requests), sum(turns), sum(failed), sum(breaks), sum(prompt), sum(reused), sum(evaluated),
     sum(output), sum(lost), sum(spared), sum(timed_prompt), sum(prompt_ms), sum(timed_output),
-    sum(output_ms), sum(added_us), sum(sent), max(first_ms)
+    sum(output_ms), sum(added_us), sum(sent), sum(spared_ms), sum(unpriced), max(first_ms)
 FROM rollups WHERE step = :step AND at >= :start AND at < :end GROUP BY 1 ORDER BY 1
 """
 _SERVER = """
@@ -99,8 +109,9 @@ def overview(store: Store, name: str, now: int) -> Json:
 def breaks(store: Store, name: str, now: int) -> list[Json]:
     """Return why the cache broke in the window: reason and shape, the dearest first.
 
-    ``lost`` in tokens, ``seconds`` those their evaluation took, ``place`` and ``number`` of the
-    latest; ``number`` is None if that was before the proxy started.
+    ``lost`` in tokens, ``share`` of the window's prompt tokens (None if no server told both),
+    ``seconds`` those their evaluation took, ``place`` and ``number`` of the latest; ``number`` is
+    None if that was before the proxy started.
     """
     window = WINDOWS[name]
     scope = _scope(window, now)
@@ -123,12 +134,19 @@ def breaks(store: Store, name: str, now: int) -> list[Json]:
         "ORDER BY f.lost DESC, f.count DESC",
         scope,
     )
+    table, step = ("rollups", "step = :step AND ") if window.step else ("exchanges", "")
+    (known,) = store.connection.execute(
+        f"SELECT total(reused) + total(evaluated) FROM {table} "  # noqa: S608 - our own names
+        f"WHERE {step}at >= :start AND at < :end",
+        scope,
+    ).fetchone()
     return [
         {
             "reason": reason,
             "shape": shape,
             "count": count,
             "lost": int(lost),
+            "share": lost / known if known else None,
             "seconds": lost_ms / 1e3,
             "place": place,
             "client": client,
@@ -154,10 +172,11 @@ def _shown(sums: dict[str, int]) -> Json:
         key: sums[key]
         for key in (
             "requests", "turns", "errors", "breaks", "prompt", "reused", "evaluated", "output",
-            "lost", "spared",
+            "lost", "spared", "unpriced",
         )
     }  # fmt: skip
     return shown | {
+        "spared_seconds": sums["spared_ms"] / 1e3,
         "first_worst": sums["first_ms"] / 1e3 if sums["first_ms"] else None,
         "prefill_speed": _speed(sums["timed_prompt"], sums["prompt_ms"]),
         "generation_speed": _speed(sums["timed_output"], sums["output_ms"]),
@@ -178,8 +197,8 @@ def _server(row: tuple[Any, ...]) -> Json:
     return {
         "at": row[0] / 1e3,
         **found,
-        "prefill_speed": evaluated / seconds if evaluated and seconds else None,
-        "generation_speed": generated / generating if generated and generating else None,
+        "prefill_speed": prefill_of(evaluated, seconds),
+        "generation_speed": generation_of(generated, generating),
     }
 
 

@@ -12,6 +12,7 @@ from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.look import Look
 from cacheproxy.core.profile import Profile
 from cacheproxy.core.profiletext import says
+from cacheproxy.core.reasons import PHRASES
 from cacheproxy.core.report import report
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
@@ -62,6 +63,8 @@ class Dashboard:
         self._latest = latest
         self._recent = recent
         self._fixed = {"version": version, "kept": kept}
+        self.captures = ""
+        """Their folder, "" if none are made; set anew with the configuration, too."""
 
     async def data(self, query: Mapping[str, str]) -> Json:
         """Return all that one window shows."""
@@ -92,14 +95,14 @@ class Dashboard:
         """Return the figures of ``window``, one of WINDOWS."""
         now = self._source.now
         found: Json = await self._source.ask(_figures, window, now)
-        speed = speeds(found["overview"])
         return {
             **self._fixed,
             "now": now / 1e3,
             "upstream": upstream_of(self.url, self._latest.look) | {"says": says(self.profile())},
             "rules": list(self.active),
-            "headline": headline(window, found["overview"]["sums"], speed["prefill"]),
-            "speeds": speed,
+            "reasons": PHRASES,
+            "headline": headline(window, found["overview"]["sums"]),
+            "speeds": speeds(found["overview"]),
             **found,
         }
 
@@ -112,7 +115,12 @@ class Dashboard:
     def _detail(self, exchange: Exchange) -> Json:
         found: Json = {}
         if exchange.verdict is not None:
-            found = report(exchange, exchange.verdict, active=self.active).as_json()
+            found = report(
+                exchange,
+                exchange.verdict,
+                active=self.active,
+                captures=(self.captures,) if self.captures else (),
+            ).as_json()
             found.pop("excerpts", None)
         return {
             **found,

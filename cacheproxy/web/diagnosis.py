@@ -6,7 +6,7 @@ It quotes a few words of the prompt around a break, since the user asks for it b
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from cacheproxy.core.report import failed, report
@@ -17,11 +17,14 @@ PREFIX = b"/_cacheproxy/diagnose/"
 
 
 class Diagnosis:
-    """The page; ``active``: the names of the rules that are on."""
+    """The page; ``active``: the names of the rules that are on; ``captures``: their folder."""
 
-    def __init__(self, recent: Recent, active: Collection[str]) -> None:
+    def __init__(
+        self, recent: Recent, active: Collection[str], captures: Callable[[], str] = str
+    ) -> None:
         self._recent = recent
         self._active = active
+        self._captures = captures
 
     async def __call__(self, name: str) -> Mapping[str, Any] | Content | None:
         """Return the report on the exchange called ``name``, or None if there is none."""
@@ -33,4 +36,6 @@ class Diagnosis:
             return Content(b"application/json", json.dumps({"error": why}).encode(), 404)
         if exchange.verdict is None:
             return None
-        return report(exchange, exchange.verdict, active=self._active).as_json()
+        captures = filter(None, [self._captures()])
+        found = report(exchange, exchange.verdict, active=self._active, captures=tuple(captures))
+        return found.as_json()

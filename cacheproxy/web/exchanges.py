@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.verdict import Verdict
 
 PATH = b"/_cacheproxy/exchanges"
 
@@ -38,8 +39,16 @@ def summary(exchange: Exchange) -> dict[str, Any]:
         "usage": {"prompt": usage.prompt, "reused": usage.reused, "output": usage.output},
         "verdict": verdict.judgement if verdict is not None else None,
         "reason": verdict.reason if verdict is not None else None,
+        "lost": _lost(verdict),
         "rules": {report.rule: len(report.edits) for report in exchange.reports if report.edits},
         "wall": exchange.wall,
         "first_byte": exchange.first_byte,
         "seconds": exchange.seconds,
     }
+
+
+def _lost(verdict: Verdict | None) -> int | None:
+    """Return the tokens that a break lost."""
+    if verdict is None or verdict.reason is None or verdict.lost is None:
+        return None
+    return verdict.lost.tokens

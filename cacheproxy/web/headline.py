@@ -6,15 +6,12 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from cacheproxy.core.weights import BROKEN, FELT, share_in_words
+from cacheproxy.totals.standing import SPARED
+
 Json = dict[str, Any]
 
 LENGTHS = {"15m": "15 minutes", "1h": "hour", "24h": "24 hours", "30d": "30 days"}
-SOURCE = (
-    "estimate: where prompts part with and without the rules; time at the server's own speed of "
-    "prefill in this window"
-)
-_MUCH = 0.25
-"""Share of the prompt tokens evaluated again after breaks, from which it is more than a hitch."""
 _LITTLE = 0.5
 
 
@@ -64,12 +61,12 @@ def _counted(server: Iterable[Mapping[str, Any]], tokens: str, speed: str) -> fl
     return sum(count for count, _ in known) / seconds if seconds else None
 
 
-def headline(window: str, sums: Mapping[str, Any], prefill: float | None) -> Json:
+def headline(window: str, sums: Mapping[str, Any]) -> Json:
     """Return the verdict on a window, from its ``sums`` (see totals.windows.overview).
 
-    ``prefill``: tokens a second, None while no speed is known. In the result, ``share`` is of the
-    prompt tokens for which the server said both; ``points``: the share that is due to the proxy;
-    ``seconds``: of prefill not spent.
+    In the result, ``share`` is of the prompt tokens for which the server said both; ``points``:
+    the share that is due to the proxy; ``seconds``: of prefill not spent, None where nobody knew
+    the price; ``unpriced``: tokens that are not in them.
     """
     known = sums["reused"] + sums["evaluated"]
     standing = _standing(sums, known)
@@ -77,15 +74,16 @@ def headline(window: str, sums: Mapping[str, Any], prefill: float | None) -> Jso
     return {
         "standing": standing,
         "title": _TITLES[standing],
-        "text": _text(standing, window, sums),
+        "text": _text(standing, window, sums, known),
         "share": sums["reused"] / known if known else None,
         "reused": sums["reused"],
         "evaluated": sums["evaluated"],
         "due": {
             "tokens": spared,
             "points": spared / known if known else None,
-            "seconds": spared / prefill if prefill else None,
-            "source": SOURCE,
+            "seconds": sums["spared_seconds"] if spared != sums["unpriced"] or not spared else None,
+            "unpriced": sums["unpriced"],
+            "source": SPARED,
         },
     }
 
@@ -95,21 +93,25 @@ def _standing(sums: Mapping[str, Any], known: int) -> Standing:
         return Standing.EMPTY
     if not known:
         return Standing.UNMEASURED
-    if not sums["breaks"]:
-        return Standing.COLD if sums["reused"] / known < _LITTLE else Standing.WORKING
-    return Standing.BREAKING if sums["lost"] / known >= _MUCH else Standing.HITCHES
+    lost = sums["lost"] / known
+    if lost >= FELT:
+        return Standing.BREAKING if lost >= BROKEN else Standing.HITCHES
+    return Standing.COLD if sums["reused"] / known < _LITTLE else Standing.WORKING
 
 
-def _text(standing: Standing, window: str, sums: Mapping[str, Any]) -> str:
+def _text(standing: Standing, window: str, sums: Mapping[str, Any], known: int) -> str:
     when = f"in the last {LENGTHS[window]}"
     if standing is Standing.EMPTY:
         return f"Nothing to tell of {when}."
     if standing is Standing.UNMEASURED:
         return "The server does not say what it reused."
+    said = "No breaks" if not sums["breaks"] else _breaks(sums, known)
     if standing is Standing.COLD:
-        return f"No conversation broke {when}; most prompts were new to the server."
-    if standing is Standing.WORKING:
-        return f"No breaks {when}."
-    count = sums["breaks"]
+        return f"{said} {when}; most prompts were new to the server."
+    return f"{said} {when}."
+
+
+def _breaks(sums: Mapping[str, Any], known: int) -> str:
+    count, lost = sums["breaks"], sums["lost"]
     breaks = "1 break" if count == 1 else f"{count:,} breaks"
-    return f"{breaks} {when}; {sums['lost']:,} tokens were evaluated again."
+    return f"{breaks} cost {lost:,} tokens, {share_in_words(lost / known)} of all,"

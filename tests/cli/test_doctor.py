@@ -120,7 +120,7 @@ def test_ollama_is_not_made_to_load_a_model(peer, nobody):  # noqa: F811
     server = peer({"/api/version": {"version": "0.30.0"}, "/v1/models": {"data": [{"id": "m"}]}})
     _, findings = told("--proxy", nobody, "--upstream", server.url, code=1)
     assert "/v1/chat/completions" not in server.asked
-    assert "may load a model" in findings["reuse"]["text"]
+    assert "would load a model" in findings["reuse"]["text"]
     told("--proxy", nobody, "--upstream", server.url, "--model", "m", code=1)
     assert "/v1/chat/completions" in server.asked
 

@@ -10,8 +10,10 @@ from cacheproxy.core.conversations import lanes_of
 from cacheproxy.core.diagnosis import judged, report_captured
 from cacheproxy.core.difference import Kind
 from cacheproxy.core.exchange import Exchange, Outcome
+from cacheproxy.core.profile import Profile
 from cacheproxy.core.report import Report, ReportError, report
 from cacheproxy.core.rules import Rule
+from cacheproxy.core.server import Server
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Break, Count, Judgement, Reason, Verdict
@@ -78,7 +80,14 @@ def test_a_rule_that_is_on_is_said_to_help():
 
 def test_a_field_without_a_rule_can_have_one_proposed():
     found = reported(plant(chat(4), with_nonce), 2)
-    assert "--propose" in found.advice[0].why
+    assert found.advice[0].why == "cacheproxy diagnose --propose --from CAPTURE"
+
+
+def test_a_proposal_names_the_captures_where_they_are_known():
+    (lane,) = lanes_of(captured(plant(chat(4), with_nonce)))
+    found = report_captured(lane, 2, captures=["my captures", "more"])
+    wanted = "cacheproxy diagnose --propose --from 'my captures' --from more"
+    assert found.advice[0].why == wanted
 
 
 def test_what_the_server_measured():
@@ -93,7 +102,15 @@ def test_an_eviction():
     usage = [Usage(1000, 0), Usage(1100, 20, 5, 9.0)]
     found = reported(anthropic(2), 1, usage=usage)
     assert found.reason is Reason.EVICTED
-    assert any("--cache-ram" in advice.why for advice in found.advice)
+    assert [(one.do, "--" in one.why) for one in found.advice] == [("nothing", False)]
+
+
+def test_an_eviction_by_a_server_that_is_known():
+    """The advice is that of the server in the profile."""
+    where = captured(anthropic(1))[0]
+    verdict = Verdict(Judgement.BREAK, Reason.EVICTED)
+    profile = Profile(server=Server("vLLM"))
+    assert report(where, verdict, profile=profile).advice[0].do == "vLLM"
 
 
 def test_a_difference_near_the_end_is_shown_though_it_is_no_break():

@@ -57,7 +57,7 @@ EXCHANGES = st.builds(
     response_headers=HEADERS,
     response_body=st.none() | BODY,
 )
-KEEPERS_OWN = {"number", "side", "verdict"}
+KEEPERS_OWN = {"number", "side", "verdict", "spared"}
 
 
 def there_and_back(exchange, *, lane=None):

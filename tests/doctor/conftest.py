@@ -23,7 +23,8 @@ VOCABULARY = "\n".join(
 class Peer:
     """An HTTP server that answers with JSON; ``pages``: path to a value, or to (status, value).
 
-    ``asked`` are the paths in the order they were asked for.
+    A value may be bytes, which are sent as they are, or a function of the request's JSON that
+    returns one. ``asked`` are the paths in the order they were asked for.
     """
 
     def __init__(self, pages):
@@ -32,11 +33,13 @@ class Peer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                came = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 peer.asked.append(self.path)
                 answer = peer.pages.get(self.path, (404, {"error": {"message": "File Not Found"}}))
+                if callable(answer):
+                    answer = answer(json.loads(came or b"null"))
                 status, value = answer if isinstance(answer, tuple) else (200, answer)
-                body = json.dumps(value).encode()
+                body = value if isinstance(value, bytes) else json.dumps(value).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

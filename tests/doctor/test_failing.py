@@ -41,7 +41,7 @@ def test_a_client_whose_requests_are_all_refused():
     [
         (500, "out of memory", "cacheproxy diagnose 3"),
         (502, None, "cacheproxy diagnose 3"),
-        (400, "the request exceeds the available context size", "larger -c"),
+        (400, "the request exceeds the available context size", "cacheproxy env claude"),
         (401, "Invalid API Key", "the model server's key"),
     ],
 )
@@ -52,6 +52,17 @@ def test_the_turn_is_named_by_its_number(status, said, fix):
     assert found.text.startswith("1 of the last 3 requests of claude failed")
     assert f"HTTP {status}" in found.text
     assert fix in found.fix
+
+
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [("llama-server", "-c larger for llama-server, or"), ("vLLM", "--max-model-len larger for")],
+)
+def test_a_larger_context_is_asked_for_as_the_server_spells_it(kind, flag):
+    """Nothing is said of the flags of others."""
+    last = Record((seen(1, status=400, said="exceed_context_size_error"),))
+    (found,) = failing.check(last, "http://127.0.0.1:8081", NOW, kind)
+    assert found.fix.startswith(flag)
 
 
 def test_another_proxy_is_named_in_the_command():

@@ -6,10 +6,11 @@ import re
 
 import pytest
 
+from cacheproxy.demo.proxy import ProxyService
 from cacheproxy.doctor import outcome
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.prompt import Header, body, text
-from cacheproxy.doctor.reuse import measure
+from cacheproxy.doctor.reuse import Trial, measure
 from cacheproxy.doctor.site import Site
 from cacheproxy.embedded import LlamaServer
 
@@ -145,6 +146,15 @@ def test_a_path_that_is_not_served_is_no_trial(peer):
     assert check(trial).fix == "name a model with --model"
 
 
+def test_a_server_that_lists_no_model_and_wants_one(peer):
+    """As ``transformers serve``, in its own words."""
+    refused = (400, {"detail": "Server is pinned to 'hf'; requested 'default'."})
+    site = Site(peer({"/v1/chat/completions": refused}).url)
+    trial = measure("chat", site, None, (), outcome.NO_MODEL, "x")
+    assert "pinned to 'hf'" in trial.error
+    assert check(trial).fix == "name a model with --model"
+
+
 def test_a_server_that_is_gone(nobody):
     """One line."""
     trial = measure("chat", Site(nobody), None, (), "m", "x")
@@ -157,3 +167,44 @@ def test_a_key_that_is_missing(peer):
     refused = (401, {"error": "nope"})
     trial = measure("chat", Site(peer({"/v1/chat/completions": refused}).url), None, (), "m", "x")
     assert check(trial).fix == "give the server's key with --api-key KEY"
+
+
+def test_a_path_that_the_proxy_translates_is_measured_through_it_alone(peer):
+    """Servers that speak Chat Completions only: nothing was served once, and then no more."""
+    details = {"prompt_tokens": 640, "prompt_tokens_details": {"cached_tokens": 600}}
+    said = {"role": "assistant", "content": "four"}
+    choices = [{"index": 0, "message": said, "finish_reason": "stop"}]
+    answer = {"id": "c", "object": "chat.completion", "model": "m", "choices": choices}
+    server = peer({"/v1/chat/completions": answer | {"usage": details}})
+    with ProxyService(server.url) as through:
+        trial = measure("messages", Site(server.url), Site(through.url), (), "m", "x")
+    assert trial.error is None
+    assert trial.translated
+    assert trial.works
+    assert trial.without is None
+    found = check(trial)
+    assert found.state is State.OK
+    assert found.text.endswith("through the proxy, which asks the server on another path")
+
+
+def test_a_path_that_is_served_no_more_is_said_so(peer):
+    """Where there is no proxy to translate it."""
+    answers = iter([{"usage": {"prompt_tokens": 640}}] * 2)
+    gone = (404, {"error": {"message": "File Not Found"}})
+    server = peer({"/v1/chat/completions": lambda _: next(answers, gone)})
+    trial = measure("chat", Site(server.url), None, (), "m", "x")
+    assert trial.error == "/v1/chat/completions was served once, and then no more"
+
+
+@pytest.mark.parametrize(
+    ("kind", "fix"),
+    [
+        ("llama-server", "start llama-server with a larger context: -c 32768"),
+        ("vLLM", "start vLLM with a larger context: --max-model-len 32768"),
+        ("Ollama", "start Ollama with a larger context"),
+        ("", "start this server with a larger context"),
+    ],
+)
+def test_a_larger_context_is_asked_for_as_the_server_spells_it(kind, fix):
+    trial = Trial("/v1/messages", False, error="/v1/messages answered 400 (context too small)")
+    assert check(trial, kind=kind).fix == fix

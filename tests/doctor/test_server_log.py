@@ -39,6 +39,8 @@ def test_the_real_server_s_log(model, verbosity):
     ]
     assert [one["verdict"] for one in requests] == ["cold", "ok", "BREAK"]
     assert {one["derived"] for one in requests} == {verbosity == 3}
+    left_out = [one.fix for one in report.findings if "could go back in its memory" in one.text]
+    assert left_out == ["llama-server --verbosity 4 logs all of that"] * (verbosity == 3)
 
 
 def test_a_broken_conversation():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -10,11 +11,11 @@ from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Judgement, Reason, Verdict
+from cacheproxy.core.verdict import Count, Judgement, Reason, Verdict
 from cacheproxy.doctor import agents, record, traffic
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.load import Load, Slot
-from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.traffic import Look
 from cacheproxy.web.exchanges import Exchanges
 
@@ -123,9 +124,31 @@ def test_turns_that_lost_the_cache(read):
     _, few = agents.check(read(exchange(1, judged=Judgement.COLD), *lost, *kept), PROXY, NOW)
     assert few.state is State.WARN
     assert few.fix == "cacheproxy diagnose 3   says where and why"
-    assert few.text == "2 of the last 5 later turns lost the cache: system_changed 2"
+    assert few.text == (
+        "2 of the last 5 later turns lost the cache: system_changed 2; "
+        "39.9 % of their tokens were evaluated again"
+    )
     _, most = agents.check(read(*lost, *kept[:1]), PROXY, NOW)
     assert most.state is State.FAIL
+
+
+@pytest.mark.parametrize(
+    ("lost", "state"), [(91, State.OK), (180, State.OK), (181, State.WARN), (904, State.FAIL)]
+)
+def test_a_break_weighs_what_it_cost(lost, state):
+    """However many there were."""
+    seen = Seen(2, "c", "s", 2, False, 1807, 1700, "BREAK", "evicted", NOW, lost=lost)
+    _, turns = agents.check(Record((seen, seen, seen)), PROXY, NOW)
+    assert turns.state is state
+
+
+def test_what_was_lost_comes_with_the_record(read):
+    """Of an older proxy that does not say it, all that was evaluated is taken for lost."""
+    lost = Verdict(Judgement.BREAK, Reason.EVICTED, lost=Count(900, "measured"))
+    kept = read(replace(exchange(2, turn=2, reused=17_000), verdict=lost))
+    assert kept.seen[0].lost == 900
+    assert kept.lost_share == 0.05
+    assert Record((replace(kept.seen[0], lost=None),)).lost_share == pytest.approx(1 / 18)
 
 
 def test_a_server_that_worked_for_others(read):

@@ -48,8 +48,8 @@ def test_tokens_are_those_that_the_server_counted(server):
     before = sample_of(get(f"{server.url}/metrics")).figures.completed()
     with Proxy(server.url, "--poll", "0.2") as proxy:
         page = f"{proxy.url}/_cacheproxy/metrics"
-        for path in ("/v1/messages", "/v1/chat/completions"):
-            messages = [{"role": "user", "content": WORDS}]
+        for path, first in (("/v1/messages", WORDS), ("/v1/chat/completions", f"the {WORDS}")):
+            messages = [{"role": "user", "content": first}]
             for number in range(TURNS):
                 said = {"model": "m", "max_tokens": 3, "stream": number % 2 == 0}
                 if path.endswith("completions"):

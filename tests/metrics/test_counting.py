@@ -14,6 +14,7 @@ from cacheproxy.core.exchange import Outcome
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
+from cacheproxy.core.spared import Spared
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import Count, Judgement, Reason, Verdict
 from cacheproxy.metrics import table
@@ -113,22 +114,42 @@ def test_every_verdict_has_a_word(count, judgement):
     assert value(said, "cacheproxy_turns_total", verdict=words.get(judgement, judgement)) == 1
 
 
-def test_what_is_due_to_the_rules(count):
-    """Tokens they spared, and those they cost, apart: a counter never falls."""
-    spared = Verdict(
-        Judgement.OK, expected=Count(900, "measured"), unedited=Count(100, "estimated")
-    )
-    said = count(usage=Usage(1000, 900), verdict=spared)
+def test_what_is_due_to_the_proxy(count):
+    """Tokens spared, and those it cost, apart: a counter never falls. Seconds as they came."""
+    judged = Verdict(Judgement.OK)
+    said = count(verdict=judged, spared=Spared(800, 4.0))
     assert value(said, "cacheproxy_rule_tokens_total", effect="spared") == 800
-    added = Verdict(
-        Judgement.BREAK,
-        Reason.SYSTEM_CHANGED,
-        expected=Count(100, "estimated"),
-        unedited=Count(900, "measured"),
-    )
-    said = count(usage=Usage(1000, 100), verdict=added)
-    assert value(said, "cacheproxy_rule_tokens_total", effect="added") == 800
-    assert value(said, "cacheproxy_rule_tokens_total", effect="spared") == 800
+    assert value(said, "cacheproxy_rule_seconds_total", effect="spared") == 4.0
+    count(verdict=judged, spared=Spared(-500, -1.5))
+    said = count(verdict=judged, spared=Spared(50))
+    assert value(said, "cacheproxy_rule_tokens_total", effect="added") == 500
+    assert value(said, "cacheproxy_rule_seconds_total", effect="added") == 1.5
+    assert value(said, "cacheproxy_rule_tokens_total", effect="spared") == 850
+    assert value(said, "cacheproxy_rule_seconds_total", effect="spared") == 4.0
+
+
+def test_an_answer_that_was_broken_off_is_no_turn(count):
+    """What was evaluated for it counts."""
+    broke = Verdict(Judgement.BREAK, Reason.EVICTED, lost=Count(900, "measured"))
+    said = count(usage=Usage(1000, 100), verdict=broke, outcome=Outcome.UPSTREAM_FAILED)
+    assert value(said, "cacheproxy_turns_total") is None
+    assert value(said, "cacheproxy_breaks_total") is None
+    assert value(said, "cacheproxy_prompt_tokens_total", source="evaluated") == 900
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_is_a_label(count, reason):
+    said = count(verdict=Verdict(Judgement.BREAK, reason))
+    assert value(said, "cacheproxy_breaks_total", reason=str(reason)) == 1
+
+
+def test_answers_that_tell_no_speed_are_not_timed(count):
+    """One generated token in a microsecond would be a million a second."""
+    said = count(usage=Usage(1000, 990, 1, 0.5, 1e-6))
+    assert value(said, "cacheproxy_timed_tokens_total") is None
+    said = count(usage=Usage(1000, 900, 50, 0.5, 2.0))
+    assert value(said, "cacheproxy_timed_tokens_total", phase="prompt") == 100
+    assert value(said, "cacheproxy_timed_seconds_total", phase="output") == 2.0
 
 
 def test_rules_by_requests_and_places(metrics):

@@ -45,6 +45,7 @@ _PLAIN = Record(
     lost=None,
     lost_seconds=None,
     spared=0,
+    spared_seconds=0.0,
     rules=None,
     up=4000,
     down=700,

@@ -8,6 +8,7 @@ import pytest
 
 from cacheproxy.core.verdict import Reason
 from cacheproxy.totals.migrations import LATEST, class_middle, first_class, migrate
+from cacheproxy.totals.standing import lifetime
 from cacheproxy.totals.store import Store
 
 from .builders import NOW, keep, look, record
@@ -28,6 +29,10 @@ RECORDS = [
         failed=number % 9 == 0,
         turn=0 if number % 8 == 0 else number,
         added=None if number % 11 == 0 else 0.001,
+        output=1 if number % 13 == 0 else 50,
+        output_seconds=1e-6 if number % 13 == 0 else 2.0,
+        spared=number % 3 * 100,
+        spared_seconds=number % 3 * 0.5,
     )
     for number in range(1, 60)
 ]
@@ -64,10 +69,12 @@ def test_a_file_of_an_older_version_becomes_one_of_the_newest(newest, version):
     old = sqlite3.connect(":memory:", isolation_level=None)
     assert migrate(old, upto=version) == 0
     if version:
-        for table in ("words", "sessions", "upstreams", "exchanges", "samples", "lifetime"):
-            rows = newest.execute(f"SELECT * FROM {table}").fetchall()
+        kept = ("words", "sessions", "upstreams", "exchanges", "samples", "targets", "lifetime")
+        for table in (*kept, *(TABLES if version > 1 else ())):
+            columns = ", ".join(row[1] for row in old.execute(f"PRAGMA table_info({table})"))
+            rows = newest.execute(f"SELECT {columns} FROM {table}").fetchall()
             marks = ", ".join("?" * len(rows[0]))
-            old.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
+            old.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)
     assert migrate(old) == version
     assert schema(old) == schema(newest)
     assert old.execute("PRAGMA user_version").fetchone() == (LATEST,)
@@ -75,6 +82,74 @@ def test_a_file_of_an_older_version_becomes_one_of_the_newest(newest, version):
     if version:
         assert contents(old) == contents(newest)
         assert contents(old)["rollup_breaks"]
+
+
+def old_file(*spared, waiting=0.0, seconds=None):
+    """A file of version 2: exchanges a minute apart, and what the totals say of them."""
+    old = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(old, upto=2)
+    old.execute("INSERT INTO upstreams (id, url, first_seen) VALUES (1, 'u', 0)")
+    old.execute("INSERT INTO targets VALUES (1, 1, 'm', 0)")
+    old.executemany(
+        "INSERT INTO exchanges (at, number, upstream, outcome, turn, side, failed, under_way, "
+        "total_ms, up, down, spared, evaluated, prompt_ms, output, output_ms) "
+        "VALUES (?, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, ?, 25, 500, 1, 1)",
+        [(60_000 * number, tokens) for number, tokens in enumerate(spared)],
+    )
+    names = "requests, turns, failed, breaks, prompt, reused, evaluated, output, lost, spared, "
+    names += "timed_prompt, prompt_ms, timed_output, output_ms, first_ms, added_us, sent"
+    old.executemany(
+        f"INSERT INTO rollups (step, upstream, at, {names}) VALUES "
+        "(60000, 1, ?, 1, 1, 0, 0, 9, 9, 9, 9, 0, ?, 25, 500, 1, 1, 0, 0, 0)",
+        [(60_000 * number, tokens or 0) for number, tokens in enumerate(spared)],
+    )
+    figures = {"spared": sum(filter(None, spared)), "spared_waiting": waiting, "speed_tokens": 9.0}
+    figures |= {} if seconds is None else {"spared_seconds": seconds}
+    old.executemany(
+        "INSERT INTO lifetime VALUES (1, ?, 0, ?)", [each for each in figures.items() if each[1]]
+    )
+    return old
+
+
+def test_what_was_spared_before_is_priced_as_the_totals_had_it():
+    """Once: all windows add up to what the lifetime totals said, and go on saying."""
+    old = old_file(1000, None, 0, 3000, -400, seconds=9.0)
+    migrate(old)
+    prices = [row[0] for row in old.execute("SELECT spared_ms FROM exchanges ORDER BY id")]
+    assert prices == [2500, None, 0, 7500, -1000]
+    assert [row[0] for row in old.execute("SELECT spared_ms FROM rollups ORDER BY at")] == [
+        2500,
+        0,
+        0,
+        7500,
+        -1000,
+    ]
+    found = lifetime(Store(old))["all"]["spared"]
+    assert (found["tokens"], found["seconds"], found["unpriced"]) == (3600, 9.0, 0)
+
+
+def test_what_had_no_price_has_none():
+    old = old_file(1000, 200, waiting=1200.0)
+    migrate(old)
+    assert old.execute("SELECT spared_ms FROM exchanges").fetchall() == [(None,), (None,)]
+    assert old.execute("SELECT spared_ms, unpriced FROM rollups").fetchall() == [
+        (0, 1000),
+        (0, 200),
+    ]
+    found = lifetime(Store(old))["all"]["spared"]
+    assert (found["tokens"], found["seconds"], found["unpriced"]) == (1200, None, 1200)
+
+
+def test_speeds_of_before_are_of_answers_that_tell_one():
+    """As far back as there are exchanges; older sums stay."""
+    old = old_file(0, 0)
+    old.execute("DELETE FROM exchanges WHERE at = 0")
+    migrate(old)
+    names = "timed_prompt, prompt_ms, timed_output, output_ms"
+    assert old.execute(f"SELECT {names} FROM rollups ORDER BY at").fetchall() == [
+        (25, 500, 1, 1),
+        (0, 0, 0, 0),
+    ]
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was():

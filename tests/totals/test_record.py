@@ -1,4 +1,4 @@
-"""What is kept of an exchange, and what its rules spared."""
+"""What is kept of an exchange."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from cacheproxy.core.edits import Edit
 from cacheproxy.core.exchange import Outcome
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.prompt import Order
+from cacheproxy.core.spared import Spared
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.verdict import Count, Judgement, Reason, Rewrite, Verdict
 from cacheproxy.observe.known import KnownPrompts
-from cacheproxy.totals.record import record_of, spared_by_rules
-from tests.observe.exchanges import SYSTEM, body, exchange
-
-STAMP = "cch=0123456789;"
+from cacheproxy.totals.record import record_of
+from tests.observe.exchanges import body, exchange
 
 
 def verdict(expected, unedited, reason=None, judgement=Judgement.OK):
@@ -101,62 +100,37 @@ def test_a_large_body_that_nobody_read_is_not_read_for_its_model():
     assert record_of(large, 1.0).model == "m"
 
 
-@pytest.mark.parametrize(
-    ("reused", "with_edits", "without", "reason", "spared"),
-    [
-        (None, 1000, 10, None, None),  # the server does not say
-        (1050, 1000, 10, None, 1040),  # the answer of the turn before would have been lost, too
-        (1050, 1000, 1000, None, 0),  # the edits changed nothing of what two turns share
-        (5, 1000, 10, Reason.EVICTED, 0),  # the server had dropped it all the same
-        (300, 1000, 10, Reason.EVICTED, 290),
-        (10, 10, 1000, Reason.SYSTEM_CHANGED, -990),  # the edits made them differ
-        (10, 10, 1000, Reason.EVICTED, 0),  # it would not have been there without them either
-        (980, 990, 1000, None, 0),  # counted in characters, so not exactly
-    ],
-)
-def test_what_the_rules_spared(reused, with_edits, without, reason, spared):
-    assert spared_by_rules(reused, verdict(with_edits, without, reason)) == spared
+def test_what_was_spared_comes_with_the_exchange():
+    """Priced already: tokens and seconds go on as they are."""
+    record = record_of(exchange(body("x"), spared=Spared(900, 4.5)), 1.0)
+    assert (record.spared, record.spared_seconds) == (900, 4.5)
+    record = record_of(exchange(body("x"), spared=Spared(900)), 1.0)
+    assert (record.spared, record.spared_seconds) == (900, None)
+    assert record_of(exchange(body("x")), 1.0).spared is None
 
 
-def test_without_a_verdict_nobody_knows_what_was_spared():
-    assert spared_by_rules(10, None) is None
-    assert spared_by_rules(10, Verdict(Judgement.COLD)) is None
-
-
-def judged(pairs):
-    """The records of a session whose turns came and were sent as in ``pairs``."""
-    known = KnownPrompts()
-    for number, (came, sent, usage) in enumerate(pairs, 1):
-        finished = exchange(sent, came, usage=usage, turn=number)
-        found, _ = known.judge(finished, Order.TOOLS_FIRST)
-        yield record_of(replace(finished, verdict=found), float(number))
-
-
-def turns(stamps, *, edited):
-    """Two turns whose system begins with a stamp, made constant if ``edited``."""
-    for number, stamp in enumerate(stamps):
-        texts = ("hello " * 300, "hi", "more", "yes")[: 1 + 2 * number]
-        came = body(*texts, system=stamp + SYSTEM)
-        sent = body(*texts, system=STAMP + SYSTEM) if edited else came
-        usage = Usage(2000, 0, 10) if number == 0 else Usage(2100, 2010 if edited else 60, 10)
-        yield came, sent, usage
-
-
-def test_a_changing_stamp_made_constant_spares_all_but_what_stands_before_it():
-    first, second = judged(turns(("cch=aaaaaaaaaa;", "cch=bbbbbbbbbb;"), edited=True))
-    assert first.spared is None
-    assert 1500 < second.spared < 2010
-
-
-def test_a_constant_stamp_made_constant_spares_nothing():
-    _, second = judged(turns(("cch=aaaaaaaaaa;", "cch=aaaaaaaaaa;"), edited=True))
-    assert second.spared == 0
-
-
-def test_without_edits_nothing_is_spared():
-    """Also where the server reuses more than the turn before, such as its answer."""
-    _, second = judged(
-        (came, sent, replace(usage, reused=2050) if usage.reused else usage)
-        for came, sent, usage in turns((STAMP, STAMP), edited=False)
+@pytest.mark.parametrize("outcome", [Outcome.COMPLETE, Outcome.UPSTREAM_FAILED])
+def test_a_failed_request_is_no_turn_and_no_break(outcome):
+    """An answer that was broken off, say; what was evaluated for it counts all the same."""
+    status = 500 if outcome is Outcome.COMPLETE else 200
+    broke = verdict(900, 10, Reason.EVICTED, Judgement.BREAK)
+    each = exchange(
+        body("x"),
+        usage=Usage(1000, 100),
+        outcome=outcome,
+        status=status,
+        turn=3,
+        verdict=broke,
+        spared=Spared(900, 1.0),
     )
-    assert second.spared == 0
+    record = record_of(each, 1.0)
+    assert (record.failed, record.turn, record.is_break) == (True, 0, False)
+    assert (record.verdict, record.spared, record.lost) == (None, None, None)
+    assert (record.prompt, record.evaluated) == (1000, 900)
+
+
+def test_what_the_template_did_stands_for_the_text_that_changed():
+    """Where no text changed."""
+    found = Verdict(Judgement.BREAK, Reason.TEMPLATE_CHANGED, rewrite=Rewrite.THINKING)
+    assert record_of(exchange(body("x"), verdict=found), 1.0).shape == "thinking dropped"
+    assert record_of(exchange(body("x"), verdict=Verdict(Judgement.OK)), 1.0).shape is None

@@ -90,7 +90,14 @@ def test_search_finds_clients_sessions_and_models(store, which, search, wanted):
 def test_a_request_as_it_is_shown(store):
     keep(
         store,
-        record(rules="a,b", spared=12, reason=Reason.EVICTED, lost=5, lost_seconds=0.25),
+        record(
+            rules="a,b",
+            spared=12,
+            spared_seconds=1.5,
+            reason=Reason.EVICTED,
+            lost=5,
+            lost_seconds=0.25,
+        ),
         record(output_seconds=None, status=None, session=None),
     )
     store.look(look(served="qwen"))
@@ -103,9 +110,19 @@ def test_a_request_as_it_is_shown(store):
     assert (earlier["prompt"], earlier["reused"], earlier["evaluated"]) == (1000, 900, 100)
     assert (earlier["reason"], earlier["lost"], earlier["lost_seconds"]) == ("evicted", 5, 0.25)
     assert (earlier["speed"], earlier["speed_source"]) == (25, "measured")
+    assert (earlier["spared"], earlier["spared_seconds"]) == (12, 1.5)
+    assert earlier["prefill_speed"] == 200
     assert (later["speed"], later["speed_source"]) == (pytest.approx(50 / 2.4), "estimated")
     assert (later["session"], later["rules"], later["status"]) == (None, [], None)
     json.dumps([earlier, later])
+
+
+@pytest.mark.parametrize("seconds", [1e-6, None])
+def test_an_answer_of_one_token_has_no_speed(store, seconds):
+    """Measured or not; nor has a prompt of which hardly anything was new."""
+    keep(store, record(output=1, output_seconds=seconds, evaluated=25))
+    (found,) = requests(store)["requests"]
+    assert (found["speed"], found["prefill_speed"]) == (None, None)
 
 
 def test_numbers_are_of_this_run(tmp_path):

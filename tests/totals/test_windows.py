@@ -7,6 +7,8 @@ import json
 import pytest
 
 from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.totals.requests import requests
+from cacheproxy.totals.standing import lifetime
 from cacheproxy.totals.windows import WINDOWS, breaks, overview
 
 from .builders import MS, NOW, keep, look, record, store_in
@@ -18,7 +20,7 @@ BROKE = {"verdict": Judgement.BREAK, "reason": Reason.MESSAGES_CHANGED, "lost_se
 def test_sums_and_series(store, name):
     keep(
         store,
-        record(wall=NOW, first_byte=0.2, spared=500),
+        record(wall=NOW, first_byte=0.2, spared=500, spared_seconds=3.25),
         record(wall=NOW - 200, first_byte=0.4, failed=True, status=500),
         record(wall=NOW - 400, first_byte=38.1, shape="date", lost=700, **BROKE),
         record(wall=NOW - 401, prompt=None, reused=None, evaluated=None, prompt_seconds=None),
@@ -35,6 +37,7 @@ def test_sums_and_series(store, name):
         200,
     )
     assert (sums["lost"], sums["spared"]) == (700, 500)
+    assert (sums["spared_seconds"], sums["unpriced"]) == (3.25, 0)
     assert sums["prefill_speed"] == 200
     assert sums["generation_speed"] == 25
     assert sums["first_worst"] == 38.1
@@ -98,6 +101,7 @@ def test_why_the_cache_broke(store, name):
             "shape": None,
             "count": 1,
             "lost": 900,
+            "share": 0.225,
             "seconds": 0.0,
             "place": None,
             "client": "agent",
@@ -109,6 +113,7 @@ def test_why_the_cache_broke(store, name):
             "shape": "date",
             "count": 2,
             "lost": 30,
+            "share": 0.0075,
             "seconds": 4.0,
             "place": "/messages/0",
             "client": "agent",
@@ -116,6 +121,51 @@ def test_why_the_cache_broke(store, name):
             "number": 2,
         },
     ]
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_short_answers_tell_no_speed_and_bend_none(store, name):
+    """An answer of one token is timed at a microsecond, 25 new tokens take as long as one."""
+    short = record(output=1, output_seconds=1e-6, evaluated=25, prompt_seconds=0.5)
+    keep(store, *[short] * 100)
+    sums = overview(store, name, MS)["sums"]
+    assert (sums["prefill_speed"], sums["generation_speed"]) == (None, None)
+    keep(store, record())
+    sums = overview(store, name, MS)["sums"]
+    assert (sums["prefill_speed"], sums["generation_speed"]) == (200, 25)
+
+
+def test_speeds_are_tokens_by_their_time_not_means_of_speeds(store):
+    keep(store, record(output=1000, output_seconds=10.0), record(output=10, output_seconds=0.01))
+    speed = overview(store, "1h", MS)["sums"]["generation_speed"]
+    assert speed == pytest.approx(1010 / 10.01, rel=0.001)
+
+
+def test_counters_that_gained_little_tell_no_speed(store):
+    store.look(look(NOW - 60, evaluated=0.0, generated=0.0, prefill=0.0, generation=0.0))
+    store.look(look(NOW, evaluated=3.0, generated=1.0, prefill=0.2, generation=1e-6))
+    (_, last) = overview(store, "15m", MS)["server"]
+    assert (last["evaluated"], last["generated"]) == (3, 1)
+    assert (last["prefill_speed"], last["generation_speed"]) == (None, None)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_goes_through(store, reason):
+    keep(store, record(verdict=Judgement.BREAK, reason=reason, lost=10))
+    store.look(look())
+    for name in WINDOWS:
+        assert [each["reason"] for each in breaks(store, name, MS)] == [reason]
+    assert lifetime(store)["all"]["breaks"][reason]["lost"] == 10
+    assert requests(store, "breaks")["requests"][0]["reason"] == reason
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_turn_of_which_nothing_is_known_is_in_no_share(store, name):
+    """Neither a break nor reused; its tokens are in the sum of prompts alone."""
+    keep(store, record(verdict=Judgement.UNKNOWN, reused=None, evaluated=None))
+    sums = overview(store, name, MS)["sums"]
+    assert (sums["prompt"], sums["reused"], sums["evaluated"], sums["breaks"]) == (1000, 0, 0, 0)
+    assert breaks(store, name, MS) == []
 
 
 def test_numbers_of_an_earlier_run_lead_nowhere(tmp_path):

@@ -69,7 +69,7 @@ def test_all_that_a_window_shows(broken):
     assert data["lifetime"]["waiting"]["prompt"] == 4010
     assert data["rules"] == ["some-rule"]
     assert data["kept"] is False
-    assert data["upstream"] == {"url": URL, "state": "unknown", "slots": []}
+    assert data["upstream"] == {"url": URL, "state": "unknown", "slots": [], "says": {}}
     assert SECRET not in json.dumps(data)
 
 

@@ -7,11 +7,12 @@ import pytest
 from cacheproxy.web.headline import Standing, headline, speeds
 
 
-def told(window="1h", prefill=None, **sums):
+def told(window="1h", **sums):
     plain = {
         "turns": 4, "breaks": 0, "reused": 9000, "evaluated": 1000, "lost": 0, "spared": 0,
+        "spared_seconds": 0.0, "unpriced": 0,
     }  # fmt: skip
-    return headline(window, plain | sums, prefill)
+    return headline(window, plain | sums)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,8 @@ def told(window="1h", prefill=None, **sums):
         ({"reused": 0, "evaluated": 0}, Standing.UNMEASURED),
         ({"reused": 4999, "evaluated": 5001}, Standing.COLD),
         ({}, Standing.WORKING),
+        ({"breaks": 8, "lost": 999}, Standing.WORKING),
+        ({"breaks": 1, "lost": 1000}, Standing.HITCHES),
         ({"breaks": 1, "lost": 2499}, Standing.HITCHES),
         ({"breaks": 1, "lost": 2500}, Standing.BREAKING),
     ],
@@ -34,8 +37,8 @@ def test_one_word_for_each_way_it_can_stand(sums, standing):
 
 
 def test_reused_and_new_come_together_with_what_is_due_to_the_proxy():
-    """In shares of the same tokens; the time at the speed the server measured."""
-    found = told(spared=5000, prefill=250.0)
+    """In shares of the same tokens; the time as it was priced when it happened."""
+    found = told(spared=5000, spared_seconds=20.0)
     assert (found["share"], found["reused"], found["evaluated"]) == (0.9, 9000, 1000)
     assert found["due"]["points"] == 0.5
     assert found["due"]["seconds"] == 20.0
@@ -44,15 +47,18 @@ def test_reused_and_new_come_together_with_what_is_due_to_the_proxy():
 
 def test_what_nobody_knows_is_none():
     """Not zero."""
-    assert told(spared=5000)["due"]["seconds"] is None
+    assert told(spared=5000, unpriced=5000)["due"]["seconds"] is None
+    due = told(spared=5000, spared_seconds=20.0, unpriced=1000)["due"]
+    assert (due["seconds"], due["unpriced"]) == (20.0, 1000)
     found = told(reused=0, evaluated=0)
     assert found["share"] is None
     assert found["due"]["points"] is None
 
 
-@pytest.mark.parametrize(("count", "words"), [(1, "1 break in"), (1200, "1,200 breaks in")])
+@pytest.mark.parametrize(("count", "words"), [(1, "1 break cost"), (1200, "1,200 breaks cost")])
 def test_breaks_are_counted_in_words(count, words):
     found = told("30d", breaks=count, lost=100)
+    assert "100 tokens, 1.0 % of all" in found["text"]
     assert words in found["text"]
     assert "30 days" in found["text"]
 

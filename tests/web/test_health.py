@@ -74,6 +74,12 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
         "rules": ["stamp"],
         "clients": {"stamp": "*"},
         "placement": {"setting": "auto", "late": "unknown", "says": ""},
+        "profile": {
+            "memory": {"slots": 2, "context": 4096},
+            "reporting": "always",
+            "told_by": "its status pages",
+            "says": {"memory": "reuse is always reported"},
+        },
         "upstream": {
             "url": upstream.url,
             "state": "up",

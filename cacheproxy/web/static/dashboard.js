@@ -4,17 +4,9 @@
   const MOST_ROWS = 400;
   const LATEST = 80; // for the chart; the table begins with fewer
   const FIRST_ROWS = 30;
-  const MUCH_LOST = 0.05; // share of a bucket's tokens: the odd break in hours is no news
+  const DEAR = 0.1; // share of the tokens, a request's or a bucket's: from here on a flag is due
   const AGAIN = 3000;
   const LENGTHS = { "15m": "15 minutes", "1h": "hour", "24h": "24 hours", "30d": "30 days" };
-  const REASONS = {
-    model_changed: "Another model was asked for",
-    system_changed: "The system text changed",
-    tools_changed: "The list of tools changed",
-    messages_changed: "An earlier message changed",
-    previous_message_not_found: "The turn before was not seen here",
-    evicted: "Equal prompts, but the server had dropped it",
-  };
   const $ = (id) => document.getElementById(id);
 
   // -- words and numbers
@@ -52,6 +44,8 @@
   const speedOf = (row) => // an answer that came in one piece does not tell how fast it was made
     (row.speed_source === "estimated" && !(row.total_seconds - row.first_seconds > 0.2) ? null : row.speed);
   const isBreak = (row) => Boolean(row.reason) && !row.side;
+  const isDear = (row) => isBreak(row) && (!known(row.lost) || row.lost >= DEAR * row.prompt);
+  const phrase = (reason) => (data && data.reasons[reason]) || reason.replaceAll("_", " ");
 
   function el(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
@@ -155,7 +149,7 @@
     const states = { up: "up", down: "does not answer", loading: "loading its model", unknown: "not looked at" };
     $("upstream-dot").className = `dot ${upstream.state}`;
     say("upstream-name", `${server ? server.summary : upstream.url} · ${states[upstream.state]}`);
-    say("upstream-says", Object.values(upstream.says || {}).join(". "));
+    say("upstream-says", Object.values(upstream.says || {}).join(" · "));
     const bad = upstream.state === "down" || upstream.state === "loading";
     if (bad) {
       const down = upstream.state === "down";
@@ -187,11 +181,12 @@
     bar.setAttribute("aria-label", measured ? `${percent(headline.share)} reused` : "no data");
     say("reused", measured ? count(headline.reused) : "–");
     say("evaluated", measured ? count(headline.evaluated) : "–");
-    const { points, seconds, source } = headline.due;
+    const { points, seconds, source, unpriced } = headline.due;
     const about = said.rules.length || headline.due.tokens;
     say("points", !measured ? "–" : about ? `≈ ${(100 * points).toFixed(1)} points` : "no rules are on");
     say("spared", !measured || !about ? "–" : known(seconds) ? `≈ ${lasting(seconds)}` : "speed unknown");
-    say("source", measured ? `Reused and evaluated: as the server says. ≈ ${source}.` : "");
+    const without = unpriced && known(seconds) ? ` Not in it: ${count(unpriced)} tokens whose speed nobody knew.` : "";
+    say("source", measured ? `Reused and evaluated: as the server says. ≈ ${source}.${without}` : "");
     document.title = measured ? `${percent(headline.share)} reused · cacheproxy` : "cacheproxy";
   }
 
@@ -243,14 +238,14 @@
       const what = el("td", { role: "cell", class: "name" }, each.shape || "–", " ", each.place ? el("small", { text: each.place }) : "");
       const lost = cell(count(each.lost), "n", "tokens lost");
       if (each.seconds) lost.append(" ", el("small", { text: `≈ ${lasting(each.seconds)}` }));
+      const share = each.share > 0 && each.share < 0.001 ? "< 0.1 %" : percent(each.share);
       return el("tr", { role: "row" },
-        el("td", { role: "cell" }, REASONS[each.reason] || each.reason), what, cell(count(each.count), "n", "count"), lost,
+        el("td", { role: "cell" }, phrase(each.reason)), what, cell(count(each.count), "n", "count"), lost, cell(share, "n", "of all"),
         el("td", { role: "cell", class: "do" }, ...advice(each)));
     }));
   }
 
   function advice(each) {
-    if (each.reason === "evicted") return ["more room: ", code("--cache-ram"), " or ", code("--parallel")];
     if (each.reason === "model_changed") return ["nothing: another model has another cache"];
     if (!known(each.number)) return ["", code("cacheproxy inspect CAPTURE")];
     const button = el("button", { type: "button", class: "plain", text: `Diagnose request ${each.number}` });
@@ -264,7 +259,8 @@
     const sum = (name) => (figures[name].value || 0) + (waiting[name] || 0);
     const parts = [[compact(sum("prompt")), "prompt tokens"], [compact(sum("reused")), "reused"],
       [compact(sum("generated")), "generated"], [count(exchanges + waiting.exchanges), exchanges + waiting.exchanges === 1 ? "request" : "requests"]];
-    if (spared.seconds > 0) parts.push([`≈ ${lasting(spared.seconds)}`, "not spent thanks to the rules"]);
+    const saved = (spared.seconds || 0) + (waiting.spared.seconds || 0);
+    if (saved > 0) parts.push([`≈ ${lasting(saved)}`, "of prefill saved"]);
     $("lifetime").replaceChildren(...parts.map(([value, name]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
     const since = known(lifetime.since) ? new Intl.DateTimeFormat("en-GB", { dateStyle: "long" }).format(new Date(1000 * lifetime.since)) : null;
     const source = figures.prompt.source ? ` Prompt tokens: from ${figures.prompt.source}.` : " From responses.";
@@ -329,7 +325,7 @@
       });
     };
     bars("requests", [x, total, reused], { time: false, range: (plot) => [-0.7, Math.max(shownRows.length, 12) - 0.3] }, labels, 56,
-      (index) => shownRows[index] && isBreak(shownRows[index]));
+      (index) => shownRows[index] && isDear(shownRows[index]));
     read(picked);
   }
 
@@ -344,7 +340,7 @@
     const days = data.overview.window === "30d";
     const labels = (plot, splits) => splits.map((at) => (days ? day(at) : minute(at)));
     bars(`buckets-${data.overview.window}`, [shownBuckets.map((each) => each.at + bucket / 2), mean("prompt"), mean("reused")],
-      { time: true, range: () => [data.overview.start, data.overview.end] }, labels, days ? 64 : 56, (index) => shownBuckets[index] && shownBuckets[index].lost >= MUCH_LOST * shownBuckets[index].prompt && shownBuckets[index].breaks > 0);
+      { time: true, range: () => [data.overview.start, data.overview.end] }, labels, days ? 64 : 56, (index) => shownBuckets[index] && shownBuckets[index].lost >= DEAR * shownBuckets[index].prompt && shownBuckets[index].breaks > 0);
     read(picked);
   }
 
@@ -384,7 +380,7 @@
     if (!each) { say("prompts-read", ""); return; }
     if (requests) {
       const share = shareOf(each);
-      say("prompts-read", `${clock(each.at)}  ${agentOf(each)}  turn ${each.turn}: ${count(each.prompt)} tokens, ${known(share) ? `${percent(share)} reused` : "reuse unknown"}${isBreak(each) ? ` · break: ${(REASONS[each.reason] || each.reason).toLowerCase()}` : ""}`);
+      say("prompts-read", `${clock(each.at)}  ${agentOf(each)}  turn ${each.turn}: ${count(each.prompt)} tokens, ${known(share) ? `${percent(share)} reused` : "reuse unknown"}${isBreak(each) ? ` · break: ${phrase(each.reason).toLowerCase()}` : ""}`);
     } else {
       say("prompts-read", `${day(each.at)} ${minute(each.at)}: ${plural(each.requests, "request")}${each.requests ? `, ${percent(each.prompt ? each.reused / each.prompt : null)} reused, ${plural(each.breaks, "break")}` : ""}`);
     }
@@ -430,7 +426,7 @@
   }
 
   function drawSparks() {
-    drawSpark("prefill-chart", "Prefill speed", "prefill_speed", (row) => (row.evaluated > 16 && row.prompt_seconds ? row.evaluated / row.prompt_seconds : null));
+    drawSpark("prefill-chart", "Prefill speed", "prefill_speed", (row) => row.prefill_speed);
     drawSpark("generation-chart", "Generation speed", "generation_speed", speedOf);
   }
 
@@ -453,12 +449,12 @@
     if (share === null) { reuse.textContent = "–"; reuse.classList.add("blank"); }
     else reuse.append(meter(share, percent(share), "split"), el("b", { text: percent(share), "aria-hidden": "true" }));
     const what = el("td", { role: "cell", class: "what" });
-    if (broken) what.append(el("span", { class: "flag", text: `⚑ ${row.reason.replaceAll("_", " ")}` }), " ");
+    if (broken) what.append(el("span", { class: isDear(row) ? "flag" : "", text: `⚑ ${row.reason.replaceAll("_", " ")}` }), " ");
     if (row.failed) what.append(el("span", { class: "flag", text: known(row.status) ? `status ${row.status}` : row.outcome }), " ");
     else if (row.outcome !== "complete") what.append(el("small", { text: row.outcome }));
     if (row.side) what.append(el("small", { text: "side request" }));
     for (const rule of row.rules) what.append(el("small", { text: rule }));
-    const made = el("tr", { role: "row", class: broken ? "broke" : null },
+    const made = el("tr", { role: "row", class: isDear(row) ? "broke" : null },
       el("td", { role: "cell" }, button),
       el("td", { role: "cell", class: "name", title: [row.asked, row.model].filter(Boolean).join(" → ") || null }, row.client || "–", el("span", { class: "id", text: row.session ? `/${shortly(row.session)}` : "" })),
       cell(row.turn ? count(row.turn) : "–", "n", "turn"), cell(count(row.prompt), "n", "prompt"), reuse,
@@ -542,7 +538,7 @@
     add("session", row.session || (more && more.session) || "");
     add("asked for", [row.asked, row.model].filter(Boolean).join(" → "), more && more.path_asked ? ` ${more.method} ${more.path_asked}` : "");
     add("prompt", known(prompt) ? `${count(prompt)} tokens` : "", known(reused) ? `: ${count(reused)} reused, ${count(evaluated)} new` : "");
-    if (reason) add("reason", REASONS[reason] || reason);
+    if (reason) add("reason", phrase(reason));
     if (more && more.path) add("where", code(more.path), known(more.byte) ? ` byte ${count(more.byte)}` : "");
     if (more && more.kind) add("what changed", [more.kind, more.frequency].filter(Boolean).join(", "));
     if (more && more.equal) add("equal until", tokens(more.equal));

@@ -1,0 +1,120 @@
+r"""What a server mends by itself: a prompt as it would have seen it, had nobody edited it.
+
+What is due to us is what was reused beyond that. Two servers take Claude Code's billing header
+out of the way where a text of system begins with it:
+
+* vLLM (read in 0.32.0) drops its line: ``vllm.renderers.chat_utils``,
+  ``_strip_claude_code_billing_header``, whatever is rendered as chat, so Responses, too; on
+  messages the block that is this line (``vllm.entrypoints.anthropic.serving``,
+  ``_convert_system_message``). Not for role developer.
+* llama.cpp writes ``fffff`` over the first ``cch``, if that has five bytes, on messages alone
+  (``tools/server/server-chat.cpp``, ``normalize_anthropic_billing_header``, pull request 21793).
+
+Older ones of either may not: then we claim less than is due. And where a template moves late
+system messages to the head, it would have moved those that we gave to the user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from cacheproxy.core.dialect import ANTHROPIC, CHAT, RESPONSES
+from cacheproxy.core.placement import Late
+from cacheproxy.core.profile import Profile
+from cacheproxy.core.prompt import Part, Prompt, is_late
+from cacheproxy.core.segments import Piece, Run, Segment, piece_of
+from cacheproxy.core.server import LLAMA_SERVER
+
+VLLM = "vLLM"
+_HEADER = "x-anthropic-billing-header"
+
+
+class Repair(NamedTuple):
+    """What becomes of the ``text`` that a text of system begins with."""
+
+    text: re.Pattern[str]
+    becomes: str
+
+
+_LINE = Repair(re.compile(rf"{_HEADER}[^\n]*\n?"), "")
+_CCH = Repair(
+    re.compile(rf"({_HEADER}:(?:(?!cch=).)*cch=)[\x00-\x7f]{{5}}(?=;)", re.DOTALL), r"\1fffff"
+)
+_REPAIRS: Mapping[tuple[str, str], Repair] = {
+    (VLLM, ANTHROPIC): _LINE,
+    (VLLM, CHAT): _LINE,
+    (VLLM, RESPONSES): _LINE,
+    (LLAMA_SERVER, ANTHROPIC): _CCH,
+}
+"""By the kind of server and the dialect that it is spoken to in."""
+
+
+def as_unaided(prompt: Prompt, spoken: str | None, profile: Profile) -> Prompt:
+    """Return the prompt of a request that nobody edited as its server would have seen it.
+
+    ``spoken``: the dialect it goes upstream in. It is ``prompt`` itself where that is the same.
+    Late system messages that the server refuses or drops stay where they are: so nothing is
+    claimed for having placed them.
+    """
+    if profile.placement is not None and profile.placement.late is Late.HOISTED:
+        prompt = _hoisted(prompt)
+    return as_repaired(prompt, spoken, profile)
+
+
+def as_repaired(prompt: Prompt, spoken: str | None, profile: Profile) -> Prompt:
+    """Return ``prompt``, edited or not, without what its server mends in it: itself, as a rule."""
+    kind = profile.server.kind if profile.server is not None else ""
+    repair = _REPAIRS.get((kind, spoken or ""))
+    if repair is None:
+        return prompt
+    pieces = [
+        _mended(piece, repair) if piece.part is Part.SYSTEM else piece for piece in _head(prompt)
+    ]
+    if all(new is old for new, old in zip(pieces, prompt.pieces, strict=False)):
+        return prompt
+    return _made(prompt, [*pieces, *prompt.pieces[len(pieces) :]])
+
+
+def _head(prompt: Prompt) -> Iterable[Piece]:
+    for piece in prompt.pieces:
+        if piece.part is Part.MESSAGES:
+            return
+        yield piece
+
+
+def _mended(piece: Piece, repair: Repair) -> Piece:
+    if not any(map(_is_header, piece.segments)):
+        return piece
+    segments = tuple(
+        segment._replace(text=repair.text.sub(repair.becomes, segment.text, count=1))
+        if _is_header(segment)
+        else segment
+        for segment in piece.segments
+    )
+    return piece if segments == piece.segments else piece_of(piece.value, piece.part, segments)
+
+
+def _is_header(segment: Segment) -> bool:
+    return segment.text.startswith(_HEADER) and segment.role != "developer"
+
+
+def _hoisted(prompt: Prompt) -> Prompt:
+    """Return it with late system messages behind the text at the head, wherever the tools are."""
+    late = [piece for piece in prompt.pieces if is_late(piece)]
+    if not late:
+        return prompt
+    rest = [piece for piece in prompt.pieces if not is_late(piece)]
+    heads = [number for number, piece in enumerate(rest) if piece.part is Part.SYSTEM]
+    at = heads[-1] + 1 if heads else 0
+    return _made(prompt, [*rest[:at], *map(_in_system, late), *rest[at:]])
+
+
+def _in_system(piece: Piece) -> Piece:
+    segments = tuple(segment._replace(part=Part.SYSTEM) for segment in piece.segments)
+    return piece._replace(part=Part.SYSTEM, segments=segments)
+
+
+def _made(prompt: Prompt, pieces: Iterable[Piece]) -> Prompt:
+    return Prompt(prompt.model, Run().then(tuple(pieces)), prompt.made)

@@ -1,0 +1,85 @@
+"""What vLLM's ``/metrics`` tell: in what blocks prompts are kept, and what one prompt reused.
+
+Its answers say that only with a flag; the counters always do. Where their difference over one
+request is as many prompt tokens as it had, no other was worked on meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass, replace
+
+from cacheproxy.core.counters import NOTHING, Figures
+from cacheproxy.core.exposition import sample_of
+from cacheproxy.core.usage import Usage
+from cacheproxy.doctor.site import NoAnswerError, Site
+
+_CONFIG = re.compile(r"^vllm:cache_config_info\{(.{1,8192})\}", re.MULTILINE)
+_LABEL = re.compile(r'(?<!\w)(block_size|mamba_block_size)="(\d{1,9})"')
+_TRIES, _PAUSE = 10, 0.05
+"""Looks, and seconds between them: the counters may be behind the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Whole blocks of ``size`` tokens are kept. ``is_hybrid``: the last one is never reused."""
+
+    size: int = 1
+    is_hybrid: bool = False
+
+    def whole(self, prompt: int) -> int:
+        """Return how many of ``prompt`` tokens a server can reuse: it computes the last anew."""
+        blocks = (prompt - 1) // self.size - self.is_hybrid
+        return max(0, blocks * self.size)
+
+
+TOKENS = Blocks()
+"""Any token can be gone back to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """The counters of the server at ``site``, which is asked only where it ``has_them``."""
+
+    site: Site
+    has_them: bool
+
+    def blocks(self) -> Blocks:
+        """Return in what blocks prompts are kept, as far as it is told. Never raises."""
+        found = dict(_LABEL.findall("".join(_CONFIG.findall(self._page())[:1])))
+        size = int(found.get("block_size", 0))
+        return Blocks(size, "mamba_block_size" in found) if size else TOKENS
+
+    def figures(self) -> Figures:
+        """Return what they show now. Never raises."""
+        sample = sample_of(self._page())
+        return sample.figures if sample is not None else NOTHING
+
+    def told(self, usage: Usage, before: Figures) -> tuple[Usage, bool]:
+        """Return ``usage``, with what was reused since ``before`` if it does not say; and whether.
+
+        Never raises.
+        """
+        if not self.has_them or usage.reused is not None or not usage.prompt:
+            return usage, False
+        for _ in range(_TRIES):
+            now = self.figures()
+            if None in (now.prompt, now.reused, before.prompt, before.reused):
+                break
+            worked = (now.prompt or 0) - (before.prompt or 0)
+            if worked >= usage.prompt:
+                reused = int((now.reused or 0) - (before.reused or 0))
+                is_alone = worked == usage.prompt
+                return (replace(usage, reused=reused), True) if is_alone else (usage, False)
+            time.sleep(_PAUSE)
+        return usage, False
+
+    def _page(self) -> str:
+        if not self.has_them:
+            return ""
+        try:
+            answer = self.site.get("/metrics")
+        except NoAnswerError:
+            return ""
+        return answer.body.decode("utf-8", "replace") if answer.status == 200 else ""

@@ -1,0 +1,191 @@
+"""What vLLM's counters tell of a test prompt, and whole blocks. The pages are those of 0.32."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.counters import Figures
+from cacheproxy.core.usage import Usage
+from cacheproxy.doctor import outcome
+from cacheproxy.doctor.conclusion import Answer, Known, conclude
+from cacheproxy.doctor.counted import TOKENS, Blocks, Counters
+from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.prompt import rounds_for
+from cacheproxy.doctor.proxy import Proxy
+from cacheproxy.doctor.reuse import measure
+from cacheproxy.doctor.site import Site
+from cacheproxy.doctor.upstream import look
+
+CHAT = "/v1/chat/completions"
+PAGE = """\
+# TYPE vllm:prompt_tokens_total counter
+vllm:prompt_tokens_total{{engine="0",model_name="tiny"}} {prompt}
+vllm:prompt_tokens_cached_total{{engine="0",model_name="tiny"}} {reused}
+vllm:prompt_tokens_cached_by_source_total{{engine="0",source="device"}} {reused}
+vllm:generation_tokens_total{{engine="0",model_name="tiny"}} 9.0
+vllm:cache_config_info{{_block_size_resolved="True",block_size="{block}",\
+hash_block_size="None",mamba_block_size="{mamba}"}} 1.0
+"""
+
+
+class Vllm:
+    """vLLM as far as doctor sees it: whole blocks, counters, and answers with or without a count.
+
+    ``others``: prompt tokens of somebody else's requests beside each of ours.
+    """
+
+    def __init__(self, block, *, flagged=False, mamba=None, others=0, keeps=True):
+        self.block, self.flagged, self.mamba = block, flagged, mamba
+        self.others, self.keeps = others, keeps
+        self.prompt = self.reused = self.longest = 0
+        self.seen = []
+
+    def metrics(self, _):
+        figures = {"prompt": float(self.prompt), "reused": float(self.reused)}
+        return PAGE.format(**figures, block=self.block, mamba=self.mamba).encode()
+
+    def chat(self, asked):
+        words = " ".join(message["content"] for message in asked["messages"]).split()
+        shared = 0
+        for earlier in self.seen:
+            same = [one == other for one, other in zip(words, earlier, strict=False)]
+            shared = max(shared, same.index(False) if False in same else len(same))
+        blocks = min(shared, len(words) - 1) // self.block - bool(self.mamba)
+        reused = max(0, blocks * self.block) if self.keeps else 0
+        self.seen.append(words)
+        self.prompt += len(words) + self.others
+        self.reused += reused
+        self.longest = max(self.longest, len(words))
+        usage = {"prompt_tokens": len(words), "completion_tokens": 1}
+        if self.flagged:
+            usage["prompt_tokens_details"] = {"cached_tokens": reused}
+        return {"choices": [], "usage": usage}
+
+    @property
+    def pages(self):
+        models = {"data": [{"id": "tiny", "owned_by": "vllm"}]}
+        return {CHAT: self.chat, "/metrics": self.metrics, "/v1/models": models}
+
+
+@pytest.fixture
+def tried(peer):
+    """Return the trial on such a server, and the server."""
+    billing = pytest.importorskip("cacheproxy_claude_code.billing")
+
+    def tried(block, **more):
+        server = Vllm(block, **more)
+        site = Site(peer(server.pages).url)
+        counters = Counters(site, has_them=True)
+        rules = [billing.BILLING_HEADER]
+        return measure("chat", site, None, rules, "tiny", "x", counters=counters), server
+
+    return tried
+
+
+def check(trial):
+    return outcome.check(trial, ("claude-billing-header",), "vLLM", has_package=True)
+
+
+def test_answers_without_a_count_are_measured_by_the_counters(tried):
+    """And the flag is named that has them say it."""
+    trial, _ = tried(16)
+    assert trial.works
+    assert trial.second.is_counted
+    assert trial.second.usage.reused % 16 == 0
+    finding = check(trial)
+    assert finding.state is State.OK
+    (unsaid,) = outcome.unsaid([trial], "vLLM")
+    assert unsaid.state is State.WARN
+    assert unsaid.fix == "start vLLM with --enable-prompt-tokens-details"
+
+
+def test_answers_with_a_count_need_no_counters(tried):
+    trial, _ = tried(16, flagged=True)
+    assert trial.works
+    assert not trial.second.is_counted
+    assert outcome.unsaid([trial], "vLLM") == []
+
+
+def test_where_others_are_at_work_too_the_counters_say_nothing_of_one(tried):
+    trial, _ = tried(16, others=40)
+    assert not trial.is_measured
+    finding = check(trial)
+    assert finding.state is State.WARN
+    assert "does not say what it reused" in finding.text
+    assert finding.fix == "start vLLM with --enable-prompt-tokens-details"
+
+
+@pytest.mark.parametrize("flagged", [True, False])
+def test_large_blocks_get_a_longer_prompt(tried, flagged):
+    """Of 1,024 tokens: what can be reused of it was."""
+    trial, server = tried(1024, flagged=flagged)
+    assert 2048 < server.longest < 3000
+    assert trial.second.usage.reused == trial.second.whole == 2048
+    assert check(trial).state is State.OK
+
+
+@pytest.mark.parametrize("flagged", [True, False])
+def test_a_prompt_shorter_than_a_block_tells_nothing(tried, flagged):
+    """As with hybrid models; it is not made longer than is bearable."""
+    trial, server = tried(7808, flagged=flagged)
+    assert server.longest < 1000
+    assert trial.is_short
+    finding = check(trial)
+    assert (finding.state, finding.fix) == (State.WARN, None)
+    assert "too short to tell: this server keeps whole blocks of 7,808 tokens" in finding.text
+
+
+def test_that_a_prompt_was_too_short_is_no_verdict_on_the_cache(tried, peer, nobody):
+    trial, server = tried(7808, flagged=True)
+    upstream = look(Site(peer(server.pages).url))
+    conclusion = conclude(Known(Proxy(nobody), upstream, None, (trial,), None), [])
+    assert conclusion.answer is Answer.NOT_MEASURED
+    assert "shorter than the blocks" in conclusion.text
+
+
+def test_a_cache_that_is_off_is_off_by_vllms_own_flag(tried):
+    trial, _ = tried(16, keeps=False)
+    finding = check(trial)
+    assert finding.state is State.FAIL
+    assert finding.fix == "start vLLM without --no-enable-prefix-caching; is it busy?"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "prompt", "whole"),
+    [
+        (TOKENS, 640, 639),
+        (TOKENS, 1, 0),
+        (TOKENS, 0, 0),
+        (Blocks(16), 16, 0),
+        (Blocks(16), 17, 16),
+        (Blocks(1024), 2275, 2048),
+        (Blocks(448, is_hybrid=True), 1000, 448),
+        (Blocks(448, is_hybrid=True), 448, 0),
+    ],
+)
+def test_the_last_token_is_always_computed_and_of_hybrids_the_last_block(blocks, prompt, whole):
+    assert blocks.whole(prompt) == whole
+
+
+@pytest.mark.parametrize(
+    ("mamba", "blocks"), [("None", Blocks(448)), ("448", Blocks(448, is_hybrid=True))]
+)
+def test_the_blocks_are_told_by_the_page(peer, mamba, blocks):
+    site = Site(peer(Vllm(448, mamba=mamba).pages).url)
+    assert Counters(site, has_them=True).blocks() == blocks
+    assert Counters(site, has_them=False).blocks() == TOKENS
+
+
+@pytest.mark.parametrize("page", [b"", b"\xff\x00{", b"vllm:cache_config_info{} 1\n"])
+def test_a_page_that_says_nothing(peer, nobody, page):
+    """What was not told stays so."""
+    for site in (Site(peer({"/metrics": page}).url), Site(nobody)):
+        counters = Counters(site, has_them=True)
+        assert counters.blocks() == TOKENS
+        assert counters.figures() == Figures()
+        assert counters.told(Usage(640), Figures()) == (Usage(640), False)
+
+
+@pytest.mark.parametrize(("block", "rounds"), [(1, 5), (16, 5), (128, 5), (256, 7), (2048, 5)])
+def test_prompts_are_as_long_as_two_blocks_if_that_is_bearable(block, rounds):
+    assert rounds_for(block) == rounds

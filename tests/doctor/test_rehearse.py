@@ -1,0 +1,111 @@
+"""A conversation rendered by the real server, and what is said of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from cacheproxy.core.rehearsal import Rehearsal
+from cacheproxy.doctor import rehearse
+from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.site import Site
+from cacheproxy.embedded import LlamaServer, write_model
+from tests import needs
+from tests.llama.templates import REWRITING, TEMPLATES
+
+NOW = datetime(2026, 11, 22, 12, 58, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory):
+    """Return what a server with a template of that name makes of the conversation."""
+    needs.llama()
+    folder = tmp_path_factory.mktemp("templates")
+    known = {}
+
+    def rehearsed(name):
+        if name not in known:
+            template = (TEMPLATES | REWRITING)[name]
+            model = write_model(folder / f"{name}.gguf", template=template)
+            with LlamaServer(model, n_ctx=1024) as server:
+                known[name] = rehearse.of_server(Site(server.url), datetime.now(UTC))
+        return known[name]
+
+    return rehearsed
+
+
+@pytest.mark.llama
+@pytest.mark.parametrize("name", ["inline", "user", "strict", "hoist", "drop", "turns"])
+def test_templates_in_which_it_only_grows(rehearsed, name):
+    """Whatever they do with late system messages, of which it has none."""
+    (found,) = rehearse.check(rehearsed(name), "llama-server")
+    assert (found.name, found.state) == ("template", State.OK)
+    assert "only grows" in found.text
+
+
+@pytest.mark.llama
+def test_thinking_that_is_dropped_and_cannot_be_kept(rehearsed):
+    (found,) = rehearse.check(rehearsed("think"), "llama-server")
+    assert (found.state, found.fix) == (State.WARN, None)
+    assert found.text.startswith(
+        "at the second user message this template drops the thinking of the turn before: "
+        "everything after the first user message is read again, whether the client"
+    )
+    assert "no chat_template_kwargs" in found.text
+
+
+@pytest.mark.llama
+@pytest.mark.parametrize(
+    ("kind", "fix"),
+    [
+        ("llama-server", "start llama-server with --chat-template-kwargs '{}'"),
+        ("vLLM", "start vLLM with --default-chat-template-kwargs '{}'"),
+        ("SGLang", "chat_template_kwargs {} in the client's requests"),
+    ],
+)
+def test_thinking_that_is_kept_when_asked(rehearsed, kind, fix):
+    """The cure was tried, and is spelt as the server spells it."""
+    (found,) = rehearse.check(rehearsed("keep"), kind)
+    assert found.state is State.WARN
+    assert found.fix == fix.replace("{}", '{"preserve_thinking": true}')
+    assert "as Claude Code does" in found.text
+
+
+@pytest.mark.llama
+def test_tools_that_move(rehearsed):
+    (found,) = rehearse.check(rehearsed("tools"), "llama-server")
+    assert (found.state, found.fix) == (State.WARN, None)
+    assert "moves the tools" in found.text
+    assert found.text.endswith("there is no cure")
+
+
+@pytest.mark.llama
+def test_a_clock_at_the_head(rehearsed):
+    """The real strftime_now of the server."""
+    found = rehearsed("clock")
+    assert found.clock == "the time"
+    (line,) = rehearse.check(found, "vLLM")
+    assert line.state is State.WARN
+    assert "prints the time" in line.text
+    assert line.fix == "start vLLM with --chat-template FILE, a copy without that line"
+
+
+def test_a_date_costs_a_turn_a_day():
+    (found,) = rehearse.check(Rehearsal((), None, "the date", "x"), "Ollama")
+    assert found.text.endswith("once a day")
+    assert found.fix is None
+
+
+def test_a_server_that_renders_nothing_for_us(peer, nobody):
+    """Nothing is said."""
+    assert rehearse.of_server(Site(nobody), NOW) is None
+    assert rehearse.of_server(Site(peer({}).url), NOW) is None
+    assert rehearse.check(None, "mlx-lm") == []
+
+
+def test_a_server_that_wants_a_model_is_told_one(peer):
+    """A router of llama-server, say: the first question is asked again with the model."""
+    server = peer({"/apply-template": (400, {"error": "model name is missing"})})
+    assert rehearse.of_server(Site(server.url), NOW, "m") is None
+    assert server.asked == ["/apply-template"] * 2 + ["/tokenize"]
