@@ -130,8 +130,8 @@ class Vllm(Started):
         length = 65_536
         block = self.settings.get("block_size")
         if self.settings.get("small"):
-            length, block = 4_096, 16
-            flags += ["--num-gpu-blocks-override", "280"]
+            length, block = 4_096, 32  # on a CPU the least that it takes
+            flags += ["--num-gpu-blocks-override", "140"]
         if block:
             flags += ["--block-size", str(block)]
         return (

@@ -21,7 +21,7 @@ from cacheproxy.core.prompt import Order, Part, Prompt, reordered
 from cacheproxy.core.proof import Proof
 from cacheproxy.core.request import Request
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Basis, Break, Count, Judgement, Reason, Verdict
+from cacheproxy.core.verdict import Basis, Break, Count, Judgement, Reason, Rewrite, Verdict
 
 _CHARS_PER_TOKEN = 4.0
 """Used only where no server has counted yet; then the figure says ``estimated``."""
@@ -124,7 +124,9 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     if loss.reused is None:
         return _unmeasured(verdict, loss, compared, usage)
     lost = Count(max(0, loss.before - loss.reused), "measured")
-    if lost.tokens <= allowed(loss.before, loss.prompt, profile.memory):
+    if lost.tokens <= allowed(
+        loss.before, loss.prompt, profile.memory, changed=loss.change is not None
+    ):
         return replace(verdict, lost=lost)
     return _broken(replace(verdict, lost=lost), loss, compared, usage)
 
@@ -259,6 +261,9 @@ def _broken(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> 
         expected = Count(min(proof.shared, usage.prompt or proof.shared), "measured")
         if where is not None:
             where = replace(where, position=expected)
+    if cause.rewrite is Rewrite.CLOCK and cause.reason is Reason.TEMPLATE_CHANGED:
+        # Both prompts were rendered at one time: where they part it shows by what was reused.
+        where, expected = None, Count(loss.reused or 0, "measured")
     return replace(
         verdict,
         judgement=Judgement.BREAK,
