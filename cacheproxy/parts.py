@@ -12,6 +12,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.access import Access
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.prefill import Prefill
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer
 from cacheproxy.metrics.counting import Metrics
@@ -43,7 +44,7 @@ class Relaying:
 
     ``finished`` takes each exchange that is over. ``via``: our own token in the Via header.
     ``keep_bodies``: whether observers want response bodies. ``learn`` and ``forgot``: see
-    ``Translating``.
+    ``Translating``. ``progressed``: see ``Course``.
     """
 
     reactor: Any
@@ -54,6 +55,7 @@ class Relaying:
     finished: Callable[[Exchange], None]
     via: bytes
     keep_bodies: bool
+    progressed: Callable[[int, Prefill | None], None]
     learn: Callable[[Request], Awaitable[None]] | None = None
     forgot: Callable[[], None] = lambda: None
 

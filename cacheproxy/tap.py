@@ -137,6 +137,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     totals, latest = _totals(reactor, config, plugins), Latest()
     dashboard = _dashboard(reactor, plugins, totals, recent, latest)
     live = Live(dashboard, reactor)
+    latest.prefills.changed = live.progressed
     collector = Collector()
     plugins.register(live, "live")
     pricing = Pricing(plugins.finished)
@@ -151,6 +152,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         finished=afterwards,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
         keep_bodies=capture is not None,
+        progressed=latest.prefills,
     )
     several = config.workers > 1
     return Lasting(
@@ -247,6 +249,7 @@ def arrange_relaying(
         placing=placing if edits else None,
         keep_bodies=relaying.keep_bodies,
         ping_after=config.ping_after,
+        progressed=relaying.progressed,
     )
     access = Access(frozenset(name.lower() for name in config.allow_host), config.token)
     return Arrangement(

@@ -9,7 +9,8 @@ from itertools import pairwise
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.changes import Change
 from cacheproxy.core.conversations import Lane
-from cacheproxy.core.judge import Before, judge, parted_at
+from cacheproxy.core.judge import Before, judge
+from cacheproxy.core.located import parted_at
 from cacheproxy.core.profile import UNKNOWN
 from cacheproxy.core.prompt import Order, Part, prompt_of
 from cacheproxy.core.report import CHARS_PER_TOKEN, Report, report
@@ -39,13 +40,15 @@ def report_captured(
     if record.profile is not None and record.profile.order is not None:
         order = record.profile.order
     verdict = judged(before, record, order, replaced=turn.place.replaced)
-    if record.verdict is not None and record.profile is not None:
-        verdict = _as_it_was(record.verdict, verdict)
+    recorded = record.verdict if record.profile is not None else None
+    if recorded is not None:
+        verdict = _as_it_was(recorded, verdict)
     field = seen = None
     if before is not None and verdict.where is not None:
         steps = [(_sent(one.record), _sent(other.record)) for one, other in pairwise(lane.turns)]
         found = fields(steps, sorted(rules, key=lambda rule: rule.name not in active))
-        field, verdict = _named(found, index - 1, verdict, order)
+        field, named = _named(found, index - 1, verdict, order)
+        verdict = named if recorded is None else verdict
         seen = (field.count, len(steps)) if field is not None else None
     return report(
         record,
@@ -96,9 +99,18 @@ def judged(
     tokens = counted if counted is not None else round(ours.chars / CHARS_PER_TOKEN)
     known = Before(ours, theirs, tokens)
     profile = after.profile or UNKNOWN
-    verdict = judge(known, sent, unedited, after.usage, profile, first=False, replaced=replaced)
+    verdict = judge(
+        known,
+        sent,
+        unedited,
+        after.usage,
+        profile,
+        first=False,
+        replaced=replaced,
+        spoken=_sent(after).dialect,
+    )
     if verdict.reason is None:  # a difference near the end is no break, but worth showing
-        verdict = replace(verdict, where=parted_at(known, sent, after.usage))
+        verdict = replace(verdict, where=parted_at(ours, sent, after.usage.prompt))
     if counted is None and verdict.expected is not None:
         verdict = replace(verdict, expected=Count(verdict.expected.tokens, "estimated"))
     return verdict

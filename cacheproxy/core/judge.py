@@ -14,18 +14,16 @@ from typing import NamedTuple
 
 from cacheproxy.core.cause import NOTHING_SEEN, Loss, Meanwhile, cause_of
 from cacheproxy.core.counted import allowed, near
-from cacheproxy.core.difference import Kind, Token, token_at
+from cacheproxy.core.located import located, tokens_of
 from cacheproxy.core.prefix import Parting, parting
 from cacheproxy.core.profile import UNKNOWN, Profile, Reporting
 from cacheproxy.core.prompt import Order, Part, Prompt, reordered
 from cacheproxy.core.proof import Proof
+from cacheproxy.core.repairs import as_unaided
 from cacheproxy.core.request import Request
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Basis, Break, Count, Judgement, Reason, Rewrite, Verdict
+from cacheproxy.core.verdict import Basis, Count, Judgement, Reason, Rewrite, Verdict
 
-_CHARS_PER_TOKEN = 4.0
-"""Used only where no server has counted yet; then the figure says ``estimated``."""
-_EXCERPT = 120
 _REASONS = {
     Part.SYSTEM: Reason.SYSTEM_CHANGED,
     Part.TOOLS: Reason.TOOLS_CHANGED,
@@ -57,12 +55,16 @@ class Before(NamedTuple):
 
 
 class _Compared(NamedTuple):
-    """The two prompts in the server's order, where they part, and the tokens they share."""
+    """The two prompts in the server's order, where they part, and the tokens they share.
+
+    ``counted``: tokens of the later one, or an estimate by the density of the earlier.
+    """
 
     before: Before
     sent: Prompt
     left: Parting
     could: Count
+    counted: int | None
 
 
 def judge(  # noqa: PLR0917 (the turn, then what is known around it)
@@ -77,6 +79,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     first: bool,
     replaced: bool = False,
     caches: bool = True,
+    spoken: str | None = None,
 ) -> Verdict:
     """Return the verdict on a turn whose prompt was ``sent``, ``unedited`` as it came.
 
@@ -84,7 +87,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     ``replaced``: the client wrote the history anew (see ``turns.Place``); that is no break as long
     as what stands before the messages was reused. ``profile``: of the upstream; ``meanwhile``:
     what happened between the turns; ``proof``: the rendered prompts, compared. ``caches``: whether
-    the request leaves the server's cache on.
+    the request leaves the server's cache on; ``spoken``: the dialect that it went upstream in.
     """
     if before is None:
         if first:
@@ -97,8 +100,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
         could = _NOTHING
     without = could
     if same_model and (unedited is not sent or before.unedited is not before.sent):
-        came = _compare(before._replace(sent=before.unedited), unedited, usage, profile.order)
-        without = came.could
+        without = _unaided(compared, unedited, profile, spoken)
     saved = _saved(usage, could, without)
     reason = None if same_model else Reason.MODEL_CHANGED
     if reason is None and left.was is not None:
@@ -110,7 +112,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
         return replace(verdict, judgement=Judgement.UNKNOWN)
     loss = Loss(
         before=before.tokens,
-        prompt=usage.prompt or _scaled(before, sent) or before.tokens,
+        prompt=compared.counted or before.tokens,
         reused=_reused(usage, profile),
         shared=could.tokens,
         change=reason,
@@ -122,11 +124,10 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
         caches=caches,
     )
     if loss.reused is None:
-        return _unmeasured(verdict, loss, compared, usage)
+        return _unmeasured(verdict, loss, compared)
     lost = Count(max(0, loss.before - loss.reused), "measured")
-    if lost.tokens <= allowed(
-        loss.before, loss.prompt, profile.memory, changed=loss.change is not None
-    ):
+    is_changed = loss.change is not None
+    if lost.tokens <= allowed(loss.before, loss.prompt, profile.memory, changed=is_changed):
         return replace(verdict, lost=lost)
     return _broken(replace(verdict, lost=lost), loss, compared, usage)
 
@@ -139,32 +140,6 @@ def wants_proof(verdict: Verdict, usage: Usage) -> bool:
         away = abs(verdict.expected.tokens - (usage.reused or 0))
         return away > near(verdict.expected.tokens)
     return verdict.reason is not Reason.PREVIOUS_NOT_FOUND
-
-
-def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> Count:
-    """Return how many tokens ``chars`` characters of ``prompt`` are; ``counted``: of all of it."""
-    if counted and prompt.chars:
-        return Count(round(chars * counted / prompt.chars), "estimated")
-    return Count(round(chars / _CHARS_PER_TOKEN), "estimated")
-
-
-def describe_change(left: Parting) -> tuple[Kind, Token | None]:
-    """Return the kind of the first difference, and the token that changed if it is one."""
-    was, now = left.was, left.now
-    if was is None or now is None:
-        return (Kind.ADDED if was is None else Kind.REMOVED), None
-    token = token_at(was.text, now.text, left.was_at, left.now_at)
-    if token is not None:
-        return token.kind, token
-    if was.part is not now.part:
-        return (Kind.REMOVED if left.part is was.part else Kind.ADDED), None
-    return (Kind.TEXT if was.path == now.path else Kind.MOVED), None
-
-
-def parted_at(before: Before, sent: Prompt, usage: Usage) -> Break | None:
-    """Return where ``sent`` leaves the turn before, also where too near the end for a break."""
-    left = parting(before.sent, sent)
-    return None if left.was is None else _where(left, sent, usage, before)
 
 
 def order_of(before: Before, sent: Prompt, usage: Usage) -> Order | None:
@@ -194,13 +169,27 @@ def _in_each(
         was, now = reordered(before.sent, order), reordered(sent, order)
         left = parting(was, now)
         turned = before._replace(sent=was)
-        yield order, _Compared(turned, now, left, _could_reuse(turned, left, now, usage))
+        counted = usage.prompt or _scaled(turned, now)
+        yield order, _Compared(turned, now, left, _could(turned, left, now, counted), counted)
 
 
-def _could_reuse(before: Before, left: Parting, sent: Prompt, usage: Usage) -> Count:
+def _unaided(compared: _Compared, unedited: Prompt, profile: Profile, spoken: str | None) -> Count:
+    """Return what could have been reused had nobody edited a request: servers mend some, too."""
+    before, order = compared.before, compared.sent.order
+    was = as_unaided(reordered(before.unedited, order), spoken, profile)
+    now = as_unaided(reordered(unedited, order), spoken, profile)
+    return _could(before, parting(was, now), now, compared.counted)
+
+
+def _could(before: Before, left: Parting, sent: Prompt, counted: int | None) -> Count:
     if left.was is None and before.tokens is not None:
         return Count(before.tokens, "measured")  # all of the turn before, which was counted
-    return tokens_of(left.shared, sent, usage.prompt or _scaled(before, sent))
+    return tokens_of(left.shared, sent, counted)
+
+
+def _reused(usage: Usage, profile: Profile) -> int | None:
+    """What the server reused, None where its answer does not tell: a constant is no count."""
+    return None if profile.reporting is Reporting.NEVER else usage.reused
 
 
 def _scaled(before: Before, sent: Prompt) -> int | None:
@@ -208,11 +197,6 @@ def _scaled(before: Before, sent: Prompt) -> int | None:
     if before.tokens is None or not before.sent.chars:
         return None
     return round(before.tokens * sent.chars / before.sent.chars)
-
-
-def _reused(usage: Usage, profile: Profile) -> int | None:
-    """What the server reused, None where its answer does not tell: a constant is no count."""
-    return None if profile.reporting is Reporting.NEVER else usage.reused
 
 
 def _saved(usage: Usage, could: Count, without: Count) -> Count:
@@ -231,7 +215,7 @@ def _lost_its_head(could: Count, usage: Usage) -> bool:
     return could.tokens - usage.reused > max(near(0), 0.5 * could.tokens)
 
 
-def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> Verdict:
+def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared) -> Verdict:
     """Nothing was measured: what changed is said, whether it cost anything is not."""
     lost = Count(max(0, loss.before - loss.shared), "estimated")
     if loss.profile.reuses is False:
@@ -242,7 +226,7 @@ def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage)
     if lost.tokens <= allowed(loss.before, loss.prompt, loss.profile.memory):
         return unknown
     left = compared.left
-    where = None if left.was is None else _where(left, compared.sent, usage, compared.before)
+    where = None if left.was is None else located(left, compared.sent, compared.counted)
     return replace(unknown, reason=loss.change, where=where)
 
 
@@ -255,7 +239,7 @@ def _broken(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> 
         where = proof.where
     elif left.was is not None and named in _TEXTUAL:
         # Where only the model changed, or the server dropped it, no text is to blame.
-        where = _where(left, compared.sent, usage, compared.before)
+        where = located(left, compared.sent, compared.counted)
     expected = verdict.expected
     if proof is not None:
         expected = Count(min(proof.shared, usage.prompt or proof.shared), "measured")
@@ -277,23 +261,6 @@ def _broken(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> 
         evidence=cause.evidence,
         ruled_out=cause.ruled_out,
     )
-
-
-def _where(left: Parting, sent: Prompt, usage: Usage, before: Before) -> Break:
-    kind, _ = describe_change(left)
-    text = left.now.text[: left.now_at] if left.now is not None else ""
-    return Break(
-        path=left.path,
-        byte=len(text.encode("utf-8", "surrogatepass")),
-        position=tokens_of(left.shared, sent, usage.prompt or _scaled(before, sent)),
-        kind=kind,
-        was=_excerpt(left.was.text if left.was else "", left.was_at),
-        now=_excerpt(left.now.text if left.now else "", left.now_at),
-    )
-
-
-def _excerpt(text: str, at: int) -> str:
-    return text[max(0, at - _EXCERPT // 2) : at + _EXCERPT]
 
 
 def _seconds(lost: Count, usage: Usage) -> float | None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cacheproxy.core.difference import Kind, token_at
+from cacheproxy.core.located import excerpt
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.prefix import Parting
 from cacheproxy.core.prompt import Part, Prompt, is_late
@@ -25,7 +26,6 @@ _MARK = 32
 """Characters by which a text is known again."""
 _BESIDE = 96
 """Characters around the place where two prompts part in which its cause is looked for."""
-_EXCERPT = 120
 _THOUGHTS = ("/thinking", "/reasoning_content", "/reasoning")
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{3,64})"')
 _TIME = re.compile(r"(?<![0-9A-Za-z:])[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?![0-9A-Za-z:])")
@@ -94,8 +94,8 @@ def proof_of(was: Rendered, now: Rendered, turn: Compared) -> Proof | None:
         byte=0,
         position=Count(shared, "measured"),
         kind=Kind.TEXT if token is None else token.kind,
-        was=_excerpt(was.text, at),
-        now=_excerpt(now.text, at),
+        was=excerpt(was.text, at),
+        now=excerpt(now.text, at),
     )
     fits = _fits(was.text, now.text, at, turn.left)
     return Proof(len(was.tokens), len(now.tokens), shared, fits, rewrite, where, clock)
@@ -179,7 +179,3 @@ def _clock(now: Rendered, turn: Compared) -> int | None:
     if not places:
         return None
     return round(min(places) * len(now.tokens) / max(1, len(now.text)))
-
-
-def _excerpt(text: str, at: int) -> str:
-    return text[max(0, at - _EXCERPT // 2) : at + _EXCERPT]

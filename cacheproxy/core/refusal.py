@@ -43,6 +43,9 @@ _RAISED = "Jinja Exception: "
 class Refusal:
     """Keeps the first bytes of an error's body as they pass. ``headers``: the response's."""
 
+    is_cut = False
+    """What an error's body ends with, nobody knows."""
+
     def __init__(self, headers: Headers) -> None:
         self._headers = headers
         self._kept = bytearray()

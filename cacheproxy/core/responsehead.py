@@ -26,6 +26,11 @@ class ResponseHead:
         return self._by_name.get(name, [])
 
     @property
+    def ends_with_connection(self) -> bool:
+        """Whether nothing but the end of the connection says where a body ends."""
+        return self.length is None and not self.values(b"transfer-encoding")
+
+    @property
     def content_type(self) -> bytes:
         """The media type with its parameters, in lower case; empty if there is none."""
         return b"".join(self.values(b"content-type")[:1]).lower()

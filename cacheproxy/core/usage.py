@@ -2,23 +2,16 @@
 
 Law 6: the dialects count differently. Anthropic's ``input_tokens`` excludes cached tokens,
 OpenAI's ``prompt_tokens`` and ``input_tokens`` include them. Sources: the API references of
-Anthropic Messages, OpenAI Chat Completions and Responses, Ollama's ``docs/api.md``, and
-llama.cpp's ``tools/server/README.md`` for ``timings``.
+Anthropic Messages, OpenAI Chat Completions and Responses, and DeepSeek; Ollama's ``docs/api.md``,
+llama.cpp's ``tools/server/README.md`` for ``timings``, vLLM's ``PromptTokenUsageInfo``. What is
+left out is unknown here, also where a server leaves a zero out (SGLang does).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.sse import Event, EventReader
-
-_LONGEST_KEPT = 4 << 20
-"""Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
-_TOGETHER = 4 << 10
-"""Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
 _TOO_MUCH = 1 << 53
 """Numbers from here on are nonsense, and too large for the sums to come."""
 
@@ -28,7 +21,9 @@ class Usage:
     """Counts as measured by the server; None where it did not say.
 
     ``prompt``: all prompt tokens; ``reused``: those from cache; ``output``: generated tokens.
-    ``prompt_seconds``, ``output_seconds``: the server's own times.
+    ``prompt_seconds``, ``output_seconds``: the server's own times; the former is of the evaluated
+    tokens alone. ``written``: those of the prompt that the server put into its cache. Parts that
+    are more than the whole are unknown.
     """
 
     prompt: int | None = None
@@ -36,11 +31,21 @@ class Usage:
     output: int | None = None
     prompt_seconds: float | None = None
     output_seconds: float | None = None
+    written: int | None = None
+
+    def __post_init__(self) -> None:
+        """Forget parts that are more than the whole: who knows which of the counts is wrong."""
+        if self.prompt is None:
+            return
+        if self.reused is not None and self.reused > self.prompt:
+            object.__setattr__(self, "reused", None)
+        if self.written is not None and self.written + (self.reused or 0) > self.prompt:
+            object.__setattr__(self, "written", None)
 
     @property
     def evaluated(self) -> int | None:
         """Prompt tokens that were computed: all of them less the reused."""
-        if self.prompt is None or self.reused is None or self.reused > self.prompt:
+        if self.prompt is None or self.reused is None:
             return None
         return self.prompt - self.reused
 
@@ -58,6 +63,7 @@ class Usage:
             self.output if later.output is None else later.output,
             self.prompt_seconds if later.prompt_seconds is None else later.prompt_seconds,
             self.output_seconds if later.output_seconds is None else later.output_seconds,
+            self.written if later.written is None else later.written,
         )
 
 
@@ -87,26 +93,48 @@ def _openai_or_anthropic(usage: Any) -> Usage:
     if not isinstance(usage, dict):
         return NOTHING
     if "prompt_tokens" in usage:
-        return Usage(
-            prompt=_count(usage["prompt_tokens"]),
-            reused=_cached(usage.get("prompt_tokens_details")),
-            output=_count(usage.get("completion_tokens")),
-        )
+        return _chat(usage)
     output = _count(usage.get("output_tokens"))
     fresh = _count(usage.get("input_tokens"))
-    if "input_tokens_details" in usage or "total_tokens" in usage:
-        return Usage(fresh, _cached(usage.get("input_tokens_details")), output)
-    reused = _count(usage.get("cache_read_input_tokens"))
-    written = _count(usage.get("cache_creation_input_tokens")) or 0
-    if fresh is None:
+    details = usage.get("input_tokens_details")
+    if details is not None or "input_tokens_details" in usage or "total_tokens" in usage:
+        return Usage(fresh, _cached(details), output, written=_created(details))
+    parts = [usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")]
+    reused, written = map(_count, parts)
+    is_odd = any(said is not None and _count(said) is None for said in parts)
+    if fresh is None or is_odd:  # the whole is the sum of its parts
         return Usage(output=output)
-    if reused is None:
-        return Usage(prompt=fresh + written, output=output)
-    return Usage(prompt=fresh + reused + written, reused=reused, output=output)
+    return Usage(
+        prompt=fresh + (reused or 0) + (written or 0),
+        reused=reused,
+        output=output,
+        written=written,
+    )
+
+
+def _chat(usage: dict[str, Any]) -> Usage:
+    """Return the counts of Chat Completions; DeepSeek's, and Kimi's, stand beside its own."""
+    details = usage.get("prompt_tokens_details")
+    places = (_cached(details), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens"))
+    counts = (_count(place) for place in places)
+    return Usage(
+        prompt=_count(usage["prompt_tokens"]),
+        reused=next((count for count in counts if count is not None), None),
+        output=_count(usage.get("completion_tokens")),
+        written=_created(details),
+    )
 
 
 def _cached(details: Any) -> int | None:
     return _count(details.get("cached_tokens")) if isinstance(details, dict) else None
+
+
+def _created(details: Any) -> int | None:
+    """Return what was written to the cache: vLLM's word for it, or OpenRouter's."""
+    if not isinstance(details, dict):
+        return None
+    created = _count(details.get("created_cache_tokens"))
+    return _count(details.get("cache_write_tokens")) if created is None else created
 
 
 def _timings(timings: Any) -> Usage:
@@ -124,9 +152,13 @@ def _timings(timings: Any) -> Usage:
 
 
 def _ollama(message: dict[str, Any]) -> Usage:
-    """Ollama counts evaluated tokens only loosely and never says what it reused."""
+    """Ollama's last message. Before 0.33.3 it does not say what it reused.
+
+    ``prompt_eval_count`` includes the cached tokens, ``prompt_eval_duration`` does not.
+    """
     return Usage(
         prompt=_count(message.get("prompt_eval_count")),
+        reused=_count(message.get("prompt_eval_cached_count")),
         output=_count(message.get("eval_count")),
         prompt_seconds=_seconds(message.get("prompt_eval_duration"), 1e9),
         output_seconds=_seconds(message.get("eval_duration"), 1e9),
@@ -153,111 +185,3 @@ def _count(value: Any) -> int | None:
 def _seconds(value: Any, per_second: float) -> float | None:
     is_number = type(value) is int or type(value) is float
     return value / per_second if is_number and 0 <= value < _TOO_MUCH else None
-
-
-class UsageReader:
-    """Reads the usage out of a response body as it passes: SSE, JSON lines, or one JSON value.
-
-    ``feed(bytes)`` with a copy of each chunk, then ``close()``. Never raises: a body it cannot
-    read has no usage. ``content_type`` is the response's; an encoded body is not looked into.
-    """
-
-    def __init__(self, content_type: str, *, encoded: bool = False) -> None:
-        content_type = content_type.lower()
-        self._usage = NOTHING
-        self._events = EventReader() if "event-stream" in content_type else None
-        self._at_start = True
-        self._waiting = bytearray()
-        self._lines = "ndjson" in content_type or "jsonl" in content_type
-        self._kept = bytearray()
-        self._size = 0
-        self._off = encoded or not ("json" in content_type or self._events is not None)
-
-    def feed(self, data: bytes) -> None:
-        """Take the next bytes of the body."""
-        if self._off:
-            return
-        if len(self._waiting) + len(data) < _TOGETHER:
-            self._waiting += data
-        else:
-            self._look(self._waited() + data)
-
-    def close(self) -> Usage:
-        """Return what was found once the body has ended, wholly or not."""
-        self._look(self._waited())
-        self._read(self._take())
-        return self._usage
-
-    def _waited(self) -> bytes:
-        waited = bytes(self._waiting)
-        self._waiting.clear()
-        return waited
-
-    def _look(self, data: bytes) -> None:
-        if self._events is not None:
-            self._feed_events(self._events, data)
-            return
-        *lines, rest = data.split(b"\n") if self._lines else (data,)
-        for line in lines:
-            self._keep(line)
-            self._read(self._take())
-        self._keep(rest)
-
-    def _feed_events(self, events: EventReader, data: bytes) -> None:
-        """Read only what may tell of usage: 0.3 us for each of the other events instead of 5."""
-        begun = 0
-        if self._at_start or not events.is_between:
-            self._at_start = False
-            first = data.find(b"\n\n")
-            begun = len(data) if first < 0 else first + 2
-            self._read_events(events.feed(data[:begun]))
-        last = data.rfind(b"\n\n", begun)
-        if last >= 0 and events.is_between:
-            whole = data[begun:last]
-            begun = last + 2
-            if _may_tell(whole):
-                for event in whole.split(b"\n\n"):
-                    if _may_tell(event):
-                        self._read_events(events.feed(event + b"\n\n"))
-        if begun < len(data):
-            self._read_events(events.feed(data[begun:]))
-
-    def _read_events(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if len(event.data) <= _LONGEST_KEPT:
-                self._read(event.data)
-
-    def _keep(self, piece: bytes) -> None:
-        self._size += len(piece)
-        if self._size <= _LONGEST_KEPT:
-            self._kept += piece
-        else:
-            self._kept.clear()
-
-    def _take(self) -> bytes:
-        """Return the line or body that has ended; nothing if it was too long."""
-        kept = bytes(self._kept)
-        self._kept.clear()
-        self._size = 0
-        return kept
-
-    def _read(self, text: bytes) -> None:
-        if not _may_tell(text):
-            return
-        try:
-            message = json.loads(text)
-        except (ValueError, RecursionError):
-            return
-        self._usage = self._usage.merged(usage_of(message))
-
-
-def _may_tell(text: bytes) -> bool:
-    """Whether there may be usage in it. Most events have none, or only say that they have none.
-
-    One of these keys is in whatever ``usage_of`` makes something of. Long words are looked for
-    faster than short ones.
-    """
-    usages = text.count(b'"usage"')
-    if usages and usages > text.count(b'"usage":null') + text.count(b'"usage": null'):
-        return True
-    return b'"timings"' in text or b'"prompt_eval_' in text or b'"tokens_evaluated"' in text

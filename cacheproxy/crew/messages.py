@@ -103,7 +103,7 @@ class Finished(_Message):
     upstream: Text
     status: int | None
     outcome: str
-    usage: tuple[int | None, int | None, int | None, float | None, float | None]
+    usage: tuple[int | None, int | None, int | None, float | None, float | None, int | None]
     wall: float
     times: tuple[float | None, float, float | None, float | None, float | None]
     bytes_down: int

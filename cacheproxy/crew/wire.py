@@ -88,6 +88,7 @@ def exchange_out(exchange: Exchange, lane: Lane | None) -> tuple[Finished, tuple
             usage.output,
             usage.prompt_seconds,
             usage.output_seconds,
+            usage.written,
         ),
         wall=exchange.wall,
         times=(

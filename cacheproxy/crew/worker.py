@@ -53,6 +53,7 @@ from cacheproxy.crew.pages import Pages
 from cacheproxy.crew.port import adopt_port
 from cacheproxy.crew.wire import config_in, exchange_out, text_out
 from cacheproxy.observe.bare import bare
+from cacheproxy.observe.prefills import Prefills
 from cacheproxy.parts import Arrangement, Relaying
 from cacheproxy.proxy.draining import Draining
 from cacheproxy.proxy.site import ProxySite
@@ -313,6 +314,7 @@ def put_together(worker: Worker, begin: Begin) -> tuple[Relaying, Callable[[Any]
         finished=worker.finished,
         via=begin.via,
         keep_bodies=bool(config.capture),
+        progressed=Prefills(),
         collector=Collector(),
         learn=spellings.learn,
         forgot=worker.forgot,

@@ -132,6 +132,7 @@ class KnownPrompts:
         place = known.lanes.place(sent)
         before = known.last.get(place.lane)
         usage = _usage(exchange, inferred)
+        spoken = exchange.sent.dialect
         caches = (exchange.sent.json or {}).get("cache_prompt") is not False
 
         def again(
@@ -150,6 +151,7 @@ class KnownPrompts:
                 first=place.turn == 1,
                 replaced=place.replaced,
                 caches=caches,
+                spoken=spoken,
             )
 
         verdict, meanwhile = again(), NOTHING_SEEN

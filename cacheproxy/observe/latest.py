@@ -1,14 +1,16 @@
-"""What the upstream last said of itself."""
+"""What the upstream last said of itself, and of the prompts that it evaluates."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cacheproxy.core.look import Look
+from cacheproxy.observe.prefills import Prefills
 
 
 @dataclass(slots=True)
 class Latest:
-    """The look taken last, None before the first; for pages that show it."""
+    """The look taken last, None before the first, and what runs now; for pages that show it."""
 
     look: Look | None = None
+    prefills: Prefills = field(default_factory=Prefills)

@@ -12,16 +12,19 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
+from cacheproxy.core.ending import ending_of
 from cacheproxy.core.exchange import Exchange, Outcome
 from cacheproxy.core.headers import PROBE, for_client
 from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.normalize import Report
 from cacheproxy.core.placing import NAME
+from cacheproxy.core.prefill import Prefill, PrefillReader, Progress
 from cacheproxy.core.refusal import Refusal
 from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.roleerror import LARGEST
 from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage, UsageReader
+from cacheproxy.core.usage import Usage
+from cacheproxy.core.usagereader import UsageReader
 from cacheproxy.proxy.collect import collect
 from cacheproxy.proxy.connection import UpstreamResponse
 from cacheproxy.proxy.errors import reason_of
@@ -49,8 +52,9 @@ class Course:
     ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
     Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
     seconds of silence after which a streaming client gets a ping, 0 for never. ``placing``: where
-    late system messages go, None where nothing is edited. ``wall`` and ``clock.seconds`` are the
-    time.
+    late system messages go, None where nothing is edited. ``progressed`` is told, by the number of
+    an exchange, how far the server is with its prompt, and None when that is over. ``wall`` and
+    ``clock.seconds`` are the time.
     """
 
     clock: Any
@@ -64,6 +68,7 @@ class Course:
     placing: Placing | None = None
     keep_bodies: bool = False
     ping_after: float = 0.0
+    progressed: Callable[[int, Prefill | None], None] = lambda _, __: None
 
 
 @dataclass(slots=True)
@@ -92,6 +97,7 @@ class Running:
     relay: Relay | None = None
     left: bool = False
     broken_off: bool = False
+    prefills: bool = False
 
     def __post_init__(self) -> None:
         down = self.down
@@ -163,6 +169,8 @@ class Running:
             through=through,
             pings=self._pings(response),
             keep=course.keep_bodies,
+            prefill=PrefillReader() if is_stream(response.head) else None,
+            progressed=self._progressed,
         )
         response.deliverBody(self.relay)
         if not response.goes_on:  # else the head goes down with the body's first bytes
@@ -250,13 +258,25 @@ class Running:
         if head.status >= 400:
             self.refusal = Refusal(self.response_headers)
         elif self.turn:
+            # A translation sees the end by itself; what is framed has its end from there.
+            tells_no_end = head.ends_with_connection and not is_translated
             self.tap = UsageReader(
                 head.content_type.decode("latin-1"),
                 encoded=bool(head.values(b"content-encoding")),
+                ending=ending_of(self.received.path) if tells_no_end else None,
             )
 
     def _head_down(self, response: UpstreamResponse) -> None:
         self.down.send_head(response.head.status, response.head.reason, self.response_headers)
+
+    def _progressed(self, progress: Progress | None) -> None:
+        """Tell how far the server is with the prompt; None: it is done with it."""
+        prefill = None
+        if progress is not None and self.session is not None and self.sent_at is not None:
+            seconds = self.course.clock.seconds() - self.sent_at
+            prefill = Prefill(self.session.label, self.turn, progress, seconds)
+        self.prefills = prefill is not None
+        self.course.progressed(id(self), prefill)
 
     def _pings(self, response: UpstreamResponse) -> Pings | None:
         course = self.course
@@ -290,6 +310,8 @@ class Running:
         self._end(Outcome.REFUSED if refused else Outcome.UPSTREAM_FAILED, message)
 
     def _end(self, outcome: Outcome, error: str | None = None) -> None:
+        if self.prefills:
+            self._progressed(None)
         if self.is_probe:  # nobody's conversation
             return
         relay, reply = self.relay, self.reply

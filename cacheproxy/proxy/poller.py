@@ -12,8 +12,8 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from cacheproxy.core.exposition import Sample, sample_of
+from cacheproxy.core.knownpages import KnownPages
 from cacheproxy.core.look import (
-    ABSENT,
     HEALTH,
     METRICS,
     MORE_PAGES,
@@ -32,8 +32,6 @@ _SECONDS = 5.0
 """For each page. A server that is busy with a large batch may take a second or two."""
 _LARGEST = 512 << 10
 """Bytes of a page that is read: it is read on the reactor."""
-_REMIND = 30
-"""Looks after which a page that the server does not have is asked for again."""
 
 
 class Poller(Service):
@@ -64,7 +62,7 @@ class Poller(Service):
         self._loop = LoopingCall(self._run)
         self._loop.clock = clock
         self._looking: Deferred[None] | None = None
-        self._absent: dict[str, tuple[int, int]] = {}
+        self._known = KnownPages()
         self._asked: Upstream | None = None
 
     def startService(self) -> None:
@@ -97,18 +95,26 @@ class Poller(Service):
             self._deliver(look)
 
     async def look(self) -> Look:
-        """Look once."""
+        """Look once: ask for what is not known, or where another server is seen, for all."""
         upstream = self.upstream
         if upstream is not self._asked:
-            self._asked, self._absent = upstream, {}
+            self._asked, self._known = upstream, KnownPages()
+        look, again = self._known.settle(*await self._ask(upstream))
+        if again:
+            look, _ = self._known.settle(*await self._ask(upstream))
+        return look
+
+    async def _ask(self, upstream: Upstream) -> tuple[Look, str]:
+        """Return a look, and what the answers' header Server says."""
         statuses: dict[str, int] = {}
         pages: dict[str, Any] = {}
         sample: Sample | None = None
         software = ""
+        url, kept, answered = upstream.url.text, self._known.begin(), False
         for path in (*PAGES, *MORE_PAGES):
-            absent = self._absent_as(path)
-            if absent is not None:
-                statuses[path] = absent
+            if path in kept:
+                statuses[path], value = kept[path]
+                pages |= {path: value} if value is not None else {}
                 continue
             known = Answers(statuses, pages, sample, software)
             if path in MORE_PAGES and not known.wants(path):
@@ -119,32 +125,19 @@ class Poller(Service):
             except CancelledError:
                 raise
             except Exception:
-                if not statuses:
-                    return self._down(upstream)
+                if not answered:
+                    return Look(url, self._wall(), self._clock.seconds(), State.DOWN), ""
                 continue
+            answered = True
             statuses[path], software = status, software or said
-            if status in ABSENT and path != METRICS:  # from when it counts must be known exactly
-                self._absent[path] = status, _REMIND
-            elif status == 200 and len(body) <= _LARGEST:
+            if status == 200 and len(body) <= _LARGEST:
                 if path == METRICS:
                     sample = sample_of(body.decode("utf-8", "replace"))
                 elif path != HEALTH:
                     pages[path] = _json(body)
-        url = upstream.url.text
+            self._known.take(path, status, pages.get(path))
         answers = Answers(statuses, pages, sample, software)
-        return look_of(url, self._wall(), self._clock.seconds(), answers)
-
-    def _down(self, upstream: Upstream) -> Look:
-        self._absent = {}  # what comes back may be another server
-        return Look(upstream.url.text, self._wall(), self._clock.seconds(), State.DOWN)
-
-    def _absent_as(self, path: str) -> int | None:
-        """Return the status by which a page was absent, None when it is to be asked for."""
-        status, left = self._absent.get(path, (404, 0))
-        if not left:
-            return None
-        self._absent[path] = status, left - 1
-        return status
+        return look_of(url, self._wall(), self._clock.seconds(), answers), software
 
 
 def _json(body: bytes) -> Any:

@@ -11,6 +11,8 @@ from twisted.python.failure import Failure
 from twisted.web.client import ResponseDone
 from zope.interface import implementer
 
+from cacheproxy.core.ending import CUT
+from cacheproxy.core.http1 import ResponseError
 from cacheproxy.core.pieces import Pieces
 from cacheproxy.translate.translation import TranslationError
 
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 
     from twisted.internet.interfaces import IReactorTime
 
+    from cacheproxy.core.prefill import PrefillReader, Progress
     from cacheproxy.core.refusal import Refusal
-    from cacheproxy.core.usage import UsageReader
+    from cacheproxy.core.usagereader import UsageReader
     from cacheproxy.proxy.connection import UpstreamConnection
     from cacheproxy.proxy.pings import Pings
     from cacheproxy.proxy.request import ProxyRequest
@@ -39,6 +42,9 @@ class Relay(Protocol):
 
     Unchanged unless they go ``through`` a translation, which says the same in the client's dialect.
 
+    ``first_byte`` is when the answer began: ``prefill`` tells it from signs of life. Until then
+    ``progressed`` is called with what it tells of the prompt, and with None when that is over.
+
     The client's pauses pause the upstream; while the upstream is silent, pings go down between
     its events, which count for nothing. ``done`` fires with None when the body was whole, and
     errbacks when it was not; then the downstream connection closes without a terminator, so
@@ -56,6 +62,8 @@ class Relay(Protocol):
         through: Stream | None = None,
         pings: Pings | None = None,
         keep: bool = False,
+        prefill: PrefillReader | None = None,
+        progressed: Callable[[Progress | None], None] = lambda _: None,
     ) -> None:
         self._waiting: Deferred[None] | None = None
         self._result: Failure | None = None
@@ -68,6 +76,9 @@ class Relay(Protocol):
         self._seconds = seconds
         self._through = through
         self._pings = pings
+        self._prefill = prefill
+        self._progress: Progress | None = None
+        self._progressed = progressed
         self._over = False
         self._kept = Pieces() if keep else None
 
@@ -96,7 +107,7 @@ class Relay(Protocol):
         if self._over:
             return
         if self.first_byte is None:
-            self.first_byte = self._seconds()
+            self._look_at_start(data)
         if self._tap is not None:
             self._tap.feed(data)
         if self._through is not None:
@@ -114,6 +125,9 @@ class Relay(Protocol):
             return
         if not isinstance(reason.value, ResponseDone):
             self._cut(reason)
+            return
+        if self._tap is not None and self._tap.is_cut:
+            self._cut(Failure(ResponseError(CUT)))
             return
         if self._through is not None:
             try:
@@ -141,6 +155,18 @@ class Relay(Protocol):
     def stopProducing(self) -> None:
         """Close the upstream at once: the client is gone."""
         self._stop()
+
+    def _look_at_start(self, data: bytes) -> None:
+        """See whether the answer begins with ``data``, or how far the server is with the prompt."""
+        reader = self._prefill
+        if reader is None or reader.feed(data):
+            self.first_byte = self._seconds()
+            progress = None
+        else:
+            progress = reader.progress
+        if progress is not self._progress:
+            self._progress = progress
+            self._progressed(progress)
 
     def _down(self, data: bytes) -> None:
         """Write ``data`` to the client: the one place that does, but for pings.

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cacheproxy.core.judge import Before, judge, tokens_of
+from cacheproxy.core.judge import Before, judge
+from cacheproxy.core.located import tokens_of
 from cacheproxy.core.prefix import parting
 from cacheproxy.core.prompt import Order, Prompt, prompt_of
 from cacheproxy.core.verdict import Verdict

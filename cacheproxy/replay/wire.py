@@ -15,7 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cacheproxy.core.baseurl import server_root
-from cacheproxy.core.usage import Usage, UsageReader
+from cacheproxy.core.usage import Usage
+from cacheproxy.core.usagereader import UsageReader
 from cacheproxy.replay.answer import AnswerReader
 from cacheproxy.replay.errors import ReplayError
 

@@ -99,6 +99,7 @@ class Dashboard:
             **self._fixed,
             "now": now / 1e3,
             "upstream": upstream_of(self.url, self._latest.look) | {"says": says(self.profile())},
+            "prefills": self._latest.prefills.as_json(),
             "rules": list(self.active),
             "reasons": PHRASES,
             "headline": headline(window, found["overview"]["sums"]),

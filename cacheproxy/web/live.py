@@ -102,6 +102,10 @@ class Live:
         self._finished += 1
         self._changes += 1
 
+    def progressed(self) -> None:
+        """Have it told soon that a prompt is further, or begun, or done."""
+        self._changes += 1
+
     def looked(self) -> None:
         """Have it told that the upstream has come or gone."""
         self._changes += 1

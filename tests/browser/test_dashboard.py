@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from cacheproxy.embedded import LlamaServer
+from tests.proxy.harness import CHUNKED, TIMEOUT, Upstream, whole
 
 from .conftest import CANARY, WORDS, ask, started
 
@@ -62,6 +65,45 @@ def test_a_request_appears_by_itself(fresh, visit):
     assert page.rows()[0].startswith(page.page.inner_text("#rows tr:first-child button"))
     page.page.wait_for_selector("#verdict:not([hidden])")
     page.until(lambda: "%" in page.page.inner_text("#share"))
+
+
+def test_a_prompt_that_is_evaluated_is_shown_until_it_is(visit, tmp_path):
+    """By itself, also if it is the first; as text, whatever its client calls itself."""
+    go_on = threading.Event()
+
+    def script(peer, received):
+        if not received.line.startswith(b"POST /v1/chat"):
+            peer.send(whole(b"{}", status=b"404 Not Found"))
+            return
+        peer.send(CHUNKED)
+        peer.chunk(b": keepalive 2048/11000\n\n")
+        assert go_on.wait(TIMEOUT)
+        peer.chunk(b"data: [DONE]\n\n")
+        peer.send(b"0\r\n\r\n")
+
+    upstream = Upstream()
+    upstream.reset(script)
+    said = [{"role": "user", "content": WORDS}]
+    with started(upstream.url, tmp_path) as proxy:
+        page = visit(proxy.url)
+        asking = threading.Thread(target=ask, args=(proxy, said), kwargs={"session": "s1"})
+        asking.start()
+        shown = page.page.wait_for_selector("#prefills:not([hidden])")
+        assert "prefill 2,048 of 11,000 tokens" in shown.inner_text()
+        assert "agent/s1 #1" in shown.inner_text()
+        assert page.page.evaluate(CONTRAST) == []
+        assert page.sideways() == 0
+        page.shoot("prefill")
+        narrow = visit(proxy.url, width=360)
+        narrow.page.wait_for_selector("#prefills:not([hidden])")
+        assert narrow.sideways() == 0
+        narrow.close()
+        go_on.set()
+        page.page.wait_for_selector("#prefills[hidden]", state="attached")
+        asking.join(TIMEOUT)
+        page.close()
+    upstream.close()
+    assert not upstream.errors
 
 
 def test_what_it_says_is_what_the_server_said(visit, used):

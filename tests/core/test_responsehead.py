@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from cacheproxy.core.responsehead import ResponseHead
 
 HEAD = ResponseHead(
@@ -33,3 +35,16 @@ def test_the_content_type_is_in_lower_case():
 def test_heads_are_equal_if_they_say_the_same():
     assert ResponseHead(200, b"OK", HEAD.headers) == HEAD
     assert ResponseHead(200, b"OK", HEAD.headers, 5) != HEAD
+
+
+@pytest.mark.parametrize(
+    ("length", "fields", "alone"),
+    [
+        (None, (), True),
+        (5, ((b"Content-Length", b"5"),), False),
+        (None, ((b"Transfer-Encoding", b"chunked"),), False),
+    ],
+)
+def test_a_body_without_framing_ends_with_its_connection(length, fields, alone):
+    """RFC 9112, section 6.3."""
+    assert ResponseHead(200, b"OK", fields, length).ends_with_connection is alone

@@ -3,112 +3,41 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from cacheproxy.core import usage as usage_module
-from cacheproxy.core.usage import Usage, UsageReader, usage_of
+from cacheproxy.core.usage import Usage, usage_of
 
-from . import spelling
+from .counting import (
+    ANTHROPIC,
+    CHAT_USAGE,
+    COMPLETION,
+    JSON,
+    NDJSON,
+    OLLAMA,
+    RESPONSES_USAGE,
+    SSE,
+    TIMINGS,
+    events,
+    read,
+)
 
-SSE = "text/event-stream; charset=utf-8"
-JSON = "application/json"
-NDJSON = "application/x-ndjson"
-
-
-def read(content_type: str, *chunks: bytes, encoded: bool = False) -> Usage:
-    reader = UsageReader(content_type, encoded=encoded)
-    for chunk in chunks:
-        reader.feed(chunk)
-    return reader.close()
-
-
-def events(*messages: object) -> bytes:
-    """The messages as a stream of events, named as Anthropic and Responses name them."""
-    lines = []
-    for message in messages:
-        kind = message.get("type") if isinstance(message, dict) else None
-        lines += [f"event: {kind}\n"] if kind else []
-        lines.append(f"data: {message if isinstance(message, str) else json.dumps(message)}\n\n")
-    return "".join(lines).encode()
-
-
-# Anthropic, "Prompt caching": total input is the sum of the three input fields.
-ANTHROPIC = {
-    "id": "msg_1",
-    "type": "message",
-    "role": "assistant",
-    "content": [{"type": "text", "text": "Hello!"}],
-    "stop_reason": "end_turn",
-    "usage": {
-        "input_tokens": 50,
-        "cache_read_input_tokens": 100_000,
-        "cache_creation_input_tokens": 248,
-        "cache_creation": {"ephemeral_5m_input_tokens": 148, "ephemeral_1h_input_tokens": 100},
-        "output_tokens": 503,
-        "service_tier": "standard",
-    },
+# DeepSeek, "Context caching": the two parts of prompt_tokens stand beside it.
+DEEPSEEK_USAGE = {
+    "prompt_tokens": 102_056,
+    "completion_tokens": 252,
+    "total_tokens": 102_308,
+    "prompt_cache_hit_tokens": 94_464,
+    "prompt_cache_miss_tokens": 7592,
 }
-# OpenAI, "Prompt caching": prompt_tokens includes cached_tokens.
-CHAT_USAGE = {
-    "prompt_tokens": 2006,
-    "completion_tokens": 300,
-    "total_tokens": 2306,
-    "prompt_tokens_details": {"cached_tokens": 1920, "audio_tokens": 0},
-    "completion_tokens_details": {"reasoning_tokens": 0},
-}
-RESPONSES_USAGE = {
-    "input_tokens": 328,
-    "input_tokens_details": {"cached_tokens": 320},
-    "output_tokens": 52,
-    "output_tokens_details": {"reasoning_tokens": 0},
-    "total_tokens": 380,
-}
-# llama.cpp, result_timings::to_json().
-TIMINGS = {
-    "cache_n": 236,
-    "prompt_n": 1,
-    "prompt_ms": 30.958,
-    "prompt_per_token_ms": 30.958,
-    "prompt_per_second": 32.301,
-    "predicted_n": 35,
-    "predicted_ms": 661.064,
-    "predicted_per_token_ms": 18.887,
-    "predicted_per_second": 52.94,
-}
-# llama.cpp's native /completion: tokens_cached counts what the slot holds afterwards.
-COMPLETION = {
-    "index": 0,
-    "content": " there",
-    "id_slot": 0,
-    "stop": True,
-    "tokens_predicted": 35,
-    "tokens_evaluated": 237,
-    "tokens_cached": 271,
-    "truncated": False,
-}
-# Ollama, docs/api.md, the last line of a stream.
-OLLAMA = {
-    "model": "llama3.2",
-    "created_at": "2023-08-04T19:22:45.499127Z",
-    "message": {"role": "assistant", "content": ""},
-    "done": True,
-    "total_duration": 4883583458,
-    "load_duration": 1334875,
-    "prompt_eval_count": 26,
-    "prompt_eval_duration": 342546000,
-    "eval_count": 282,
-    "eval_duration": 4535599000,
-}
+# vLLM, PromptTokenUsageInfo: what it made room for in its cache is part of the prompt.
+VLLM_DETAILS = {"cached_tokens": 1920, "created_cache_tokens": 80, "multimodal_tokens": None}
 
 
 @pytest.mark.parametrize(
     ("message", "usage"),
     [
-        (ANTHROPIC, Usage(100_298, 100_000, 503)),
+        (ANTHROPIC, Usage(100_298, 100_000, 503, written=248)),
         ({"usage": {"input_tokens": 2095, "output_tokens": 503}}, Usage(2095, None, 503)),
         (
             {"usage": {"input_tokens": 9, "cache_read_input_tokens": 0, "output_tokens": 1}},
@@ -162,6 +91,39 @@ OLLAMA = {
             {key: value for key, value in OLLAMA.items() if key != "prompt_eval_count"},
             Usage(None, None, 282, 0.342546, 4.535599),
         ),
+        (OLLAMA | {"prompt_eval_cached_count": 16}, Usage(26, 16, 282, 0.342546, 4.535599)),
+        (OLLAMA | {"prompt_eval_cached_count": 0}, Usage(26, 0, 282, 0.342546, 4.535599)),
+        (
+            {"usage": DEEPSEEK_USAGE},
+            Usage(102_056, 94_464, 252),
+        ),
+        (
+            {"usage": DEEPSEEK_USAGE | {"prompt_tokens_details": {"cached_tokens": 94_464}}},
+            Usage(102_056, 94_464, 252),
+        ),
+        ({"usage": {"prompt_tokens": 50, "cached_tokens": 20}}, Usage(50, 20)),
+        (
+            {"usage": CHAT_USAGE | {"prompt_tokens_details": VLLM_DETAILS}},
+            Usage(2006, 1920, 300, written=80),
+        ),
+        (
+            {
+                "usage": CHAT_USAGE
+                | {"prompt_tokens_details": VLLM_DETAILS | {"cached_tokens": None}}
+            },
+            Usage(2006, None, 300, written=80),
+        ),
+        (
+            {"usage": {"prompt_tokens": 95, "prompt_tokens_details": {"cache_write_tokens": 9}}},
+            Usage(95, written=9),
+        ),
+        (
+            {
+                "usage": RESPONSES_USAGE
+                | {"input_tokens_details": VLLM_DETAILS | {"cached_tokens": 48}}
+            },
+            Usage(328, 48, 52, written=80),
+        ),
     ],
 )
 def test_each_dialect_is_read_in_its_own_arithmetic(message, usage):
@@ -191,108 +153,42 @@ def test_evaluated_is_all_less_the_reused(usage, evaluated):
     assert usage.evaluated == evaluated
 
 
-START = {
-    "type": "message_start",
-    "message": ANTHROPIC | {"usage": ANTHROPIC["usage"] | {"output_tokens": 1}},
-}
+ODD = [-1, 1.0, 7.5, True, "7", "", [], {}, 1 << 53, 10**400, float("nan"), float("inf")]
 
 
-@pytest.mark.parametrize(
-    ("delta", "usage"),
-    [
-        ({"output_tokens": 503}, Usage(100_298, 100_000, 503)),
-        (ANTHROPIC["usage"], Usage(100_298, 100_000, 503)),
-        ({"input_tokens": 50, "output_tokens": 503}, Usage(100_298, 100_000, 503)),
-        (
-            {
-                "input_tokens": 50,
-                "cache_read_input_tokens": None,
-                "cache_creation_input_tokens": None,
-                "output_tokens": 503,
-            },
-            Usage(100_298, 100_000, 503),
-        ),
-        ({"input_tokens": None, "output_tokens": 503}, Usage(100_298, 100_000, 503)),
-        (
-            {"input_tokens": 60, "cache_read_input_tokens": 100_000, "output_tokens": 503},
-            Usage(100_060, 100_000, 503),
-        ),
-        (None, Usage(100_298, 100_000, 1)),
-    ],
-)
-def test_anthropic_streams_count_nothing_twice(delta, usage):
-    """message_start has the input; message_delta the output, and may repeat the input."""
-    stream = events(
-        START,
-        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "usage"}},
-        {"type": "ping"},
-        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": delta},
-        {"type": "message_stop"},
+@pytest.mark.parametrize("odd", [*ODD, 27])
+def test_an_odd_count_of_reused_tokens_is_unknown_and_harms_no_other(odd):
+    """So is one that is more than the prompt."""
+    details = {"cached_tokens": odd}
+    assert usage_of({"usage": {"prompt_tokens": 26, "prompt_tokens_details": details}}) == Usage(26)
+    assert usage_of({"usage": {"prompt_tokens": 26, "prompt_cache_hit_tokens": odd}}) == Usage(26)
+    said = {"input_tokens": 26, "input_tokens_details": details, "output_tokens": 2}
+    assert usage_of({"usage": said}) == Usage(26, None, 2)
+    ollama = usage_of({"prompt_eval_count": 26, "prompt_eval_cached_count": odd, "eval_count": 2})
+    assert ollama == Usage(26, None, 2)
+    assert ollama.evaluated is None
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", ["cache_read_input_tokens", "cache_creation_input_tokens"])
+def test_a_sum_with_an_odd_part_is_unknown(odd, name):
+    """Of Anthropic's three counts none is the prompt by itself."""
+    assert usage_of({"usage": {"input_tokens": 26, name: odd, "output_tokens": 2}}) == Usage(
+        output=2
     )
-    assert read(SSE, stream) == usage
 
 
-def test_placeholder_counts_at_the_start_are_overridden():
-    """Some servers begin with zeros and say the counts at the end."""
-    zeros = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}
-    stream = events(
-        {"type": "message_start", "message": {"usage": zeros}},
-        {"type": "message_delta", "usage": {"input_tokens": 57, "output_tokens": 4}},
-    )
-    assert read(SSE, stream) == Usage(57, 0, 4)
+@pytest.mark.parametrize("odd", [*ODD, 7])
+def test_an_odd_count_of_written_tokens_is_unknown(odd):
+    """So is one that does not fit beside the reused."""
+    details = {"cached_tokens": 20, "created_cache_tokens": odd}
+    usage = usage_of({"usage": {"prompt_tokens": 26, "prompt_tokens_details": details}})
+    assert usage == Usage(26, 20)
 
 
-def test_openai_streams_end_with_their_usage():
-    """Chunks before the last say null, or nothing; then comes [DONE]."""
-    stream = events(
-        {"choices": [{"delta": {"content": 'a "usage"'}}], "usage": None},
-        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
-        {"choices": [], "usage": CHAT_USAGE},
-        "[DONE]",
-    )
-    assert read(SSE, stream) == Usage(2006, 1920, 300)
-
-
-@pytest.mark.parametrize("null", [b'"usage":null', b'"usage": null'])
-def test_a_null_is_no_reason_to_read_an_event(null, monkeypatch):
-    """Servers that say it in every chunk cost no JSON; a null beside figures hides none."""
-    both = b'data: {"choices":[],%s,"response":{"usage":{"prompt_tokens":7}}}\n\n' % null
-    stream = b"data: {}\n\n" + b'data: {"choices":[],%s}\n\n' % null * 1000
-    assert read(SSE, stream, both, stream) == Usage(7)
-    monkeypatch.setattr(usage_module.json, "loads", pytest.fail)
-    assert read(SSE, stream) == Usage()
-
-
-def test_running_counts_end_with_the_last():
-    """Servers that count in every chunk are read to the end."""
-    stream = events(
-        *({"choices": [{}], "timings": TIMINGS | {"predicted_n": n}} for n in range(1, 36)),
-        *({"usage": {"prompt_tokens": 237, "completion_tokens": n}} for n in (34, 35)),
-        "[DONE]",
-    )
-    assert read(SSE, stream) == Usage(237, 236, 35, 0.030958, 0.661064)
-
-
-def test_responses_streams_end_with_their_usage():
-    """response.created has none yet; response.completed has it, and timings beside it."""
-    stream = events(
-        {"type": "response.created", "response": {"status": "in_progress", "usage": None}},
-        {"type": "response.output_text.delta", "delta": "a"},
-        {
-            "type": "response.completed",
-            "response": {"status": "completed", "usage": RESPONSES_USAGE},
-            "timings": TIMINGS | {"cache_n": 320, "prompt_n": 8, "predicted_n": 52},
-        },
-    )
-    assert read(SSE, stream) == Usage(328, 320, 52, 0.030958, 0.661064)
-
-
-def test_ollama_streams_lines():
-    """The last line has the counts; the last line end may be missing."""
-    lines = [{"message": {"content": "a"}, "done": False}] * 3 + [OLLAMA]
-    stream = "\n".join(map(json.dumps, lines)).encode()
-    assert read(NDJSON, stream) == read(NDJSON, stream + b"\n") == usage_of(OLLAMA)
-    assert read("application/jsonl", stream) == usage_of(OLLAMA)
+def test_figures_that_contradict_each_other_only_when_put_together_are_unknown():
+    """A stream may say the prompt in one event and what it reused in another."""
+    assert Usage(26, 5).merged(Usage(reused=27)) == Usage(26)
 
 
 @pytest.mark.parametrize(
@@ -332,121 +228,3 @@ def test_odd_times_are_unknown(value):
 def test_other_messages_say_nothing(message):
     """Only an object can have usage."""
     assert usage_of(message) == Usage()
-
-
-@pytest.mark.parametrize(
-    "content_type", ["Application/JSON", "application/problem+json", "TEXT/EVENT-STREAM"]
-)
-def test_content_type_has_no_case(content_type):
-    """As in RFC 9110, section 8.3.1."""
-    body = json.dumps({"usage": CHAT_USAGE}).encode()
-    if "stream" in content_type.lower():
-        body = b"data: " + body + b"\n\n"
-    assert read(content_type, body).reused == 1920
-
-
-@pytest.mark.parametrize(
-    ("content_type", "encoded"), [("", False), ("text/html", False), (JSON, True), (SSE, True)]
-)
-def test_other_bodies_are_not_looked_into(content_type, encoded):
-    """Compressed bytes, or text that is no JSON."""
-    body = json.dumps({"usage": CHAT_USAGE}).encode()
-    assert read(content_type, body, events({"usage": CHAT_USAGE}), encoded=encoded) == Usage()
-
-
-def test_too_long_a_body_has_no_usage(monkeypatch):
-    """What is over the limit is not kept; a too long line is skipped, the next is read."""
-    monkeypatch.setattr(usage_module, "_LONGEST_KEPT", 500)
-    message = json.dumps({"usage": CHAT_USAGE}).encode()
-    long_message = json.dumps({"usage": {"prompt_tokens": 5}, "x": "y" * 500}).encode()
-    assert read(JSON, long_message) == Usage()
-    for size in (1, 100, 10_000):
-        lines = long_message + b"\n" + message + b"\n" + long_message
-        chunks = [lines[i : i + size] for i in range(0, len(lines), size)]
-        assert read(NDJSON, *chunks) == Usage(2006, 1920, 300)
-    assert read(SSE, b"data: " + long_message + b"\n\n") == Usage()
-    assert read(SSE, b"data: " + long_message + b"\n\ndata: " + message + b"\n\n").reused == 1920
-    reader = UsageReader(JSON)
-    for _ in range(1000):
-        reader.feed(b"x" * 100)
-    assert len(reader._kept) <= 500
-
-
-bodies = st.one_of(
-    st.binary(max_size=60),
-    spelling.document.map(str.encode),
-    st.lists(
-        st.sampled_from(
-            [
-                events(START),
-                events({"type": "message_delta", "usage": {"output_tokens": 5}}),
-                events({"usage": CHAT_USAGE}),
-                events("[DONE]"),
-                events(OLLAMA),
-                b'data: {"usage": {"prompt_tokens": 1' + b"0" * 5000 + b"}}\n\n",
-                b'data: {"usage": ' + b"[" * 5000 + b"\n\n",
-                b'data: {"usage": "\xff"}\n\n',
-                b'data: {"usage"\r\ndata: : {"prompt_tokens": 7}}\r\n\r\n',
-                json.dumps({"usage": CHAT_USAGE}).encode() + b"\r\n",
-                json.dumps(OLLAMA).encode() + b"\n",
-                json.dumps(COMPLETION | {"timings": TIMINGS}).encode(),
-                b'\xef\xbb\xbf{"usage": {"prompt_tokens": 9}}',
-                b'"usage"',
-                b"\n",
-                b"\r",
-                b"\0",
-            ]
-        ),
-        max_size=5,
-    ).map(b"".join),
-)
-
-
-together = st.sampled_from([0, 50, usage_module._TOGETHER])
-"""Below how many bytes chunks are looked at together."""
-
-
-@given(
-    bodies,
-    st.sampled_from([SSE, JSON, NDJSON, "", "json event-stream ndjson"]),
-    st.lists(st.integers(0, 1000), max_size=4),
-    together,
-)
-@settings(max_examples=400)
-def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, cuts, together):
-    """Nothing raises, and how the bytes were cut does not matter."""
-    whole = read(content_type, body)
-    bounds = [0, *sorted(cuts), len(body)]
-    chunks = [body[start:end] for start, end in pairwise(bounds)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(usage_module, "_TOGETHER", together)
-        assert read(content_type, *chunks) == whole
-        assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
-
-
-@given(
-    bodies,
-    st.sampled_from([SSE, JSON, NDJSON]),
-    st.lists(st.integers(0, 1000), max_size=4),
-    st.integers(0, 200),
-    together,
-)
-@settings(max_examples=400)
-def test_neither_do_chunks_matter_at_the_limit(body, content_type, cuts, longest, together):
-    """What is too long to be read is the same whatever the chunks."""
-    bounds = [0, *sorted(cuts), len(body)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(usage_module, "_LONGEST_KEPT", longest)
-        whole = read(content_type, body)
-        patch.setattr(usage_module, "_TOGETHER", together)
-        chunks = [body[start:end] for start, end in pairwise(bounds)]
-        assert read(content_type, *chunks) == whole
-        assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
-
-
-def test_a_cut_body_has_the_usage_it_came_to():
-    """A stream that breaks off keeps what message_start said; a cut JSON has none."""
-    stream = events(START, {"type": "message_delta", "usage": {"output_tokens": 503}})
-    assert read(SSE, stream[:-5]) == Usage(100_298, 100_000, 1)
-    assert read(JSON, json.dumps(ANTHROPIC).encode()[:-1]) == Usage()
-    assert UsageReader(SSE).close() == UsageReader(JSON).close() == Usage()

@@ -13,7 +13,7 @@ from twisted.internet.selectreactor import SelectReactor
 
 from cacheproxy.core.exposition import sample_of
 from cacheproxy.core.look import Metrics, State
-from cacheproxy.core.usage import UsageReader
+from cacheproxy.core.usagereader import UsageReader
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.plugins import Plugins
 from cacheproxy.proxy.poller import Poller

@@ -7,7 +7,8 @@ import urllib.request
 
 import pytest
 
-from cacheproxy.core.usage import UsageReader
+from cacheproxy.core.prefill import PrefillReader
+from cacheproxy.core.usagereader import UsageReader
 
 from .replay import erase
 
@@ -51,6 +52,34 @@ def test_reused_and_evaluated_add_up_to_the_prompt(llama, path, stream):
     assert first.prompt - 8 <= second.reused < second.prompt
     assert second.evaluated == second.prompt - second.reused
     assert second.output == 4
+
+
+def test_how_far_it_is_with_a_prompt_is_told_to_who_asked(llama):
+    """Without what was cached, as far as the answer's beginning; by what usage says, too."""
+    erase(llama.url)
+    for words in (WORDS * 6, WORDS * 12):
+        message = {"role": "user", "content": words}
+        body = {"model": "random", "messages": [message], "stream": True, "max_tokens": 1}
+        body |= {"return_progress": True, "stream_options": {"include_usage": True}}
+        sent = json.dumps(body).encode()
+        request = urllib.request.Request(
+            llama.url + "/v1/chat/completions", sent, {"Content-Type": "application/json"}
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        reader, usage, told, has_begun = (
+            PrefillReader(),
+            UsageReader("text/event-stream"),
+            [],
+            False,
+        )
+        with opener.open(request, timeout=120) as response:
+            while chunk := response.read1(1 << 16):
+                has_begun = has_begun or reader.feed(chunk)
+                told.append(reader.progress)
+                usage.feed(chunk)
+        assert has_begun
+        evaluated = usage.close().evaluated
+        assert told[0].done < told[-1].done == told[-1].total == evaluated
 
 
 def test_the_dialects_agree(llama):

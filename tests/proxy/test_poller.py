@@ -106,19 +106,104 @@ def test_a_look_at_llama_server(reactor, server):
     ]
 
 
-def test_pages_that_are_not_there_are_not_asked_for_each_time(reactor, server):
-    """But for the counters: from when on they count must be known exactly."""
-    server.pages = {"/v1/models": LLAMA["/v1/models"]}
+def asked(server):
+    """The paths that were asked for since the last time."""
+    paths, server.asked[:] = [path for path, _ in server.asked], []
+    return paths
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 405, 501])
+def test_pages_that_are_not_there_are_not_asked_for_again(reactor, server, status):
+    """Nor is the list of models, which stays: it is enough that the server is there."""
+    mlx = {"/health": LLAMA["/health"], "/v1/models": LLAMA["/v1/models"]}
+    server.pages = dict.fromkeys((*LLAMA, "/api/version"), (status, b"{}")) | mlx
     asking = poller(reactor, server.url)
     first = look(reactor, asking)
-    assert (first.state, first.metrics) == (State.UP, Metrics.OFF)
-    server.asked.clear()
+    assert (first.state, first.metrics, first.served) == (State.UP, Metrics.OFF, "qwen")
+    assert len(asked(server)) == 6
+    for _ in range(29):
+        seen = look(reactor, asking)
+        assert (seen.state, seen.metrics, seen.served) == (State.UP, Metrics.OFF, "qwen")
+    assert asked(server) == ["/health"] * 29
+    look(reactor, asking)
+    assert asked(server) == ["/health", "/v1/models"]
+
+
+def test_after_the_server_was_away_all_is_asked_for(reactor, server):
+    """What comes back may be another."""
+    server.pages = {"/v1/models": LLAMA["/v1/models"]}
+    asking = poller(reactor, server.url)
+    look(reactor, asking)
+    server.pages = dict.fromkeys(LLAMA, (503, b"{}"))
+    assert look(reactor, asking).state is State.LOADING
+    server.pages = LLAMA
+    asked(server)
+    assert look(reactor, asking).metrics is Metrics.ON
+    assert len(asked(server)) == 6
+
+
+def test_a_server_without_a_page_of_health_is_seen_to_go(reactor):
+    """Of Ollama its version is asked for, which costs it least."""
+    version = (200, b'{"version":"0.33.3"}')
+    server = Server({"/api/version": version, "/v1/models": LLAMA["/v1/models"]})
+    asking = poller(reactor, server.url)
+    look(reactor, asking)
+    asked(server)
+    assert look(reactor, asking).server.kind == "Ollama"
+    assert asked(server) == ["/api/version"]
+    server.shutdown()
+    server.server_close()
+    assert look(reactor, asking).state is State.DOWN
+
+
+def test_counters_of_a_server_that_is_started_anew_are_read_at_once(reactor, server):
+    """From when it counts must be known exactly."""
+    server.pages = {**LLAMA, "/metrics": (501, b"{}")}
+    asking = poller(reactor, server.url)
+    assert look(reactor, asking).metrics is Metrics.OFF
+    asked(server)
+    assert look(reactor, asking).metrics is Metrics.OFF
+    assert asked(server) == ["/health", "/slots", "/props"]
+    anew = LLAMA["/props"][1].replace(b"<m1>", b"<m2>")
+    server.pages = {**LLAMA, "/props": (200, anew)}
+    seen = look(reactor, asking)
+    assert (seen.metrics, seen.reading.figures.evaluated) == (Metrics.ON, 385)
+    assert asked(server).count("/metrics") == 1
+
+
+def test_where_a_new_start_cannot_be_seen_nothing_is_said_of_counters(reactor, server):
+    """The page that tells it failed: it may have been started anew, and count."""
+    server.pages = {**LLAMA, "/metrics": (501, b"{}")}
+    asking = poller(reactor, server.url)
+    look(reactor, asking)
+    server.pages["/props"] = (500, b"")
+    assert look(reactor, asking).metrics is Metrics.UNKNOWN
+    server.pages["/props"] = LLAMA["/props"]
+    assert look(reactor, asking).metrics is Metrics.OFF
+
+
+def test_a_llama_server_that_does_not_tell_its_start_is_asked_for_its_counters_each_time(
+    reactor, server
+):
+    """It may be back within a second, with --metrics."""
+    props = (200, b'{"default_generation_settings":{"n_ctx":2048}}')
+    server.pages = {**LLAMA, "/metrics": (501, b"{}"), "/props": props}
+    asking = poller(reactor, server.url)
+    look(reactor, asking)
     server.pages["/metrics"] = LLAMA["/metrics"]
     assert look(reactor, asking).metrics is Metrics.ON
-    assert [path for path, _ in server.asked] == ["/metrics", "/v1/models"]
+
+
+def test_another_model_is_another_server(reactor, server):
+    """It shows when the list of models is asked for again; then all is asked for."""
+    server.pages = {"/v1/models": LLAMA["/v1/models"]}
+    asking = poller(reactor, server.url)
     for _ in range(30):
         look(reactor, asking)
-    assert "/slots" in {path for path, _ in server.asked}
+    asked(server)
+    server.pages = {**LLAMA, "/v1/models": (200, b'{"data":[{"id":"other"}]}')}
+    seen = look(reactor, asking)
+    assert (seen.served, seen.metrics) == ("other", Metrics.ON)
 
 
 def test_nobody_listens(reactor):

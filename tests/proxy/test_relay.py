@@ -12,6 +12,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.access import Access
 from cacheproxy.core.http1 import ResponseError
+from cacheproxy.core.prefill import PrefillReader, Progress
 from cacheproxy.proxy.connection import UpstreamConnection
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.relay import Relay
@@ -44,15 +45,14 @@ class Answering(Resource):
     def __init__(self, clock):
         super().__init__()
         self.clock = clock
-        self.through = None
+        self.more = {}
 
     def render(self, request):
         request.write(b"")
         self.connection = UpstreamConnection(b"", b"", b"POST", self.clock, 0)
         self.connection.makeConnection(StringTransport())
-        seconds = self.clock.seconds
         self.relay = Relay(
-            request, self.connection, None, self.clock, seconds, through=self.through
+            request, self.connection, None, self.clock, self.clock.seconds, **self.more
         )
         self.connection.dataReceived(HEAD)
         assert self.connection.response is not None
@@ -63,10 +63,10 @@ class Answering(Resource):
 class Down:
     """An answer under way: what its upstream says goes to ``upstream.dataReceived``."""
 
-    def __init__(self, through=None):
+    def __init__(self, through=None, **more):
         self.clock = Clock()
         resource = Answering(self.clock)
-        resource.through = through
+        resource.more = {"through": through, **more}
         access = Access(frozenset(), "")
         site = ProxySite(resource, self.clock, Limits(), access)
         self.channel = site.buildProtocol(None)
@@ -128,6 +128,33 @@ def test_a_client_that_has_gone_is_left_alone(broken):
     """Nothing is done to its transport any more, and no timer runs."""
     broken.channel.connectionLost(Failure(ConnectionDone()))
     assert broken.clock.getDelayedCalls() == []
+
+
+def test_an_answer_begins_after_its_signs_of_life():
+    """They go down as they come; what they tell of the prompt is passed on, and its end."""
+    told = []
+    down = Down(prefill=PrefillReader(), progressed=told.append)
+    for comment in (b":\n\n", b": keepalive 1/2\n\n", b":\n\n", b": keepalive 2/2\n\n"):
+        down.clock.advance(1)
+        down.upstream.dataReceived(b"%x\r\n%s\r\n" % (len(comment), comment))
+        assert down.transport.pieces[-1].endswith(comment + b"\r\n")
+    assert told == [Progress(1, 2), Progress(2, 2)]
+    assert down.relay.first_byte is None
+    down.clock.advance(1)
+    down.upstream.dataReceived(b"a\r\ndata: {}\n\n\r\n")
+    down.clock.advance(1)
+    down.upstream.dataReceived(b"a\r\ndata: {}\n\n\r\n")
+    assert down.relay.first_byte == 5.0
+    assert told == [Progress(1, 2), Progress(2, 2), None]
+
+
+def test_without_signs_of_life_nothing_is_told():
+    told = []
+    down = Down(prefill=PrefillReader(), progressed=told.append)
+    down.clock.advance(1)
+    down.upstream.dataReceived(b"a\r\ndata: {}\n\n\r\n0\r\n\r\n")
+    assert down.relay.first_byte == 1.0
+    assert told == []
 
 
 def test_the_end_goes_out_with_what_came_with_it():

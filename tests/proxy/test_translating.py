@@ -7,6 +7,8 @@ import socket
 
 import pytest
 
+from cacheproxy.core.ending import CUT
+
 from .harness import Client, Proxy, Upstream, eventually, free_port
 
 MESSAGE = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]}
@@ -202,6 +204,35 @@ def test_a_stream_that_breaks_off(openai, upstream, count, end):
     assert answer.end in ("fin", "rst")
     assert b"message_start" in answer.body
     assert b"message_stop" not in answer.body
+
+
+@pytest.mark.parametrize(("count", "end"), [(1, "fin"), (2, "fin"), (len(EVENTS), "whole")])
+def test_a_stream_that_ends_with_its_connection(openai, upstream, count, end):
+    """Of a server of HTTP/1.0: whole if it came to its end, which is logged if it did not."""
+
+    def unframed(peer, _):
+        peer.send(b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        peer.send(b"".join(EVENTS[:count]))
+
+    upstream.reset(server_of(b"/chat/completions", unframed))
+    mark = openai.mark()
+    answer = ask(openai, "/v1/messages", MESSAGE | {"stream": True})
+    assert answer.end == end
+    assert (b"message_stop" in answer.body) == (end == "whole")
+    assert (f"UPSTREAM FAILED: {CUT}" in openai.wait_for(" first", mark)) == (end == "fin")
+
+
+def test_an_answer_that_ends_with_its_connection_too_early(openai, upstream):
+    """Nothing has gone down yet: it is an error of the server."""
+
+    def cut(peer, _):
+        body = json.dumps(CHAT_ANSWER).encode()
+        peer.send(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + body[:-9])
+
+    upstream.reset(server_of(b"/chat/completions", cut))
+    answer = ask(openai, "/v1/messages", MESSAGE)
+    assert (answer.status, answer.end) == (502, "whole")
+    assert json.loads(answer.body)["type"] == "error"
 
 
 def test_an_error_of_the_server(openai, upstream):

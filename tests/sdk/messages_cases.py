@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from .speaking import COUNTED, ODD, UNCOUNTED, WORDS, Case, Json, data
+from .speaking import COUNTED, ODD, WORDS, Case, Json, data
 
 _PROMPT = {"input_tokens": 40, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 60}
 _TOO_LONG = "prompt is too long: 5000 tokens > 4096 maximum"
@@ -139,7 +139,7 @@ CASES = {
             *HELLO,
             *end("end_turn", {}),
         ),
-        said("Hello") | UNCOUNTED,
+        said("Hello") | {"prompt": None, "output": None},
     ),
     "nothing": Case(message([], "end_turn"), (START, *end("end_turn")), said()),
     "thinking": Case(

@@ -1,9 +1,10 @@
 """A scripted upstream for the official SDKs: the request's model says how it behaves.
 
 ``ok``, ``pauses`` (before every event), ``steps`` (the same, as long as a test wants), ``dies``
-(RST within the stream), ``ends`` (cleanly, but before the last event), ``overloaded`` (529),
-``hangs_up`` (before the head), ``endless``. A dash and a name may follow, so that requests can be
-told apart.
+(RST within the stream), ``ends`` (cleanly, but before the last event), ``unframed`` (HTTP/1.0: the
+end of the connection is the body's), ``cut`` (the same, before the last event), ``overloaded``
+(529), ``hangs_up`` (before the head), ``endless``. A dash and a name may follow, so that requests
+can be told apart.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ PAUSE = 0.25
 """Seconds before each event of ``pauses``: more than the proxy waits before a ping."""
 TEXTS = ("He", "llo", ", wörld")
 OVERLOADED = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+
+UNFRAMED = b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 Event = tuple[str, object]
 
@@ -160,6 +163,11 @@ class Scripted(Upstream):
             body = json.dumps(OVERLOADED).encode()
             fields = (b"Content-Type: application/json", b"Retry-After: 0.1")
             peer.send(whole(body, *fields, status=b"529 Overloaded"))
+            return
+        if behaviour in ("unframed", "cut"):
+            peer.send(UNFRAMED)
+            for event in events if behaviour == "unframed" else events[:4]:
+                peer.send(written(event))
             return
         peer.send(CHUNKED)
         if behaviour == "endless":

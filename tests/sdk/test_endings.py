@@ -17,7 +17,7 @@ PATHS = dict(zip(APIS, STREAMS, strict=True))
 HOW = ("events", "helper")
 BEHAVIOURS = {
     "direct": ("ok", "ends"),
-    "proxy": ("ok", "pauses", "dies", "ends", "overloaded", "hangs_up"),
+    "proxy": ("ok", "pauses", "dies", "ends", "unframed", "cut", "overloaded", "hangs_up"),
 }
 RETRIES = 2
 """As both SDKs have it when nobody says otherwise."""
@@ -98,6 +98,28 @@ def test_there_are_pings_at_every_place(upstream, proxy, api):
 def test_a_stream_that_dies_raises(answers, language, api, how):
     """It never looks like an end, what came before is there, and nobody asks again."""
     answer, asked = answers(language)["proxy", api, how, "dies"]
+    assert answer["error"]["status"] is None
+    told = "\n".join(answer["error"]["chain"])
+    assert ("incomplete chunked read" if language == "python" else "other side closed") in told
+    assert len(answer["events"]) == (4 if how == "events" else 0)
+    assert asked == 1
+
+
+@each
+def test_a_stream_that_ends_with_its_connection_is_whole_if_it_has_its_end(
+    answers, language, api, how
+):
+    """As servers of HTTP/1.0 send it (mlx-lm)."""
+    found = answers(language)
+    through, asked = found["proxy", api, how, "unframed"]
+    assert through == found["direct", api, how, "ok"][0]
+    assert asked == 1
+
+
+@each
+def test_a_stream_whose_connection_ends_too_early_raises(answers, language, api, how):
+    """Without the proxy nobody could tell, and the SDKs return a part for the whole."""
+    answer, asked = answers(language)["proxy", api, how, "cut"]
     assert answer["error"]["status"] is None
     told = "\n".join(answer["error"]["chain"])
     assert ("incomplete chunked read" if language == "python" else "other side closed") in told

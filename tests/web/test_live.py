@@ -5,13 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from importlib.resources import files
 
 import pytest
 
 from cacheproxy.core.access import Access
 from tests.observe.exchanges import body
-from tests.proxy.harness import Client, Proxy, Upstream, eventually, whole
+from tests.proxy.harness import (
+    CHUNKED,
+    TIMEOUT,
+    Client,
+    Proxy,
+    Upstream,
+    eventually,
+    whole,
+)
 
 TOKEN = "a-token-for-tests"
 SECRET = "kanarienvogel"
@@ -119,6 +128,35 @@ def test_a_finished_exchange_is_told_to_every_open_page(proxy, upstream, watch):
         pass
     assert found["kept"] is False
     assert SECRET not in json.dumps(found)
+
+
+def test_how_far_a_prompt_is_evaluated_is_told_while_it_is(proxy, upstream, watch):
+    """As mlx-lm tells it; then nothing more of it."""
+    go_on = threading.Event()
+
+    def script(peer, _):
+        peer.send(CHUNKED)
+        peer.chunk(b": keepalive 2048/11000\n\n")
+        assert go_on.wait(TIMEOUT)
+        peer.chunk(b"data: [DONE]\n\n")
+        peer.send(b"0\r\n\r\n")
+
+    upstream.reset(script)
+    page = watch("1h")
+    with Client(proxy.address) as asking:
+        sent = json.dumps(body(SECRET)).encode()
+        asking.ask("/v1/chat/completions", sent, b"User-Agent: agent/1")
+        while not (found := page.next("data"))["prefills"]:
+            pass
+        (prefill,) = found["prefills"]
+        assert (prefill["done"], prefill["total"]) == (2048, 11_000)
+        assert prefill["session"].startswith("agent/")
+        assert prefill["turn"] >= 1
+        assert SECRET not in json.dumps(found)
+        go_on.set()
+        assert asking.answer().end == "whole"
+    while page.next("data")["prefills"]:
+        pass
 
 
 def test_its_head_is_that_of_a_stream(watch):

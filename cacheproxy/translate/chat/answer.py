@@ -46,6 +46,7 @@ def completion(body: Body, asked: Asked) -> bytes:
         said["tool_calls"] = calls
     reason = finish_reason(value.get("stop_reason"), called=bool(calls), functions=asked.functions)
     model = value.get("model")
+    usage = usage_for(usage_of(value))
     return write(
         {
             "id": asked.completion_id(value.get("id")),
@@ -53,8 +54,8 @@ def completion(body: Body, asked: Asked) -> bytes:
             "created": asked.created,
             "model": model if isinstance(model, str) and model else asked.model,
             "choices": [{"index": 0, "message": said, "logprobs": None, "finish_reason": reason}],
-            "usage": usage_for(usage_of(value)),
         }
+        | ({} if usage is None else {"usage": usage})
     )
 
 

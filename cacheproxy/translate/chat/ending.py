@@ -28,11 +28,14 @@ def finish_reason(stop_reason: Any, *, called: bool, functions: bool) -> str:
     return reason
 
 
-def usage_for(usage: Usage) -> dict[str, Any]:
+def usage_for(usage: Usage) -> dict[str, Any] | None:
     """Return OpenAI's usage: ``prompt_tokens`` is the whole prompt, reused or not (law 6).
 
-    What the server did not say is 0 where the API needs a number, and not there where it does not.
+    None if the server said nothing. Else what it did not say is 0 where the API needs a number,
+    and not there where it does not.
     """
+    if usage.prompt is None and usage.output is None:
+        return None
     prompt, output = usage.prompt or 0, usage.output or 0
     said: dict[str, Any] = {
         "prompt_tokens": prompt,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, ClassVar
 
+from cacheproxy.core.ending import CUT
 from cacheproxy.core.sse import Event, EventReader
 from cacheproxy.core.usage import Usage, usage_of
 from cacheproxy.translate.body import Body
@@ -129,7 +130,7 @@ class ChunkStream:
         following = _NEXT.get((self._life, sign))
         if following is None:
             if sign is _Sign.CLOSE:
-                raise TranslationError("the server's stream ended before the answer did")
+                raise TranslationError(CUT)
             raise TranslationError("the server's events are not in their order")
         self._life = following
 
@@ -229,9 +230,9 @@ class ChunkStream:
 
     def _stop(self, _: Json, __: bytes) -> bytes:
         usage = b""
-        if self._asked.usage:
-            said = write(usage_for(self._usage))
-            usage = b'%s"choices":[],"usage":%s}\n\n' % (self._head, said)
+        said = usage_for(self._usage) if self._asked.usage else None
+        if said is not None:
+            usage = b'%s"choices":[],"usage":%s}\n\n' % (self._head, write(said))
         return self._last(None) + usage + _DONE
 
     def _count(self, value: Json) -> None:

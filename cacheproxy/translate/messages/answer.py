@@ -48,7 +48,6 @@ def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:
     content += (_tool_use(call, number, asked, spellings) for number, call in enumerate(calls))
     reason, sequence = stop_reason(choice, asked, called=bool(calls), refused=refused)
     model = value.get("model")
-    nothing = {"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
     return write(
         {
             "id": asked.message_id(value.get("id")),
@@ -58,7 +57,7 @@ def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:
             "content": content,
             "stop_reason": reason,
             "stop_sequence": sequence,
-            "usage": nothing | usage_for(usage_of(value)),
+            "usage": {"input_tokens": 0} | usage_for(usage_of(value)),
         }
     )
 

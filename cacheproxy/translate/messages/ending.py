@@ -50,16 +50,16 @@ def stop_reason(
 
 
 def usage_for(usage: Usage) -> dict[str, int]:
-    """Return Anthropic's usage: ``input_tokens`` is without what was reused (law 6).
+    """Return Anthropic's usage: ``input_tokens`` is without what was reused or written (law 6).
 
     What the server did not say is 0 where the API needs a number, and not there where it does not.
     """
     said = {"output_tokens": usage.output or 0}
-    if usage.prompt is not None:
-        reused = min(usage.reused or 0, usage.prompt)
-        said |= {
-            "input_tokens": usage.prompt - reused,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": reused,
-        }
+    if usage.prompt is None:
+        return said
+    said["input_tokens"] = usage.prompt - (usage.reused or 0) - (usage.written or 0)
+    if usage.written is not None:
+        said["cache_creation_input_tokens"] = usage.written
+    if usage.reused is not None:
+        said["cache_read_input_tokens"] = usage.reused
     return said

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any
 
+from cacheproxy.core.ending import CUT
 from cacheproxy.core.sse import Event, EventReader
 from cacheproxy.core.usage import Usage, usage_of
 from cacheproxy.translate.messages.asked import Asked
@@ -70,8 +71,8 @@ _NEXT = {
 class MessageStream:
     """The transform: ``feed`` the server's bytes, ``close`` when its body has ended.
 
-    ``message_start`` comes with the first chunk; its usage is zeros, since chat servers count at
-    the end: the figures stand in ``message_delta``, cumulative, and the SDKs take them from there.
+    ``message_start`` comes with the first chunk; its usage is two zeros, which the API needs: chat
+    servers count at the end, so the figures stand in ``message_delta``, where SDKs take them from.
     A comment becomes a ``ping`` (and the server's own ``ping`` events too). Arguments of calls go
     on byte for byte; those that are no JSON are the client's to find so. A server's error becomes
     an ``error`` event, after which nothing more comes and ``close`` is content.
@@ -181,7 +182,7 @@ class MessageStream:
     def _move(self, sign: _Sign) -> bytes:
         following = _NEXT.get((self._life, sign))
         if following is None:
-            raise TranslationError("the server's stream ended before the answer did")
+            raise TranslationError(CUT)
         ends = following is _Life.ENDED and self._life is not _Life.ENDED
         events = self._end() if ends else b""
         self._life = following
@@ -197,12 +198,7 @@ class MessageStream:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": {
-                "input_tokens": 0,
-                "cache_creation_input_tokens": 0,
-                "cache_read_input_tokens": 0,
-                "output_tokens": 0,
-            },
+            "usage": {"input_tokens": 0, "output_tokens": 0},
         }
         return _named(b"message_start", {"type": "message_start", "message": message})
 

@@ -129,7 +129,7 @@
     $("main").removeAttribute("aria-busy");
     show("login", false);
     const total = said.lifetime.all.exchanges + said.lifetime.waiting.exchanges;
-    const nothing = total === 0 && !said.overview.sums.requests;
+    const nothing = total === 0 && !said.overview.sums.requests && !said.prefills.length;
     show("empty", nothing);
     for (const panel of document.querySelectorAll("main > .panel:not(#login):not(#empty)")) panel.hidden = nothing;
     showUpstream(said.upstream);
@@ -137,6 +137,7 @@
     showSpeed(said);
     showSessions(said);
     showSlots(said.upstream);
+    showPrefills(said.prefills);
     showBreaks(said.breaks);
     showLifetime(said);
     drawPrompts();
@@ -229,6 +230,16 @@
     say("slots-source", known(upstream.kv) ? `${more}KV cache in use: ${percent(upstream.kv)} · source: ${source}`
       : upstream.state === "unknown" ? "Nobody looks at the server: set --poll."
       : upstream.state === "down" ? "Unknown while the server is down." : "This server does not say how much of its cache is in use.");
+  }
+
+  function showPrefills(prefills) {
+    show("prefills", prefills.length > 0);
+    $("prefills").replaceChildren(...prefills.slice(0, 12).map((each) => {
+      const said = `prefill ${count(each.done)} of ${count(each.total)} tokens`;
+      return el("li", {}, el("span", { text: `${each.session} #${each.turn}` }),
+        meter(each.done / each.total, `${said}, ${percent(each.done / each.total)}`),
+        el("i", { text: `${said} · ${lasting(each.seconds)}`, "aria-hidden": "true" }));
+    }));
   }
 
   function showBreaks(breaks) {

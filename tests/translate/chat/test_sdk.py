@@ -126,6 +126,25 @@ def test_an_answer_is_read():
     assert completion.usage.prompt_tokens_details.cached_tokens == 60
 
 
+def test_counts_that_the_server_does_not_give_are_unknown_to_the_sdk():
+    """Not 0: neither the tokens nor what was reused of them."""
+    said = message({"type": "text", "text": "Hello"}) | {"usage": {}}
+    with client_of(200, json.dumps(said).encode()) as client:
+        assert client.chat.completions.create(**ASKED).usage is None
+    said["usage"] = {"input_tokens": 9, "output_tokens": 2}
+    with client_of(200, json.dumps(said).encode()) as client:
+        usage = client.chat.completions.create(**ASKED).usage
+    assert (usage.prompt_tokens, usage.prompt_tokens_details) == (9, None)
+    ended = event("message_delta", delta={"stop_reason": "end_turn"})
+    pieces = [start(usage={}), text(0, "Hello"), ended, event("message_stop")]
+    options = {"include_usage": True}
+    with (
+        client_of(200, *pieces) as client,
+        client.chat.completions.stream(**ASKED, stream_options=options) as stream,
+    ):
+        assert stream.get_final_completion().usage is None
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     ("status", "name"),

@@ -64,11 +64,50 @@ def test_a_message():
         "stop_sequence": None,
         "usage": {
             "input_tokens": 40,
-            "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 60,
             "output_tokens": 7,
         },
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "usage"),
+    [
+        ({}, {"input_tokens": 0, "output_tokens": 0}),
+        ({"prompt_tokens": 9}, {"input_tokens": 9, "output_tokens": 0}),
+        (
+            {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": None},
+            {"input_tokens": 9, "output_tokens": 2},
+        ),
+        (
+            {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 0}},
+            {"input_tokens": 9, "cache_read_input_tokens": 0, "output_tokens": 0},
+        ),
+        (
+            {"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 10}},
+            {"input_tokens": 9, "output_tokens": 0},
+        ),
+        (
+            {"prompt_tokens": 9, "prompt_cache_hit_tokens": 6, "prompt_cache_miss_tokens": 3},
+            {"input_tokens": 3, "cache_read_input_tokens": 6, "output_tokens": 0},
+        ),
+        (
+            {
+                "prompt_tokens": 389,
+                "prompt_tokens_details": {"cached_tokens": 256, "created_cache_tokens": 128},
+            },
+            {
+                "input_tokens": 5,
+                "cache_creation_input_tokens": 128,
+                "cache_read_input_tokens": 256,
+                "output_tokens": 0,
+            },
+        ),
+    ],
+)
+def test_what_the_server_does_not_say_of_usage_is_left_out(said, usage):
+    """But for two counts that the API needs. The three of the prompt are parts of it."""
+    assert message(completion({"content": "a"}, usage=said))["usage"] == usage
 
 
 def test_input_is_the_model_s_own_text():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -98,6 +99,21 @@ def test_an_answer_is_read():
     assert message.content[0].text == "Hello"
     assert message.content[1].input == {"a": 1}
     assert message.usage.cache_read_input_tokens == USAGE["prompt_tokens_details"]["cached_tokens"]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_counts_that_the_server_does_not_give_are_unknown_to_the_sdk(streams):
+    """Not 0: nobody knows what was reused."""
+    if streams:
+        pieces = [chunk({"content": "a"}), chunk({}, "stop", usage={"prompt_tokens": 9}), DONE]
+        with client_of(200, *pieces) as client, client.messages.stream(**ASKED) as stream:
+            said = stream.get_final_message().usage
+    else:
+        body = json.dumps(completion({"content": "a"}, usage={"prompt_tokens": 9})).encode()
+        with client_of(200, body) as client:
+            said = client.messages.create(**ASKED).usage
+    assert (said.input_tokens, said.output_tokens) == (9, 0)
+    assert (said.cache_read_input_tokens, said.cache_creation_input_tokens) == (None, None)
 
 
 @pytest.mark.parametrize("stream", [False, True])

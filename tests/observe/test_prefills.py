@@ -1,0 +1,81 @@
+"""Prompts that are being evaluated: a line in the log for those that are long, and all as JSON."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from twisted.logger import globalLogPublisher
+
+from cacheproxy.core.prefill import Prefill, Progress
+from cacheproxy.observe.prefills import Prefills, line
+
+
+def prefill(seconds, done=2048, total=11_000, session="claude/3f9a"):
+    return Prefill(session, 14, Progress(done, total), seconds)
+
+
+@pytest.fixture
+def logged():
+    lines = []
+
+    def observe(event):
+        lines.append(event.get("text"))
+
+    globalLogPublisher.addObserver(observe)
+    yield lines
+    globalLogPublisher.removeObserver(observe)
+
+
+def test_the_line():
+    said = r"\d\d:\d\d:\d\d claude/3f9a  #14   prefill 2,048 of 11,000 tokens \(19%\) after 6s"
+    assert re.fullmatch(said, line(prefill(6.2)))
+
+
+def test_a_short_prefill_has_no_line(logged):
+    prefills = Prefills()
+    for seconds in (0.1, 1.0, 4.9):
+        prefills(1, prefill(seconds))
+    prefills(1, None)
+    prefills(1, prefill(0.1))
+    assert not logged
+
+
+def test_a_long_one_has_a_line_and_then_one_a_minute(logged):
+    """Each prompt for itself."""
+    prefills = Prefills()
+    for second in range(150):
+        prefills(1, prefill(float(second)))
+    assert [each.rpartition(" ")[2] for each in logged] == ["5s", "65s", "125s"]
+    prefills(2, prefill(9.0))
+    assert len(logged) == 4
+
+
+def test_a_key_in_a_name_is_not_logged(logged):
+    prefills = Prefills()
+    key = "sk-ant-api03-" + "k" * 40
+    prefills(1, prefill(9.0, session=key))
+    assert key not in logged[0]
+    assert key not in str(prefills.as_json())
+
+
+def test_those_that_run_are_shown_until_they_are_over():
+    """The longest first; who shows them is told of each change."""
+    changes = []
+    prefills = Prefills(lambda: changes.append(1))
+    prefills(1, prefill(1.0))
+    prefills(2, prefill(3.0, 5, 9, "pi/0000"))
+    assert prefills.as_json() == [
+        {"session": "pi/0000", "turn": 14, "done": 5, "total": 9, "seconds": 3.0},
+        {"session": "claude/3f9a", "turn": 14, "done": 2048, "total": 11_000, "seconds": 1.0},
+    ]
+    prefills(2, None)
+    assert [each["session"] for each in prefills.as_json()] == ["claude/3f9a"]
+    assert len(changes) == 3
+
+
+def test_not_all_of_thousands_are_kept():
+    prefills = Prefills()
+    for number in range(1000):
+        prefills(number, prefill(1.0))
+    assert len(prefills.as_json()) == 256
