@@ -1,7 +1,7 @@
 """Whether a turn that only adds to the one before is ever called a break: it must not be.
 
     python benchmarks/append.py --server llama [--server gemma3 ...] [--only 'claude*']
-    python benchmarks/append.py --server vllm --python .vllm/bin/python --block 16 --block 1024
+    python benchmarks/append.py --server vllm --python .vllm/bin/python --block 32 --block 1024
     python benchmarks/append.py --server mlx --python .mlx/bin/python --longest 15000
 
 Sends those recorded sessions (tests/captures) whose every turn begins with the whole turn before,

@@ -49,29 +49,35 @@ class Running:
         """Leave it running."""
 
 
-@contextlib.contextmanager
-def staged(given: Any, name: str, cause: Cause) -> Iterator[Stage]:
-    """Start what ``cause`` needs."""
+def started(given: Any, name: str, cause: Cause, folder: Path) -> Any:
+    """Start a server that ``cause`` can be seeded at."""
     setting = cause.setting
-    with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as path,
-        contextlib.ExitStack() as stack,
-    ):
-        folder = Path(path)
-        servers: list[Any] = []
-        for number in range(setting.servers):
-            here = folder / str(number)
-            here.mkdir()
-            settings = dict(setting.server)
-            if given.upstream:
-                servers.append(Running(name, given.upstream, given.model))
-            elif name in KINDS:
-                servers.append(Llama(name, here, setting.template, **settings))
-            else:
-                kind = {"mlx": Mlx, "vllm": Vllm}[name]
-                servers.append(kind(given.python, here, setting.template, **settings))
+    if given.upstream:
+        return Running(name, given.upstream, given.model)
+    if name in KINDS:
+        return Llama(name, folder, setting.template, **dict(setting.server))
+    kind = {"mlx": Mlx, "vllm": Vllm}[name]
+    return kind(given.python, folder, setting.template, **dict(setting.server))
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as path:
+        yield Path(path)
+
+
+def rows(given: Any, name: str, causes: list[Cause]) -> Iterator[tuple[str, ...]]:
+    """Seed causes that need the same servers; those that need the same proxy share it, too."""
+    with contextlib.ExitStack() as stack:
+        servers = []
+        for _ in range(causes[0].setting.servers):
+            folder = stack.enter_context(scratch())
+            servers.append(started(given, name, causes[0], folder))
             stack.callback(servers[-1].close)
-        yield stack.enter_context(Stage(folder, *servers, options=setting.options))
+        for options, group in groupby(causes, key=lambda cause: cause.setting.options):
+            with scratch() as folder, Stage(folder, *servers, options=options) as stage:
+                for cause in group:
+                    yield judged(stage, cause, loud=given.verbose)
 
 
 def judged(stage: Stage, cause: Cause, *, loud: bool) -> tuple[str, ...]:
@@ -101,6 +107,18 @@ def judged(stage: Stage, cause: Cause, *, loud: bool) -> tuple[str, ...]:
     return (cause.title, server.name, wanted, *map(str, named), "yes" if is_right else "**no**")
 
 
+def alike(causes: list[Cause]) -> list[list[Cause]]:
+    """Put together what needs the same servers, and among these what needs the same proxy."""
+
+    def servers(cause: Cause) -> Any:
+        return (cause.setting.template, cause.setting.server, cause.setting.servers)
+
+    found: dict[Any, list[Cause]] = {}
+    for cause in causes:
+        found.setdefault(servers(cause), []).append(cause)
+    return [sorted(group, key=lambda cause: cause.setting.options) for group in found.values()]
+
+
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--server", choices=[*KINDS, "mlx", "vllm"], action="append")
@@ -123,16 +141,10 @@ def main() -> int:
             if cause.applies(name, kind) and (not given.only or cause.name in given.only)
             if not given.upstream or cause.setting == PLAIN
         ]
-        # those that need the same share a server and a proxy, as conversations do
-        order = list(dict.fromkeys(cause.setting for cause in wanted))
-        wanted.sort(key=lambda cause: order.index(cause.setting))
-        for _, causes in groupby(wanted, key=lambda cause: cause.setting):
-            group = list(causes)
-            with staged(given, name, group[0]) as stage:
-                for cause in group:
-                    row = judged(stage, cause, loud=given.verbose)
-                    wrong += row[-1] != "yes"
-                    print(f"| {' | '.join(row)} |", flush=True)
+        for causes in alike(wanted):
+            for row in rows(given, name, causes):
+                wrong += row[-1] != "yes"
+                print(f"| {' | '.join(row)} |", flush=True)
     return int(bool(wrong))
 
 

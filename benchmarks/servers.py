@@ -128,10 +128,11 @@ class Vllm(Started):
         if self.settings.get("uncached"):
             flags.append("--no-enable-prefix-caching")
         length = 65_536
+        block = self.settings.get("block_size")
         if self.settings.get("small"):
-            length = 4_096
-            flags += ["--num-gpu-blocks-override", "280"]
-        if block := self.settings.get("block_size"):
+            length, block = 4_096, 32  # on a CPU the least that it takes
+            flags += ["--num-gpu-blocks-override", "140"]
+        if block:
             flags += ["--block-size", str(block)]
         return (
             *(str(self.python.with_name("vllm")), "serve", str(self.weights)),

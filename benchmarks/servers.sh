@@ -46,7 +46,7 @@ case $name in
     ;;
   vllm)
     [[ -x $python ]] || { python3 -m venv "$folder/vllm" && install_vllm; }
-    more=(--block 16 --block 128 --block 1024)
+    more=(--block 32 --block 128 --block 1024)
     ;;
   *)
     printf 'mlx or vllm?\n' >&2

@@ -13,16 +13,17 @@ _CHECKPOINT = 640
 the end (a batch of 512 and 4 more)."""
 
 
-def allowed(before: int, prompt: int, memory: Memory) -> float:
+def allowed(before: int, prompt: int, memory: Memory, *, changed: bool = False) -> float:
     """Return how many of the ``before`` tokens may be evaluated again.
 
     A prompt that has become shorter than the one before cannot reuse all of it. Whole blocks are
-    reused, of a hybrid model one less; memory that cannot rewind goes back to its last checkpoint.
+    reused, of a hybrid model one less; memory that cannot rewind goes back to its last checkpoint,
+    which is the cost of a change if the client ``changed`` something.
     """
     tokens = max(0, before - prompt) + max(_TOLERANCE_TOKENS, _TOLERANCE * before)
     if memory.kind is Kind.BLOCKS:
         tokens += (memory.block or 0) * (1 + memory.is_hybrid)
-    if memory.kind is Kind.CHECKPOINTED:
+    if memory.kind is Kind.CHECKPOINTED and not changed:
         tokens += _CHECKPOINT
     return tokens
 

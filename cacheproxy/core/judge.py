@@ -22,7 +22,7 @@ from cacheproxy.core.proof import Proof
 from cacheproxy.core.repairs import as_unaided
 from cacheproxy.core.request import Request
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Basis, Count, Judgement, Reason, Verdict
+from cacheproxy.core.verdict import Basis, Count, Judgement, Reason, Rewrite, Verdict
 
 _REASONS = {
     Part.SYSTEM: Reason.SYSTEM_CHANGED,
@@ -126,7 +126,8 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     if loss.reused is None:
         return _unmeasured(verdict, loss, compared)
     lost = Count(max(0, loss.before - loss.reused), "measured")
-    if lost.tokens <= allowed(loss.before, loss.prompt, profile.memory):
+    is_changed = loss.change is not None
+    if lost.tokens <= allowed(loss.before, loss.prompt, profile.memory, changed=is_changed):
         return replace(verdict, lost=lost)
     return _broken(replace(verdict, lost=lost), loss, compared, usage)
 
@@ -244,6 +245,9 @@ def _broken(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> 
         expected = Count(min(proof.shared, usage.prompt or proof.shared), "measured")
         if where is not None:
             where = replace(where, position=expected)
+    if cause.rewrite is Rewrite.CLOCK and cause.reason is Reason.TEMPLATE_CHANGED:
+        # Both prompts were rendered at one time: where they part it shows by what was reused.
+        where, expected = None, Count(loss.reused or 0, "measured")
     return replace(
         verdict,
         judgement=Judgement.BREAK,

@@ -17,7 +17,8 @@ from cacheproxy.core.verdict import Evidence, Judgement, Reason, Rewrite
 _JUDGED = re.compile(rf"  ({'|'.join(Judgement)}|side)(?= {{2}}|$)")
 _TURN = re.compile(r"^\S+ \S+/\S* +#\d+ ")
 _CAUSE = re.compile(r"^\s{4,}(\w+)\b.*:")
-_PATH = re.compile(r" in (/[^\s,;]*?)[.,;]?(?=\s|$)")
+_PATH = re.compile(r" in (/[^\s,;()]*?)[.,;)]*(?=\s|$)")
+_SHARED = re.compile(r"([\d.]+)% shared")
 _SHARE = re.compile(r"([\d.]+)\s?%")
 
 
@@ -101,3 +102,9 @@ def captured(folder: Path, number: int) -> tuple[Named | None, str]:
 def impossible(text: str) -> list[str]:
     """Return the shares in ``text`` that are over 100 %."""
     return [share for share in _SHARE.findall(text) if float(share) > 100]
+
+
+def shared(line: str) -> float | None:
+    """Return the share that a log line says both prompts begin with; None where it says none."""
+    found = _SHARED.search(line)
+    return float(found[1]) / 100 if found else None

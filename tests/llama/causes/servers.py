@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 import urllib.request
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,18 @@ KINDS = {
 def template_named(name: str) -> str:
     """The text of a template."""
     return (TEMPLATES | REWRITING)[name]
+
+
+@cache
+def _models() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory()  # until the interpreter ends
+
+
+@cache
+def model_of(name: str, text: str, seed: int) -> Path:
+    """A model of the family ``name``, written once: a quarter of a second each would add up."""
+    path = Path(_models().name, f"{name}-{seed}-{len(text)}.gguf")
+    return write_family(path, name, text=text, seed=seed)
 
 
 def free_port() -> int:
@@ -91,8 +105,7 @@ class Llama:
         self._server.close()
 
     def _start(self) -> LlamaServer:
-        model = self._folder / f"{self.name}.gguf"
-        write_family(model, self.name, text=self._text, template=self._template, seed=self._seed)
         # restoring a slot's file needs a folder, and so does erasing one
-        more = {"slot_save_path": f"{self._folder}/", **self._settings}
-        return LlamaServer(model, **more)
+        more = {"slot_save_path": f"{self._folder}/", "chat_template": self._template}
+        model = model_of(self.name, self._text, self._seed)
+        return LlamaServer(model, **more | self._settings)

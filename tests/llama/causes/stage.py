@@ -64,7 +64,10 @@ class Readings:
 
 
 class Stage:
-    """``servers``: one, or two where the proxy is to change over from the first to the second."""
+    """A proxy before ``servers``: one, or two where it is to change over to the second.
+
+    Whoever started the servers stops them.
+    """
 
     def __init__(self, folder: Path, *servers: Server, options: tuple[str, ...] = ()) -> None:
         self.servers = servers
@@ -82,8 +85,6 @@ class Stage:
 
     def __exit__(self, *_: object) -> None:
         self.proxy.close()
-        for server in self.servers:
-            server.close()
 
     @property
     def server(self) -> Any:
