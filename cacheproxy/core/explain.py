@@ -39,18 +39,13 @@ def explain(facts: Facts) -> str:
         return f"{_share(facts)}{_change(facts)}"
     if reason is Reason.TEMPLATE_CHANGED:
         return f"{_share(facts)}{_rewritten(facts)}"
+    kept = f"{facts.reused or 0:,} of {_told(facts)} tokens that both {_which(facts)} share"
     if reason is Reason.CHECKPOINT:
-        return (
-            f"the server could only go back to {facts.reused or 0:,} of {_told(facts)} tokens"
-            + (
-                f" that both {_which(facts)} share ({_beneath(facts)})"
-                if facts.beneath is not None
-                else ""
-            )
-        )
+        beneath = f" ({_beneath(facts)})" if facts.beneath is not None else ""
+        return f"the server could only go back to {kept}{beneath}"
     if reason is Reason.EVICTED:
         why = ", ".join(facts.evidence) or "the server had dropped the rest"
-        return f"{facts.reused or 0:,} of {_told(facts)} tokens that both {_which(facts)} share were left: {why}"
+        return f"{kept} were left: {why}"
     if reason is Reason.UNKNOWN:
         ruled_out = f" (ruled out: {'; '.join(facts.ruled_out)})" if facts.ruled_out else ""
         return f"why is not known{ruled_out}"
