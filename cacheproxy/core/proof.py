@@ -11,6 +11,7 @@ import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from cacheproxy.core.difference import Kind, token_at
 from cacheproxy.core.located import excerpt
@@ -26,6 +27,8 @@ _MARK = 32
 """Characters by which a text is known again."""
 _BESIDE = 96
 """Characters around the place where two prompts part in which its cause is looked for."""
+_HEAD, _MOST_TIMES = 1 << 16, 64
+"""Characters, and times in them, among which the template's own is looked for."""
 _THOUGHTS = ("/thinking", "/reasoning_content", "/reasoning")
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{3,64})"')
 _TIME = re.compile(r"(?<![0-9A-Za-z:])[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?![0-9A-Za-z:])")
@@ -172,7 +175,7 @@ def _clock(now: Rendered, turn: Compared) -> int | None:
     patterns = (_TIME, _DAY) if turn.has_clock else (_TIME,)
     places = []
     for pattern in patterns:
-        for found in pattern.finditer(now.text, 0, 1 << 16):
+        for found in islice(pattern.finditer(now.text, 0, _HEAD), _MOST_TIMES):
             if not any(found[0] in segment.text for segment in turn.after.segments):
                 places.append(found.start())
                 break
