@@ -24,7 +24,6 @@ def with_text(text):
     return lambda body, turn: set_system(body, lambda system: f"{text(turn)}\n{system}")
 
 
-LAST = {"role": "user", "content": "a reminder that is always last"}
 FIELDS = (Kind.NONCE, Kind.DATE, Kind.CLOCK, Kind.UUID)
 SAME = prompts(lambda body, turn: None)
 
@@ -47,7 +46,7 @@ def test_tokens_are_counted_in_proportion_or_guessed():
         (with_text(lambda turn: ("one", "two")[turn]), Kind.TEXT),
         (lambda body, turn: turn and body["tools"].pop(), Kind.REMOVED),
         (lambda body, turn: turn or body["tools"].pop(), Kind.ADDED),
-        (lambda body, turn: body["messages"].append(LAST), Kind.MOVED),
+        (lambda body, turn: turn and body["messages"][0]["content"].clear(), Kind.MOVED),
         (lambda body, turn: turn and body["messages"].clear(), Kind.REMOVED),
         (lambda body, turn: None, Kind.ADDED),
     ],
