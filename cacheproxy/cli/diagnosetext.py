@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from cacheproxy.cli.inspecttext import place_name
 from cacheproxy.core.report import Report
-from cacheproxy.core.verdict import Count, Judgement, Reason
+from cacheproxy.core.verdict import Basis, Count, Judgement, Reason
 
 _BY_TEXT = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED)
 _SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND)
@@ -67,10 +67,13 @@ def _verdict(found: Report) -> str:
     if found.equal is None or found.prompt is None:
         return "There is nothing to compare."
     share = min(1.0, found.equal.tokens / max(1, found.prompt.tokens))
-    start = f"The prompts are equal for {_count(found.equal)} of {_count(found.prompt)} tokens"
+    start = f"prompts are equal for {_count(found.equal)} of {_count(found.prompt)} tokens"
     start += f" ({share:.1%})"
     if found.reason is not None and found.reason not in _BY_TEXT:
-        return f"{start}."
+        # What the server rendered may differ where the requests do not.
+        start = start if found.basis is Basis.RENDERED else start.replace("prompts", "requests", 1)
+        return f"The {start}."
+    start = f"The {start}"
     if found.path is None:
         return f"{start}: no break." if found.judgement is not Judgement.UNKNOWN else f"{start}."
     differ = f"{start}, then differ in {place_name(found.path)}."

@@ -62,12 +62,13 @@ def doctor(
 ) -> None:
     """Say whether the prompt cache works, what is wrong, and what mends it.
 
-    Asks the proxy and the model server, and sends the server a made-up prompt of about 600
-    tokens three or four times on each API it serves, to see what is reused with the rules and
-    without. That costs the server two or three short prefills on each; the proxy keeps them out
-    of its records. Where they might push a conversation out of llama-server's slots, it asks
-    first (not at a terminal: sends nothing); --send and --no-send answer beforehand. With
-    --server-log nothing is asked or sent.
+    Asks the proxy and the model server, has the server render a conversation of a few dozen words
+    where it can, which evaluates nothing, and sends it a made-up prompt of about 600 tokens (more
+    where vLLM keeps large blocks) three or four times on each API it serves, to see what is reused
+    with the rules and without. That costs the server two or three short prefills on each; the
+    proxy keeps them out of its records. Where they might push a conversation out of llama-server's
+    slots, it asks first (not at a terminal: sends nothing); --send and --no-send answer
+    beforehand. With --server-log nothing is asked or sent.
 
     The exit code is 0 if nothing FAILs, 1 if something does, 2 if nothing can be said.
     """

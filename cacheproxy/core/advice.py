@@ -36,6 +36,8 @@ FREQUENCY = {
 _OFTEN = 0.1
 """Of the turns: a date that changed in more of them changes not only at midnight."""
 _CLAUDE = "claude"
+SET_UP = frozenset(("aider", "claude", "cline", "codex", "openclaw", "opencode", "pi", "qwen"))
+"""Clients that ``cacheproxy env`` knows."""
 _TOOL_SEARCH = Setting(
     "ENABLE_TOOL_SEARCH=false",
     "Claude Code sends all tools at once then (measured: 32,292 tokens read in all instead of "
@@ -165,7 +167,9 @@ def _template(case: _Case) -> Iterator[Advice]:
         why = "no cure: this template prints the tools in the last user message, so that each new "
         yield Advice("nothing", f"{why}one moves them (as Mistral Small 3.2's and Nemo's do)")
     elif rewrite is Rewrite.CLOCK:
-        yield Advice("nothing", "the template prints the date: one slow turn a day")
+        yield Advice(
+            "nothing", "where it is the date that the template prints: one slow turn a day"
+        )
         yield from _own_template(case, "without the line that prints the time")
     else:
         yield Advice("nothing", "the template renders anew what it had rendered; no cure is known")
@@ -208,7 +212,7 @@ def _context(case: _Case) -> Iterator[Advice]:
     if case.server.context:
         why = f"{case.server.context} larger{now}: it ran out, and began to forget the start"
         yield Advice(case.server.name, why)
-    client = case.client or "CLIENT"
+    client = case.client if case.client in SET_UP else "CLIENT"
     yield Advice("the client", f"cacheproxy env {client}: so that it compacts before that")
 
 

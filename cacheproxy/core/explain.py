@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cacheproxy.core.difference import Kind
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Count, Evidence, Reason, Rewrite, Verdict
+from cacheproxy.core.verdict import Basis, Count, Evidence, Reason, Rewrite, Verdict
 
 _CHANGED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED)
 _CLOCK = "clock in the template moved on"
@@ -25,6 +25,7 @@ class Facts(NamedTuple):
     shared: Count | None = None
     path: str | None = None
     kind: Kind | None = None
+    basis: Basis | None = None
     rewrite: Rewrite | None = None
     beneath: Reason | None = None
     evidence: tuple[Evidence, ...] = ()
@@ -38,14 +39,13 @@ def explain(facts: Facts) -> str:
         return f"{_share(facts)}{_change(facts)}"
     if reason is Reason.TEMPLATE_CHANGED:
         return f"{_share(facts)}{_rewritten(facts)}"
+    kept = f"{facts.reused or 0:,} of {_told(facts)} tokens that both {_which(facts)} share"
     if reason is Reason.CHECKPOINT:
-        return (
-            f"the server could only go back to {facts.reused or 0:,} of {_told(facts)} tokens"
-            + (f" that both prompts share ({_beneath(facts)})" if facts.beneath is not None else "")
-        )
+        beneath = f" ({_beneath(facts)})" if facts.beneath is not None else ""
+        return f"the server could only go back to {kept}{beneath}"
     if reason is Reason.EVICTED:
         why = ", ".join(facts.evidence) or "the server had dropped the rest"
-        return f"{facts.reused or 0:,} of {_told(facts)} tokens that are equal were left: {why}"
+        return f"{kept} were left: {why}"
     if reason is Reason.UNKNOWN:
         ruled_out = f" (ruled out: {'; '.join(facts.ruled_out)})" if facts.ruled_out else ""
         return f"why is not known{ruled_out}"
@@ -84,6 +84,11 @@ def _beneath(facts: Facts) -> str:
     return f"{facts.beneath}: {_rewritten(facts) if is_template else _change(facts)}"
 
 
+def _which(facts: Facts) -> str:
+    """What was compared: only a server can show prompts."""
+    return "prompts" if facts.basis is Basis.RENDERED else "requests"
+
+
 def _told(facts: Facts) -> str:
     if facts.shared is None:
         return "the"
@@ -102,6 +107,7 @@ def facts_of(verdict: Verdict, usage: Usage) -> Facts | None:
         verdict.expected if where is None else where.position,
         None if where is None else where.path,
         None if where is None else where.kind,
+        verdict.basis,
         verdict.rewrite,
         verdict.beneath,
         verdict.evidence,

@@ -107,11 +107,11 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     reason = None if same_model else Reason.MODEL_CHANGED
     if reason is None and left.was is not None:
         reason = _REASONS[left.part]
-    verdict = Verdict(Judgement.OK, expected=could, unedited=without, saved=saved)
+    verdict = Verdict(Judgement.UNKNOWN, None, None, could, None, None, without, saved)
     if replaced and reason is Reason.MESSAGES_CHANGED and not _lost_its_head(could, usage):
         return replace(verdict, judgement=Judgement.COMPACTED)
     if before.tokens is None:
-        return replace(verdict, judgement=Judgement.UNKNOWN)
+        return verdict
     loss = Loss(
         before=before.tokens,
         prompt=compared.counted or before.tokens,
@@ -130,7 +130,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     lost = Count(max(0, loss.before - loss.reused), "measured")
     is_changed = loss.change is not None
     if lost.tokens <= allowed(loss.before, loss.prompt, profile.memory, changed=is_changed):
-        return replace(verdict, lost=lost)
+        return Verdict(Judgement.OK, None, None, could, lost, None, without, saved)
     return _broken(replace(verdict, lost=lost), loss, compared, usage)
 
 
@@ -219,7 +219,7 @@ def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared) -> Verdict:
         lost = Count(loss.before, "estimated")
         found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
         return replace(found, basis=Basis.TOLD)
-    unknown = replace(verdict, judgement=Judgement.UNKNOWN, lost=lost)
+    unknown = replace(verdict, lost=lost)
     is_changed = loss.change is not None
     if lost.tokens <= allowed(loss.before, loss.prompt, loss.profile.memory, changed=is_changed):
         return unknown

@@ -30,8 +30,10 @@ _BESIDE = 96
 _BEHIND = 4096
 """Characters behind that place in which reasoning that is gone begins."""
 _LATEST = 16
-"""Late system messages, the last ones, that are looked for at the head; and times of day, the
-first ones. Each look may take as long as the prompt is."""
+"""Late system messages, the last ones, that are looked for at the head: each may take as long as
+the prompt is."""
+_HEAD, _MOST_TIMES = 1 << 16, 64
+"""Characters, and times in them, among which the template's own is looked for."""
 _THOUGHTS = ("/thinking", "/reasoning_content", "/reasoning")
 _NAME = re.compile(r'"name"\s*:\s*"([^"\\]{3,64})"')
 _TIME = re.compile(r"(?<![0-9A-Za-z:])[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?![0-9A-Za-z:])")
@@ -178,7 +180,7 @@ def _clock(now: Rendered, turn: Compared) -> int | None:
     patterns = (_TIME, _DAY) if turn.has_clock else (_TIME,)
     places = []
     for pattern in patterns:
-        for found in islice(pattern.finditer(now.text, 0, 1 << 16), _LATEST):
+        for found in islice(pattern.finditer(now.text, 0, _HEAD), _MOST_TIMES):
             if not any(found[0] in segment.text for segment in turn.after.segments):
                 places.append(found.start())
                 break

@@ -139,8 +139,9 @@ def report(
         reused=usage.reused,
         evaluated=usage.evaluated,
         seconds=usage.prompt_seconds,
-        path=where.path.removesuffix("/role") if where is not None else None,
-        byte=where.byte if where is not None else None,
+        path=(where.path.removesuffix("/role") or None) if where is not None else None,
+        # What a template did stands in no request: its excerpts are of the rendered prompts.
+        byte=where.byte if where is not None and verdict.rewrite is None else None,
         excerpts=_excerpts(where) if where is not None else None,
         kind=kind,
         frequency=FREQUENCY.get(kind, "") if kind is not None else "",

@@ -208,9 +208,10 @@ def item_of(path: str, item: Any, part: Part, role: str) -> Iterator[Segment]:
         return
     yield Segment(part, f"{path}/role", f"\n<{role}>\n", role)
     yield from content_of(f"{path}/content", item.get("content"), part, role)
-    for key in ("reasoning_content", "thinking"):
+    for key in _THOUGHTS:
         if isinstance(item.get(key), str):
             yield Segment(part, f"{path}/{key}", item[key], role, "model")
+            break  # it is sent under both names by some, and read once
     calls = item.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         function = call.get("function") if isinstance(call, dict) else None
@@ -227,6 +228,7 @@ def content_of(path: str, content: Any, part: Part, role: str) -> Iterator[Segme
         yield from _block(f"{path}/{index}", block, part, role)
 
 
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _TEXTS = ("text", "input_text", "output_text")
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from cacheproxy.core.advice import SET_UP
 from cacheproxy.core.serverflags import ServerFlags, of_kind
 from cacheproxy.doctor.finding import Finding, State, ago, counted
 from cacheproxy.doctor.record import Record, Seen
@@ -70,7 +71,8 @@ def _mend(one: Seen, proxy: str, server: ServerFlags) -> str:
         return PLACE
     if _CONTEXT.search(said):
         larger = f"{server.context} larger for {server.name}, or " if server.context else ""
-        return f"{larger}a smaller window for the client: cacheproxy env {one.client}"
+        client = one.client if one.client in SET_UP else "CLIENT"
+        return f"{larger}a smaller window for the client: cacheproxy env {client}"
     if one.status in (401, 403):
         return f"give the client the model server's key; {see}"
     return see

@@ -235,7 +235,8 @@ def _infer(  # noqa: PLR0917 (a turn)
 ) -> None:
     """Learn from a turn what its upstream does."""
     if exchange.sent is not None and exchange.sent.dialect is not None:
-        appended = before is not None and parting(before.sent, sent).was is None
+        expected = verdict.expected  # all of the turn before, which was counted, if it was added to
+        appended = expected is not None and expected.source == "measured"
         appended = appended and (usage.prompt or 0) >= _ENOUGH
         inferred.saw_reuse(exchange.sent.dialect, usage.reused, appended=appended)
     if before is None or verdict.judgement is not Judgement.BREAK:

@@ -28,7 +28,7 @@ from cacheproxy.core.request import Headers, Request
 from cacheproxy.core.usage import Usage
 from cacheproxy.proxy.probe import ask
 from cacheproxy.proxy.upstream import Upstream
-from cacheproxy.translate.rendering import chat_of
+from cacheproxy.translate.rendering import chat_of, for_vllm
 
 _log = Logger()
 _Value = TypeVar("_Value")
@@ -188,8 +188,7 @@ def _question(request: Request, page: str) -> bytes | None:
     chat = chat_of(request)
     if chat is None:
         return None
-    more = {"return_token_strs": True} if page == VLLM else {}
-    return json.dumps({**chat, **more}).encode()
+    return json.dumps(for_vllm(chat) if page == VLLM else chat).encode()
 
 
 def _to_tokenize(shown: bytes) -> bytes:

@@ -13,6 +13,9 @@ _WARM_TOKENS = 128
 _WARM = 0.05
 """More reuse than a pass's own prompts explain, by this part, was there before the pass."""
 
+_NOT_OURS = (Reason.EVICTED, Reason.UNKNOWN, Reason.CHECKPOINT, Reason.NOT_CACHED)
+"""Reasons that stand in no request: what the two share does not tell what is reused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -48,12 +51,12 @@ class Row:
     def error(self) -> float | None:
         """How far our estimate is from what the server reused, as a part of the latter.
 
-        None for cold and evicted turns, and where either is not known.
+        None for cold turns and those that the server lost, and where either is not known.
         """
         expected, verdict = self.assessed.expected, self.assessed.verdict
         if verdict is None or verdict.judgement is Judgement.COLD:
             return None
-        if expected is None or self.reused is None or verdict.reason is Reason.EVICTED:
+        if expected is None or self.reused is None or verdict.reason in _NOT_OURS:
             return None
         return (expected.tokens - self.reused) / max(1, self.reused)
 

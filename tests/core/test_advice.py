@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.advice import Changed, advice
+from cacheproxy.agents.setups import CLIENTS
+from cacheproxy.core.advice import SET_UP, Changed, advice
 from cacheproxy.core.difference import Kind
 from cacheproxy.core.profile import UNKNOWN, Memory, Profile, Reporting, Thinking, Thoughts
 from cacheproxy.core.server import LLAMA_SERVER, Server
@@ -135,7 +136,7 @@ def test_what_else_a_template_does():
     (tools,) = lines(Rewrite.TOOLS)
     assert tools.startswith("nothing: no cure")
     once, own = lines(Rewrite.CLOCK)
-    assert "one slow turn a day" in once
+    assert once.endswith("the date that the template prints: one slow turn a day")
     assert own.startswith("llama-server: --chat-template-file FILE")
 
 
@@ -158,6 +159,13 @@ def test_a_context_that_ran_out():
     assert server.startswith("Ollama: OLLAMA_CONTEXT_LENGTH=N, or num_ctx")
     assert "4,096 tokens" in server
     assert "cacheproxy env opencode" in client
+
+
+def test_only_clients_that_can_be_set_up_are_named_so():
+    """For others a word stands for the name."""
+    assert set(CLIENTS) == SET_UP
+    (line,) = told(broke(Reason.CONTEXT_SHIFTED), client="openai-sdk")
+    assert "cacheproxy env CLIENT" in line
 
 
 def test_a_server_that_keeps_nothing():

@@ -88,6 +88,14 @@ def test_chat_completions():
     ]
 
 
+def test_reasoning_is_read_under_each_of_its_names_once():
+    for names in (["reasoning_content"], ["reasoning"], ["reasoning_content", "reasoning"]):
+        said = {"role": "assistant", "content": "yes"} | dict.fromkeys(names, "so")
+        body = {"model": "m", "messages": [{"role": "user", "content": "hi"}, said]}
+        thoughts = [path for _, path, _ in segments(body, "/v1/chat/completions") if "reas" in path]
+        assert thoughts == [f"/messages/1/{names[0]}"]
+
+
 def test_responses():
     body = {
         "instructions": "be",

@@ -109,6 +109,14 @@ def test_the_detail_says_where_and_why_without_the_words(broken):
     assert result(broken.dashboard.detail("3")) is None
 
 
+def test_the_advice_names_the_folder_of_captures(broken):
+    """Where none are made, a word stands for it."""
+    for folder, named in (("", "CAPTURE"), ("my captures", "'my captures'")):
+        broken.dashboard.captures = folder
+        (first, *_) = result(broken.dashboard.detail("2"))["advice"]
+        assert first["why"].endswith(f"--propose --from {named}")
+
+
 def test_the_detail_names_the_rules_that_edited():
     shown = Shown()
     edits = (Edit("/system", SECRET, "a stamp changes"), Edit("/system", SECRET, "a stamp changes"))
