@@ -14,7 +14,7 @@ from cacheproxy.core.profile import Memory, Profile
 from cacheproxy.core.prompt import prompt_of
 from cacheproxy.core.proof import Proof
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Count, Evidence, Judgement, Reason, Rewrite, Verdict
+from cacheproxy.core.verdict import Basis, Count, Evidence, Judgement, Reason, Rewrite, Verdict
 
 from .planting import chat, plant, request
 
@@ -51,8 +51,8 @@ ESTIMATED = Count(4_000, "estimated")
         ),
         (Facts(Reason.TEMPLATE_CHANGED), "rendered anew by the template"),
         (
-            Facts(Reason.CHECKPOINT, 10_000, 1_000, MEASURED),
-            "the server could only go back to 1,000 of 4,000 tokens",
+            Facts(Reason.CHECKPOINT, 10_000, 1_000, MEASURED, basis=Basis.RENDERED),
+            "the server could only go back to 1,000 of 4,000 tokens that both prompts share",
         ),
         (
             Facts(
@@ -65,7 +65,7 @@ ESTIMATED = Count(4_000, "estimated")
                 beneath=Reason.MESSAGES_CHANGED,
             ),
             (
-                "the server could only go back to 1,000 of ~4,000 tokens that both prompts share "
+                "the server could only go back to 1,000 of ~4,000 tokens that both requests share "
                 "(messages_changed: changed text in /messages/2/content)"
             ),
         ),
@@ -74,6 +74,7 @@ ESTIMATED = Count(4_000, "estimated")
                 Reason.CHECKPOINT,
                 reused=1_000,
                 shared=MEASURED,
+                basis=Basis.RENDERED,
                 rewrite=Rewrite.HOISTED,
                 beneath=Reason.TEMPLATE_CHANGED,
             ),
@@ -84,13 +85,13 @@ ESTIMATED = Count(4_000, "estimated")
         ),
         (
             Facts(Reason.EVICTED, 10_000, 20, MEASURED, evidence=(Evidence.RESTARTED,)),
-            "20 of 4,000 tokens that are equal were left: the server was restarted",
+            "20 of 4,000 tokens that both requests share were left: the server was restarted",
         ),
         (
             Facts(Reason.EVICTED, evidence=(Evidence.OTHERS, Evidence.SLOTS)),
             (
-                "0 of the tokens that are equal were left: another conversation had its place "
-                "meanwhile, no slot held it any more"
+                "0 of the tokens that both requests share were left: another conversation had its "
+                "place meanwhile, no slot held it any more"
             ),
         ),
         (Facts(Reason.UNKNOWN), "why is not known"),

@@ -21,7 +21,7 @@ from cacheproxy.core.refusal import WITHHELD
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Break, Count, Evidence, Judgement, Reason, Verdict
+from cacheproxy.core.verdict import Basis, Break, Count, Evidence, Judgement, Reason, Verdict
 from cacheproxy.observe.logline import LogLine, lines, verdict
 
 SECRET = "kanarienvogel"
@@ -337,10 +337,11 @@ def test_a_break_has_a_second_line_that_says_why():
 def test_a_break_that_is_the_servers_says_so():
     """And what shows it."""
     equal, shown = Count(18_400, "measured"), (Evidence.OTHERS,)
-    _, second = lines(broken(Reason.EVICTED, expected=equal, evidence=shown))
+    verdict = {"expected": equal, "evidence": shown, "basis": Basis.RENDERED}
+    _, second = lines(broken(Reason.EVICTED, **verdict))
     assert second.strip() == (
-        "evicted: 2,611 of 18,400 tokens that are equal were left: another conversation had its "
-        "place meanwhile.   cacheproxy diagnose 812"
+        "evicted: 2,611 of 18,400 tokens that both prompts share were left: another conversation "
+        "had its place meanwhile.   cacheproxy diagnose 812"
     )
 
 
