@@ -28,16 +28,17 @@ _SHIFTED = 8
 class Meanwhile(NamedTuple):
     """What happened at the upstream between two turns of a conversation, as far as we know.
 
-    ``others``: conversations that had a turn; ``alike``: tokens that this prompt shares with the
-    last prompt of the one of them that fits what was reused best; ``evaluated``: tokens by all of
-    them. ``restarted``: the server is another since; ``emptied``: it was seen with slots, none of
-    which held as much. ``moved``: the turn before went to another upstream.
+    ``others``: conversations that had a turn, None where nobody watched; ``alike``: tokens that
+    this prompt shares with the last prompt of the one of them that fits what was reused best;
+    ``evaluated``: tokens by all of them. ``restarted``: the server is another since, None where
+    nobody watched; ``emptied``: it was seen with slots, none of which held as much. ``moved``: the
+    turn before went to another upstream.
     """
 
-    others: int = 0
+    others: int | None = None
     alike: int | None = None
     evaluated: int = 0
-    restarted: bool = False
+    restarted: bool | None = None
     emptied: bool = False
     moved: bool = False
 
@@ -178,9 +179,9 @@ def _was_shifted(loss: Loss) -> bool:
 
 def _not_evicted(loss: Loss) -> tuple[str, ...]:
     said = []
-    if not loss.meanwhile.others:
+    if loss.meanwhile.others == 0:
         said.append("no other conversation came through this proxy in between")
-    if loss.profile.start is not None:
+    if loss.profile.start is not None and loss.meanwhile.restarted is False:
         said.append("the server was not restarted")
     if loss.profile.memory.kind is Kind.REWINDABLE:
         said.append("its memory can be rewound")

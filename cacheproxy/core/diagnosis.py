@@ -26,7 +26,6 @@ def report_captured(
     rules: Sequence[Normalizer] = (),
     active: Collection[str] = (),
     *,
-    order: Order = Order.TOOLS_FIRST,
     number: int | None = None,
     captures: Sequence[str] = (),
 ) -> Report:
@@ -37,9 +36,7 @@ def report_captured(
     turn = lane.turns[index]
     record = replace(turn.record, session=lane.session, side=lane.is_side)
     before = lane.turns[index - 1].record if index else None
-    if record.profile is not None and record.profile.order is not None:
-        order = record.profile.order
-    verdict = judged(before, record, order, replaced=turn.place.replaced)
+    verdict = judged(before, record, replaced=turn.place.replaced)
     recorded = record.verdict if record.profile is not None else None
     if recorded is not None:
         verdict = _as_it_was(recorded, verdict)
@@ -47,7 +44,7 @@ def report_captured(
     if before is not None and verdict.where is not None:
         steps = [(_sent(one.record), _sent(other.record)) for one, other in pairwise(lane.turns)]
         found = fields(steps, sorted(rules, key=lambda rule: rule.name not in active))
-        field, named = _named(found, index - 1, verdict, order)
+        field, named = _named(found, index - 1, verdict, _order(record))
         verdict = named if recorded is None else verdict
         seen = (field.count, len(steps)) if field is not None else None
     return report(
@@ -75,18 +72,13 @@ def _as_it_was(recorded: Verdict, now: Verdict) -> Verdict:
     return replace(recorded, where=replace(where, was=now.where.was, now=now.where.now))
 
 
-def judged(
-    before: Captured | None,
-    after: Captured,
-    order: Order = Order.TOOLS_FIRST,
-    *,
-    replaced: bool = False,
-) -> Verdict:
+def judged(before: Captured | None, after: Captured, *, replaced: bool = False) -> Verdict:
     """Return the verdict on a captured turn; where no server has counted, by our own estimate.
 
     ``replaced``: see ``turns.Place``. ``where`` is there for every turn that does not extend the
     one before, a break or not.
     """
+    order = _order(after)
     sent, unedited = prompt_of(_sent(after), order), prompt_of(after.request, order)
     if sent is None or unedited is None:
         return Verdict(Judgement.UNKNOWN)
@@ -114,6 +106,10 @@ def judged(
     if counted is None and verdict.expected is not None:
         verdict = replace(verdict, expected=Count(verdict.expected.tokens, "estimated"))
     return verdict
+
+
+def _order(record: Captured) -> Order:
+    return (record.profile or UNKNOWN).order or Order.TOOLS_FIRST
 
 
 def _sent(record: Captured) -> Request:

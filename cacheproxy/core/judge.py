@@ -89,6 +89,8 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     what happened between the turns; ``proof``: the rendered prompts, compared. ``caches``: whether
     the request leaves the server's cache on; ``spoken``: the dialect that it went upstream in.
     """
+    if profile.reporting is Reporting.NEVER:  # a constant is no count
+        usage = replace(usage, reused=None)
     if before is None:
         if first:
             return Verdict(Judgement.OK if _goes_on(sent, usage) else Judgement.COLD)
@@ -113,7 +115,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     loss = Loss(
         before=before.tokens,
         prompt=compared.counted or before.tokens,
-        reused=_reused(usage, profile),
+        reused=usage.reused,
         shared=could.tokens,
         change=reason,
         was_ok=before.was_ok,
@@ -187,11 +189,6 @@ def _could(before: Before, left: Parting, sent: Prompt, counted: int | None) -> 
     return tokens_of(left.shared, sent, counted)
 
 
-def _reused(usage: Usage, profile: Profile) -> int | None:
-    """What the server reused, None where its answer does not tell: a constant is no count."""
-    return None if profile.reporting is Reporting.NEVER else usage.reused
-
-
 def _scaled(before: Before, sent: Prompt) -> int | None:
     """The tokens of ``sent`` by the density of the turn before, if that was counted."""
     if before.tokens is None or not before.sent.chars:
@@ -223,10 +220,12 @@ def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared) -> Verdict:
         found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
         return replace(found, basis=Basis.TOLD)
     unknown = replace(verdict, lost=lost)
-    if lost.tokens <= allowed(loss.before, loss.prompt, loss.profile.memory):
+    is_changed = loss.change is not None
+    if lost.tokens <= allowed(loss.before, loss.prompt, loss.profile.memory, changed=is_changed):
         return unknown
-    left = compared.left
-    where = None if left.was is None else located(left, compared.sent, compared.counted)
+    where = None
+    if loss.change in _TEXTUAL:
+        where = located(compared.left, compared.sent, compared.counted)
     return replace(unknown, reason=loss.change, where=where)
 
 

@@ -27,6 +27,11 @@ _MARK = 32
 """Characters by which a text is known again."""
 _BESIDE = 96
 """Characters around the place where two prompts part in which its cause is looked for."""
+_BEHIND = 4096
+"""Characters behind that place in which reasoning that is gone begins."""
+_LATEST = 16
+"""Late system messages, the last ones, that are looked for at the head: each may take as long as
+the prompt is."""
 _HEAD, _MOST_TIMES = 1 << 16, 64
 """Characters, and times in them, among which the template's own is looked for."""
 _THOUGHTS = ("/thinking", "/reasoning_content", "/reasoning")
@@ -122,8 +127,8 @@ def _fits(was: str, now: str, at: int, left: Parting) -> bool:
 def _rewrite(was: str, now: str, at: int, turn: Compared) -> tuple[Rewrite, str]:
     """Return what the template did where the two part, and to what: a JSON pointer or ""."""
     for path, mark in _late(turn.after):
-        place = now.find(mark)
-        if 0 <= place <= at + _BESIDE and mark not in was[: at + _BESIDE]:
+        end = at + _BESIDE + len(mark)
+        if now.find(mark, 0, end) >= 0 > was.find(mark, 0, end):
             return Rewrite.HOISTED, path
     thought = next(_gone(was, now, at, turn.before), None)
     if thought is not None:
@@ -143,14 +148,13 @@ def _rewrite(was: str, now: str, at: int, turn: Compared) -> tuple[Rewrite, str]
 
 
 def _late(prompt: Prompt) -> Iterator[tuple[str, str]]:
-    """Yield the path and the beginning of each late system message."""
-    for piece in prompt.pieces:
-        if is_late(piece):
-            for segment in piece.segments:
-                mark = segment.text.strip()[:_MARK]
-                if segment.path.endswith("/role") or len(mark) < _FEW:
-                    continue
-                yield segment.path, mark
+    """Yield the path and the beginning of the last late system messages."""
+    for piece in islice(filter(is_late, reversed(prompt.pieces)), _LATEST):
+        for segment in piece.segments:
+            mark = segment.text.strip()[:_MARK]
+            if segment.path.endswith("/role") or len(mark) < _FEW:
+                continue
+            yield segment.path, mark
 
 
 def _gone(was: str, now: str, at: int, before: Prompt) -> Iterator[str]:
@@ -159,7 +163,8 @@ def _gone(was: str, now: str, at: int, before: Prompt) -> Iterator[str]:
         if segment.source == "model" and segment.path.endswith(_THOUGHTS):
             mark = segment.text.strip()[:_MARK]
             begin = max(0, at - _BESIDE)
-            if len(mark) >= _FEW and was.find(mark, begin) >= 0 > now.find(mark, begin):
+            is_there = len(mark) >= _FEW and was.find(mark, begin, at + _BEHIND) >= 0
+            if is_there and now.find(mark, begin) < 0:
                 yield segment.path
 
 

@@ -21,7 +21,7 @@ from cacheproxy.core.refusal import WITHHELD
 from cacheproxy.core.request import Request
 from cacheproxy.core.session import Session
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Break, Count, Judgement, Reason, Verdict
+from cacheproxy.core.verdict import Basis, Break, Count, Evidence, Judgement, Reason, Verdict
 from cacheproxy.observe.logline import LogLine, lines, verdict
 
 SECRET = "kanarienvogel"
@@ -312,11 +312,11 @@ def test_what_waits_at_the_end_is_logged(events):
     assert not clock.getDelayedCalls()
 
 
-def broken(reason, where=None):
+def broken(reason, where=None, **why):
     return exchange(
         number=812,
         usage=Usage(18_904, 2_611),
-        verdict=Verdict(Judgement.BREAK, reason, where),
+        verdict=Verdict(Judgement.BREAK, reason, where, **why),
     )
 
 
@@ -335,6 +335,28 @@ def test_a_break_has_a_second_line_that_says_why():
 
 
 def test_a_break_that_is_the_servers_says_so():
-    """The prompts agree."""
-    _, second = lines(broken(Reason.EVICTED))
-    assert second.strip().startswith("evicted: the prompts agree")
+    """And what shows it."""
+    equal, shown = Count(18_400, "measured"), (Evidence.OTHERS,)
+    verdict = {"expected": equal, "evidence": shown, "basis": Basis.RENDERED}
+    _, second = lines(broken(Reason.EVICTED, **verdict))
+    assert second.strip() == (
+        "evicted: 2,611 of 18,400 tokens that both prompts share were left: another conversation "
+        "had its place meanwhile.   cacheproxy diagnose 812"
+    )
+
+
+def test_a_break_that_nobody_can_explain_says_what_it_was_not():
+    _, second = lines(broken(Reason.UNKNOWN, ruled_out=("the rendered prompts agree",)))
+    assert second.strip() == (
+        "unknown: why is not known (ruled out: the rendered prompts agree)."
+        "   cacheproxy diagnose 812"
+    )
+
+
+def test_a_change_of_which_the_cost_is_not_known_is_named():
+    """Nothing was measured, so it is no break; but here is where to look, if it was one."""
+    where = Break("/tools/0", 0, Count(40, "estimated"), Kind.ADDED, SECRET, SECRET)
+    unmeasured = Verdict(Judgement.UNKNOWN, Reason.TOOLS_CHANGED, where)
+    first, second = lines(exchange(number=812, usage=Usage(18_904), verdict=unmeasured))
+    assert first.split("  (")[0].endswith(" -")
+    assert second.strip().startswith("tools_changed: ~0.2% shared, then added in /tools/0")
