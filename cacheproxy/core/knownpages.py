@@ -37,7 +37,7 @@ class Said(NamedTuple):
 
 
 class KnownPages:
-    """Of one upstream, from look to look: ``begin``, ``said`` and ``take`` by page, ``settle``."""
+    """Of one upstream: ``begin`` each look, ``take`` what its pages say, ``settle`` it."""
 
     def __init__(self) -> None:
         self._said: dict[str, Said] = {}

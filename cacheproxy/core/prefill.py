@@ -41,7 +41,7 @@ class Prefill:
 class PrefillReader:
     """Reads an event stream until the answer begins. ``progress``: the last that was told.
 
-    Comments and pings are signs of life, not an answer: a first token is what comes after them.
+    Comments are signs of life, not an answer: a first token is what comes after them.
     """
 
     def __init__(self) -> None:

@@ -96,8 +96,8 @@ def _openai_or_anthropic(usage: Any) -> Usage:
         return _chat(usage)
     output = _count(usage.get("output_tokens"))
     fresh = _count(usage.get("input_tokens"))
-    details = usage.get("input_tokens_details")
-    if details is not None or "input_tokens_details" in usage or "total_tokens" in usage:
+    if "input_tokens_details" in usage or "total_tokens" in usage:
+        details = usage.get("input_tokens_details")
         return Usage(fresh, _cached(details), output, written=_created(details))
     parts = [usage.get("cache_read_input_tokens"), usage.get("cache_creation_input_tokens")]
     reused, written = map(_count, parts)

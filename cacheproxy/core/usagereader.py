@@ -99,9 +99,10 @@ class UsageReader:
         if last >= 0 and events.is_between:
             whole = data[begun:last]
             begun = last + 2
-            if self._matters(whole):
+            matters = _may_tell if self._ending is None else self._matters
+            if matters(whole):
                 for event in whole.split(b"\n\n"):
-                    if self._matters(event):
+                    if matters(event):
                         self._read_events(events.feed(event + b"\n\n"))
         if begun < len(data):
             self._read_events(events.feed(data[begun:]))

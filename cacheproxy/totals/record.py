@@ -76,7 +76,8 @@ def record_of(exchange: Exchange, now: float) -> Record:
     where = verdict.where if verdict is not None else None
     lost = verdict.lost if verdict is not None and verdict.reason is not None else None
     fired = [report.rule for report in exchange.reports if report.edits]
-    shape = where.kind if where is not None else verdict.rewrite if verdict is not None else None
+    rewrite = verdict.rewrite if verdict is not None else None
+    shape = rewrite or (where.kind if where is not None else None)
     sent = exchange.sent or exchange.received
     return Record(
         wall=exchange.wall,

@@ -97,3 +97,11 @@ def test_a_llama_server_that_never_tells_it_is_asked_for_its_counters():
     assert METRICS not in known.begin()
     known.settle(look(server=Server(LLAMA_SERVER), start="a"))
     assert METRICS in known.begin()
+
+
+def test_so_it_is_of_one_that_calls_itself_otherwise(known):
+    """In the header of its answers: what is behind a port may be another within a second."""
+    assert not known.settle(look(), "BaseHTTP/0.6 Python/3.11.7")[1]
+    assert not known.settle(look(), "")[1]
+    assert known.settle(look(), "llama.cpp")[1]
+    assert known.begin() == {}
