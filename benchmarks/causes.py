@@ -5,9 +5,10 @@
     python benchmarks/causes.py --server vllm --python .vllm/bin/python      (12 starts of a minute)
     python benchmarks/causes.py --server vllm --upstream URL                 (one that runs already)
 
-Prints a Markdown table: what is to be named, and what the log line, ``diagnose`` and ``diagnose --from``
-say. The causes are those of tests/llama/causes. With ``--upstream`` only those are seeded that
-need nothing special of the server; its template should take system messages where they stand.
+Prints a Markdown table: what is to be named, and what the log line, ``diagnose`` and
+``diagnose --from`` say. The causes are those of tests/llama/causes. With ``--upstream`` only those
+are seeded that need nothing special of the server; its template should take system messages where
+they stand.
 """
 
 from __future__ import annotations
