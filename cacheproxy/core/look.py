@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from cacheproxy.core.clock import clock_formats
 from cacheproxy.core.counters import Reading
 from cacheproxy.core.exposition import Sample
 from cacheproxy.core.server import (
@@ -24,7 +25,6 @@ from cacheproxy.core.server import (
     identify,
     may_tell,
 )
-from cacheproxy.core.traits import clock_formats
 
 HEALTH = "/health"
 METRICS = "/metrics"

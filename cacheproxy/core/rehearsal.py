@@ -7,12 +7,12 @@ does not begin with, the server reads again. The pages are those of ``rendering`
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Generator
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from cacheproxy.core.clock import clock_in
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.questions import KEEPERS
 from cacheproxy.core.rendering import render
@@ -28,13 +28,6 @@ _HEAD, _LISTED, _ONE, _THOUGHT, _CALL, _RESULT, _ANSWER, _TWO = (
 _TOOL = "cacheproxy_tool"
 _MARKS = (_HEAD, _LISTED, _ONE, _THOUGHT, _CALL, _RESULT, _ANSWER)
 AT_RESULT, AT_USER = "at a tool's result", "at the second user message"
-_TIME = re.compile(r"(?<![\d:.])[0-2]?\d:([0-5]\d)(?![\d.])")
-_MINUTES = 2
-"""That the server's clock may be off."""
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June", "July"),
-    *("August", "September", "October", "November", "December"),
-)
 
 
 class _Page(NamedTuple):
@@ -139,36 +132,6 @@ def lapses(texts: Texts, *, sent_back: bool) -> list[Lapse]:
     steps = ((AT_RESULT, first, second), (AT_USER, second, third))
     found = (_lapse(when, one, other, sent_back=sent_back) for when, one, other in steps)
     return [lapse for lapse in found if lapse is not None]
-
-
-def clock_in(text: str, now: datetime) -> str:
-    """Return "the time" or "the date" where ``text`` tells it in a usual form, "" elsewhere.
-
-    Time zones differ by up to a day, and by quarters of an hour.
-    """
-    for found in _TIME.finditer(text):
-        apart = abs(int(found[1]) - now.minute) % 15
-        if min(apart, 15 - apart) <= _MINUTES:
-            return "the time"
-    days = (now.date() + timedelta(days) for days in (-1, 0, 1))
-    plain = text.replace("Ġ", " ")  # how a tokenizer's page spells a space
-    return "the date" if any(form in plain for day in days for form in _forms(day)) else ""
-
-
-def _forms(day: date) -> tuple[str, ...]:
-    name = _MONTHS[day.month - 1]
-    return (
-        day.isoformat(),
-        *(f"{day:%Y}{mark}{day:%m}{mark}{day:%d}" for mark in "/."),
-        *(f"{day:%d}{mark}{day:%m}{mark}{day:%Y}" for mark in "/."),
-        f"{day:%m}/{day:%d}/{day:%Y}",
-        *(f"{number} {month} {day:%Y}" for number in _numbers(day) for month in (name, name[:3])),
-        *(f"{month} {number}, {day:%Y}" for number in _numbers(day) for month in (name, name[:3])),
-    )
-
-
-def _numbers(day: date) -> tuple[str, str]:
-    return str(day.day), f"{day.day:02}"
 
 
 def _rendered(

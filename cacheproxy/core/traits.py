@@ -6,11 +6,11 @@ model and after the user has answered, with its reasoning and without.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import datetime
 
+from cacheproxy.core.clock import clock_in
 from cacheproxy.core.profile import Thinking, Thoughts
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.questions import (
@@ -29,12 +29,6 @@ from cacheproxy.core.questions import (
 )
 from cacheproxy.core.rendering import Asking, Rendered, render
 
-_FORMATS = ("%Y-%m-%d", "%d %b %Y", "%d %B %Y", "%B %d, %Y", "%A, %B %d", "%d/%m/%Y")
-"""How gpt-oss, Llama 3.2, SmolLM3, Granite and others write a day."""
-_TIME_OF_DAY = re.compile(r"\b\d{1,2}:\d\d\b")
-_ASKS_TIME = re.compile(r"strftime_now\(\s*(['\"])(.{1,80}?)\1\s*\)")
-_LEADING_ZERO = re.compile(r"\b0(?=\d)")
-_MOST_FORMATS = 8
 _UNKNOWN = Thoughts()
 
 
@@ -48,20 +42,12 @@ class Traits:
     has_clock: bool = False
 
 
-def clock_formats(source: object) -> tuple[str, ...]:
-    """Return the formats of strftime in which a template's ``source`` prints the time."""
-    if not isinstance(source, str):
-        return ()
-    found = dict.fromkeys(each[2] for each in _ASKS_TIME.finditer(source))
-    return tuple(found)[:_MOST_FORMATS]
-
-
 def asking_traits(
-    path: str, model: str = "", today: date | None = None, formats: Sequence[str] = ()
+    path: str, model: str = "", now: datetime | None = None, formats: Sequence[str] = ()
 ) -> Asking[Traits]:
     """Ask the page ``path`` as ``rendering.asking`` does, where a template was found there.
 
-    ``today``: by the server's clock, as far as we know; ``formats``: see ``clock_formats``.
+    ``now``: by the server's clock, as far as we know; ``formats``: see ``clock_formats``.
     Raises NoPageError.
     """
     rendered: dict[str, str | None] = {}
@@ -78,13 +64,13 @@ def asking_traits(
                 if text is not None and THOUGHT in text:
                     keeper = name, value
                     break
-    return traits_of(rendered, keeper, today, formats)
+    return traits_of(rendered, keeper, now, formats)
 
 
 def traits_of(
     rendered: Rendered,
     keeper: tuple[str, bool] | None = None,
-    today: date | None = None,
+    now: datetime | None = None,
     formats: Sequence[str] = (),
 ) -> Traits:
     """Return what the answers say; ``keeper``: what made the template keep reasoning."""
@@ -97,7 +83,7 @@ def traits_of(
         Thoughts(_way(rendered, keeper), keeper, _writes_empty(rendered)),
         order,
         tools_last=0 <= text.find(TWO) < tool,
-        has_clock=today is not None and _has_clock(text, today, formats),
+        has_clock=now is not None and bool(clock_in(text, now, formats)),
     )
 
 
@@ -134,23 +120,3 @@ def _turn(text: str | None) -> str | None:
         return None
     start, end = text.find(ONE), text.find(RESULT)
     return text[start:end] if 0 <= start < end else None
-
-
-def _has_clock(text: str, today: date, formats: Sequence[str]) -> bool:
-    """Whether ``text`` says what day it is, or where the source asks for it, what time."""
-    if any("%H" in each or "%I" in each for each in formats) and _TIME_OF_DAY.search(text):
-        return True
-    return any(day in text for day in _days(today, formats))
-
-
-def _days(today: date, formats: Sequence[str]) -> Iterator[str]:
-    """Yield today, yesterday and tomorrow (the server's zone may be another) in all formats."""
-    for day in (today, today - timedelta(1), today + timedelta(1)):
-        for each in (*_FORMATS, *formats):
-            try:
-                written = day.strftime(each)
-            except ValueError:
-                continue
-            if len(written) > 5 and any(c.isdigit() for c in written):
-                yield written
-                yield _LEADING_ZERO.sub("", written)

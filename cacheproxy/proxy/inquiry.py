@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from datetime import date
+from datetime import datetime
 from typing import Any, NamedTuple, TypeVar, cast
 
 from twisted.internet.defer import CancelledError, Deferred
@@ -112,8 +112,8 @@ class Inquiry:
         if placement is None:
             return
         found.append(Told(placement, model, path))
-        today = date.fromtimestamp(self._wall())  # noqa: DTZ012 (the server's is likely ours)
-        asking = asking_traits(path, model, today, formats)
+        now = datetime.fromtimestamp(self._wall())  # noqa: DTZ006 (the server's is likely ours)
+        asking = asking_traits(path, model, now, formats)
         traits, _ = await self._ask(path, headers, asking)
         found.append(Told(placement, model, path, traits))
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.questions import KEEPERS
-from cacheproxy.core.rehearsal import AT_RESULT, AT_USER, clock_in, rehearsing
+from cacheproxy.core.rehearsal import AT_RESULT, AT_USER, rehearsing
 from cacheproxy.core.rendering import LLAMA, VLLM, NoPageError
 from cacheproxy.core.verdict import Rewrite
 
@@ -156,27 +156,6 @@ def test_a_head_that_changes_with_each_message():
     assert [one.when for one in found.lapses] == [AT_RESULT, AT_USER] * 2
     assert {one.after for one in found.lapses} == {"the whole prompt"}
     assert {one.lost for one in found.lapses} == {1.0}
-
-
-@pytest.mark.parametrize(
-    ("text", "clock"),
-    [
-        ("Today: 2026-11-22", "the date"),
-        ("Today Date: 22 Nov 2026", "the date"),
-        ("Current date: November 21, 2026", "the date"),
-        ("TodayĠDate:Ġ22ĠNovĠ2026", "the date"),
-        ("on 11/23/2026.", "the date"),
-        ("It is 12:58:07", "the time"),
-        ("It is 18:28, in India", "the time"),
-        ("Cutting Knowledge Date: December 2023", ""),
-        ("Today Date: 26 Jul 2024", ""),
-        ("as in Genesis 1:04", ""),
-        ("", ""),
-    ],
-)
-def test_a_clock_is_told_by_what_it_says(text, clock):
-    """A day or a quarter of an hour apart is a time zone; other dates are the model's own."""
-    assert clock_in(text, NOW) == clock
 
 
 def test_a_template_with_a_clock():

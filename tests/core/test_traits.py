@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import json
-from datetime import date, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.core.clock import clock_formats
 from cacheproxy.core.profile import Thinking, Thoughts
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.questions import KEEPERS, turn_questions
 from cacheproxy.core.rendering import LLAMA, VLLM, NoPageError
-from cacheproxy.core.traits import Traits, asking_traits, clock_formats, traits_of
+from cacheproxy.core.traits import Traits, asking_traits, traits_of
 
 from .templates import RefusedError, chatml, thinking, turns
 
-TODAY = date(2026, 11, 5)
+NOW = datetime(2026, 11, 5, 9, 41, tzinfo=UTC)
 
 
 def ask(template, path=LLAMA, formats=(), model=""):
     """Ask a template; return what it told, and how often it was asked."""
-    asking, count = asking_traits(path, model, TODAY, formats), 0
+    asking, count = asking_traits(path, model, NOW, formats), 0
     body = next(asking)
     while True:
         count += 1
@@ -120,7 +121,7 @@ def test_tools_in_the_last_user_message():
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%d %b %Y", "%B %d, %Y", "%-d %B %Y"])
 def test_a_template_that_prints_the_day_has_a_clock(form, days):
     """Also if the server's day is another by its zone."""
-    day = (TODAY + timedelta(days)).strftime(form)
+    day = (NOW + timedelta(days)).strftime(form)
     traits, _ = ask(lambda messages, tools, **_: f"Today: {day}\n" + thinking(messages, tools))
     assert traits.has_clock
 
@@ -132,10 +133,10 @@ def test_a_day_that_never_changes_is_no_clock():
 
 
 def test_the_formats_of_the_source_tell_of_odd_ones():
-    """And of the time of day, which no other mark tells."""
+    """And of a time of day that is not ours."""
     odd, time = "{{ strftime_now('%y%m%d!') }}", '{{ strftime_now( "%H:%M" ) }}'
     assert clock_formats(odd + time + odd) == ("%y%m%d!", "%H:%M")
-    for source, printed in ((odd, "261105!"), (time, "9:41")):
+    for source, printed in ((odd, "261105!"), (time, "9:30")):
         text = partial(lambda said, messages, tools, **_: said + thinking(messages, tools), printed)
         assert not ask(text)[0].has_clock
         assert ask(text, formats=clock_formats(source))[0].has_clock
@@ -184,5 +185,5 @@ def test_a_page_that_goes_away_ends_the_questions(answer):
 @given(st.dictionaries(st.sampled_from(sorted(turn_questions())), st.none() | st.text()))
 def test_nonsense_tells_nothing(rendered):
     """Text without our words."""
-    traits = traits_of(rendered, None, TODAY)
+    traits = traits_of(rendered, None, NOW)
     assert (traits.thoughts, traits.order, traits.tools_last) == (Thoughts(), None, False)
