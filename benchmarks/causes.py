@@ -5,9 +5,10 @@
     python benchmarks/causes.py --server vllm --python .vllm/bin/python      (12 starts of a minute)
     python benchmarks/causes.py --server vllm --upstream URL                 (one that runs already)
 
-Prints a Markdown table: what was true, and what the log line, ``diagnose`` and ``diagnose --from``
-say. The causes are those of tests/llama/causes. With ``--upstream`` only those are seeded that
-need nothing special of the server; its template should take system messages where they stand.
+Prints a Markdown table: what is to be named, and what the log line, ``diagnose`` and
+``diagnose --from`` say. The causes are those of tests/llama/causes. With ``--upstream`` only those
+are seeded that need nothing special of the server; its template should take system messages where
+they stand.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tests.llama.causes.causes import CAUSES, PLAIN, Cause, right
 from tests.llama.causes.servers import KINDS, Llama
 from tests.llama.causes.stage import Stage
 
-COLUMNS = ("cause", "server", "true", "log", "diagnose", "diagnose --from", "right")
+COLUMNS = ("cause", "server", "to be named", "log", "diagnose", "diagnose --from", "right")
 
 
 class Running:

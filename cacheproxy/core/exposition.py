@@ -82,6 +82,8 @@ _CACHE = "vllm:cache_config_info"
 _LABEL = re.compile(r'(\w+)="([^"\\]{0,40})"')
 _LONGEST_LABELS = 8192
 _MOST_ENGINES = 64
+_MOST_SERIES = 4096
+"""Each takes 50 µs; a server has some dozens, times its engines."""
 _WANTED = re.compile(
     "^(?:"
     + "|".join(
@@ -132,6 +134,8 @@ class Sample:
 def sample_of(page: str) -> Sample | None:
     """Return what ``page``, in Prometheus' text format, says; None if no server we know says it."""
     lines = _WANTED.findall(page)
+    if len(lines) > _MOST_SERIES:
+        return None
     configs = [line for line in lines if line.startswith(_CACHE)]
     counted = [line for line in lines if not line.startswith(_CACHE)]
     values, models, start = _series("\n".join(counted) + "\n")

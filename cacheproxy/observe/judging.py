@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
@@ -66,7 +66,12 @@ class _Held:
 
     exchange: Exchange
     is_ready: bool = False
-    asking: Deferred[None] = field(default_factory=Deferred)
+    asking: Deferred[None] | None = None
+
+    def give_up(self) -> None:
+        """Ask no more."""
+        if self.asking is not None:
+            self.asking.cancel()
 
 
 class Judging:
@@ -103,7 +108,7 @@ class Judging:
     def settle(self) -> None:
         """Give on what waits for an upstream's answer, with what is known: it is too late."""
         for held in [one for line in self._held.values() for one in line]:
-            held.asking.cancel()
+            held.give_up()
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""
@@ -209,7 +214,7 @@ class Judging:
             line = self._held[key] = deque()
         line.append(held)
         if len(line) > _MOST_HELD:
-            line[0].asking.cancel()
+            line[0].give_up()
         return held
 
     def _ready(self, held: _Held) -> None:

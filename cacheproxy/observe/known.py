@@ -155,9 +155,10 @@ class KnownPrompts:
             )
 
         verdict, meanwhile = again(), NOTHING_SEEN
-        if before is not None and verdict.judgement is Judgement.BREAK:
+        is_break = verdict.judgement is Judgement.BREAK
+        if before is not None and (is_break or (usage.reused is None and profile.counts_reuse)):
             meanwhile = self._meanwhile(exchange, (*key, place.lane), before, sent, profile)
-            verdict = again(meanwhile=meanwhile)
+            verdict = again(meanwhile=meanwhile) if is_break else verdict
         if inferred is not None:
             _infer(inferred, verdict, before, sent, usage, exchange)
         passed = Passed(

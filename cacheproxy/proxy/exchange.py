@@ -312,9 +312,10 @@ class Running:
     def _end(self, outcome: Outcome, error: str | None = None) -> None:
         if self.prefills:
             self._progressed(None)
+        relay, reply = self.relay, self.reply
+        self.relay = None  # it knows us, too: the garbage collector would have to find both
         if self.is_probe:  # nobody's conversation
             return
-        relay, reply = self.relay, self.reply
         usage = self.tap.close() if self.tap is not None else Usage()
         has_failed = self.status is not None and self.status >= 400
         if self.refusal is not None and outcome is Outcome.COMPLETE:

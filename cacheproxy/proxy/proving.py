@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
@@ -40,6 +40,8 @@ _TOKENIZE = "/tokenize"
 _ASKED_WITH = frozenset({b"authorization", b"x-api-key", b"api-key"})
 _AGAIN = 0.25
 """Seconds after which counters are read once more that do not show the answer yet."""
+_MOST_COUNTED = 8
+"""Requests that may wait to be counted: so many that end at once have run at once."""
 
 
 class NotShownError(Exception):
@@ -68,6 +70,7 @@ class Proving:
         self._profiled = profiled
         self._via = via
         self._read: Sample | None = None
+        self._counting = DeferredLock()
 
     @property
     def profile(self) -> Profile:
@@ -100,7 +103,9 @@ class Proving:
             if sample is not None and sample.start is not None:
                 return sample.start
             status, page = await self._get(PROPS)
-            return start_of(json.loads(page), None) if status == 200 else None
+            if status != 200:
+                return None
+            return await self._in_thread(lambda: start_of(json.loads(page), None))
         except CancelledError:
             raise
         except Exception:
@@ -111,22 +116,29 @@ class Proving:
 
         None where another ran beside it: the counters have to have gained its prompt, and no more.
         """
+        if len(self._counting.waiting) >= _MOST_COUNTED:
+            return None
+        async with self._counting:  # else two prompts of one length would both be what was gained
+            return await self._counted(usage.prompt or 0)
+
+    async def _counted(self, prompt: int) -> int | None:
+        before, self._read = self._read, None
         try:
-            before, now = self._read, await self._sample()
-            if usage.prompt and not _has_gained(before, now, usage.prompt):
+            now = await self._sample()
+            if prompt and not _has_gained(before, now, prompt):
                 await self._pause()
                 now = await self._sample()
         except CancelledError:
             raise
         except Exception:
-            self._read = None
             return None
         self._read = now
-        if not usage.prompt or not _has_gained(before, now, usage.prompt):
+        if before is None or now is None or not prompt or not _has_gained(before, now, prompt):
             return None
-        assert before is not None
-        gained = (now.figures.reused or 0) - (before.figures.reused or 0) if now else 0
-        return round(gained) if 0 <= gained <= usage.prompt else None
+        was, reused = before.figures.reused, now.figures.reused
+        if was is None or reused is None or not 0 <= reused - was <= prompt:
+            return None
+        return round(reused - was)
 
     async def _proof(
         self, before: Request, after: Request, turn: Compared, page: str
@@ -153,7 +165,7 @@ class Proving:
         headers: Headers = ((b"Content-Type", b"application/json"), *keys)
         asked = Request("POST", path, headers, body)
         status, answer = await ask(self._upstream, asked, self._reactor, _SECONDS, via=self._via)
-        if status != 200 or len(answer) > 2 * _LARGEST:
+        if status != 200:
             raise NotShownError
         return answer
 
@@ -199,9 +211,16 @@ def _to_tokenize(shown: bytes) -> bytes:
 
 
 def _of_llama(shown: bytes, tokens: bytes) -> Rendered:
-    return Rendered(json.loads(shown)["prompt"], array("q", json.loads(tokens)["tokens"]))
+    return _read(json.loads(shown)["prompt"], json.loads(tokens))
 
 
 def _of_vllm(shown: bytes) -> Rendered:
     answer = json.loads(shown)
-    return Rendered(text_of(answer) or "", array("q", answer["tokens"]))
+    return _read(text_of(answer), answer)
+
+
+def _read(text: str | None, answer: Any) -> Rendered:
+    tokens = array("q", answer["tokens"])
+    if text is None or min(tokens, default=0) < 0:
+        raise NotShownError
+    return Rendered(text, tokens)

@@ -24,7 +24,7 @@ def chat_of(request: Request) -> dict[str, Any] | None:
     """Return the chat body of ``request``; None where it has no conversation that is understood."""
     try:
         body = _chat(request)
-    except (TranslationError, KeyError, TypeError, ValueError, RecursionError):
+    except (TranslationError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
         return None
     if body is None or not isinstance(body.get("messages"), list):
         return None

@@ -53,7 +53,8 @@ class Running:
             self.store.look(look(self.wall, start=reading.start, moment=self.moment, **figures))
         elif name == "begin":
             self.world.begin(*arguments)
-            self.begun[id(self.world.open[-1])] = self.moment
+            asked = self.world.open[-1]
+            self.begun[id(asked)] = asked, self.moment  # kept, so that its id is no other's
         else:
             asked = getattr(self.world, name)(*arguments)
             if asked is not None:
@@ -61,7 +62,7 @@ class Running:
 
     def finished(self, asked):
         evaluated, reused, generated = asked.amounts
-        began = self.begun.pop(id(asked), self.moment)
+        _, began = self.begun.pop(id(asked), (None, self.moment))
         keep(
             self.store,
             record(

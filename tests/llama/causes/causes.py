@@ -101,17 +101,14 @@ def right(truth: tuple[Named, ...], readings: Readings) -> bool:
 
 
 def _names(wanted: Named, found: Named, *, live: bool) -> bool:
-    """A log line may leave out where; what it says has to be right."""
-    if (found.judgement, found.reason) != (wanted.judgement, wanted.reason):
-        return False
+    """A log line may leave out where; all else that is known has to be there."""
     is_there = f"{found.path}/".startswith(f"{wanted.path}/") or (live and not found.path)
-    if wanted.path and not is_there:
-        return False
-    if found.rewrite != wanted.rewrite and not (live and not found.rewrite):
-        return False
-    if found.beneath != wanted.beneath and not (live and not found.beneath):
-        return False
-    return live or wanted.evidence <= found.evidence
+    return (
+        (found.judgement, found.reason) == (wanted.judgement, wanted.reason)
+        and (found.rewrite, found.beneath) == (wanted.rewrite, wanted.beneath)
+        and (is_there or not wanted.path)
+        and wanted.evidence <= found.evidence
+    )
 
 
 # --- nothing was lost

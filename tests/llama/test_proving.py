@@ -1,0 +1,131 @@
+"""What the real server renders and counts is what its answers count, and shows what it did."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+
+from cacheproxy.core.prefix import parting
+from cacheproxy.core.prompt import Order, prompt_of
+from cacheproxy.core.proof import Compared
+from cacheproxy.core.request import Request
+from cacheproxy.core.usage import usage_of
+from cacheproxy.core.verdict import Rewrite
+from cacheproxy.embedded import write_model
+from tests import needs
+from tests.proxy.proving import HandTurned, chat, proving_at
+
+from .replay import PATHS, body_for, start_server
+from .templates import REWRITING, TEMPLATES
+
+pytestmark = pytest.mark.llama
+
+PAGE = "/apply-template"
+WORDS = "the quick brown fox jumps over a lazy dog and waits outside while rain falls "
+FIRST = ({"role": "system", "content": WORDS * 9}, {"role": "user", "content": WORDS * 3})
+THOUGHT = {"role": "assistant", "content": "rain falls", "reasoning_content": WORDS * 2}
+NEXT = {"role": "user", "content": "and the dog"}
+LATE = {"role": "system", "content": "all dogs are quick"}
+TOOLS = [{"type": "function", "function": {"name": "look", "description": WORDS}}]
+
+
+@pytest.fixture
+def reactor():
+    found = HandTurned()
+    yield found
+    found.close()
+
+
+def ask(url, request):
+    """Send a request to the server; return what it counted."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    asked = urllib.request.Request(
+        url + request.target, request.body, {"Content-Type": "application/json"}
+    )
+    with opener.open(asked, timeout=120) as answer:
+        return usage_of(json.load(answer))
+
+
+def compared(url, before, after):
+    """Both requests, sent, and what is known of them; the usage of the second."""
+    was, now = ask(url, before), ask(url, after)
+    one = prompt_of(before, Order.SYSTEM_FIRST)
+    other = prompt_of(after, Order.SYSTEM_FIRST, one)
+    return Compared(one, other, was.prompt, now.prompt, parting(one, other)), now
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Start the embedded server with a template."""
+    needs.llama()
+    running = []
+
+    def serve(template):
+        path = write_model(tmp_path / f"{len(running)}.gguf", text=WORDS, template=template)
+        running.append(start_server(path, tmp_path, sampling__ignore_eos=True, n_ctx=4096))
+        return running[-1]
+
+    yield serve
+    for server in running:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("template", "before", "after", "rewrite"),
+    [
+        ("think", (*FIRST, THOUGHT, {**NEXT, "role": "tool"}), (NEXT,), Rewrite.THINKING),
+        ("hoist", FIRST, (THOUGHT, LATE, NEXT), Rewrite.HOISTED),
+        ("tools", FIRST, (THOUGHT, NEXT), Rewrite.TOOLS),
+        ("inline", FIRST, (THOUGHT, NEXT), None),
+    ],
+)
+def test_what_a_template_did_is_proved(serve, reactor, *, template, before, after, rewrite):
+    """The proof shares what the server reused, but for a token or two."""
+    server = serve((TEMPLATES | REWRITING)[template])
+    one = chat(*before, tools=TOOLS, max_tokens=1)
+    other = chat(*before, *after, tools=TOOLS, max_tokens=1)
+    known, usage = compared(server.url, one, other)
+    proof = reactor.run(proving_at(reactor, server.url, page=PAGE).prove(one, other, known))
+    assert (proof.before, proof.now) == (known.before_tokens, known.after_tokens)
+    assert proof.rewrite is rewrite
+    assert abs(proof.shared - usage.reused) <= 2
+    assert (proof.shared == proof.before) is (rewrite is None)
+
+
+def test_a_server_that_was_started_anew_says_so(serve, reactor):
+    """The same model, another start; asked twice it says the same."""
+    starts = []
+    for _ in range(2):
+        server = serve(TEMPLATES["inline"])
+        proving = proving_at(reactor, server.url, counts_reuse=True)
+        starts.append({reactor.run(proving.started()) for _ in range(2)})
+        server.close()
+    assert [len(each) for each in starts] == [1, 1]
+    assert None not in starts[0] | starts[1]
+    assert starts[0] != starts[1]
+
+
+@pytest.mark.parametrize(
+    ("api", "capture"),
+    [
+        ("messages", "claude-stream"),
+        ("chat", "openclaw-completions"),
+        ("responses", "codex-resume"),
+    ],
+)
+def test_prompts_of_each_api_are_rendered_as_they_were_counted(
+    llama, recorded, reactor, api, capture
+):
+    """A recorded turn and the one after it: else there would be no proof."""
+    requests = []
+    for turn in recorded[capture].turns[:2]:
+        body = json.dumps(body_for(api, turn.request) | {"model": "random"}).encode()
+        requests.append(Request("POST", PATHS[api], (), body))
+    known, _ = compared(llama.url, *requests)
+    assert known.before_tokens > 1000
+    proof = reactor.run(proving_at(reactor, llama.url, page=PAGE).prove(*requests, known))
+    assert proof is not None
+    assert abs(proof.before - known.before_tokens) <= max(8, 0.002 * known.before_tokens)
+    assert abs(proof.now - known.after_tokens) <= max(8, 0.002 * known.after_tokens)

@@ -1,0 +1,147 @@
+"""A real reactor that a test turns by hand, its time a clock's, and servers for it to ask."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.selectreactor import SelectReactor
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+from cacheproxy.core.inferred import Inferred
+from cacheproxy.core.prefix import parting
+from cacheproxy.core.profile import Profile
+from cacheproxy.core.prompt import Order, prompt_of
+from cacheproxy.core.proof import Compared
+from cacheproxy.core.request import Request
+from cacheproxy.proxy.proving import _AGAIN, Proving
+from cacheproxy.proxy.upstream import Upstream, UpstreamURL
+
+from .harness import Peer, Received, eventually, whole
+
+
+class HandTurned:
+    """Sockets and threads are real; a time-out comes when the test says so."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.real = SelectReactor()
+        self.real.startRunning(installSignalHandlers=False)
+        self.thread = threading.current_thread()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    def callLater(self, *arguments: Any, **keywords: Any) -> Any:  # noqa: N802 - Twisted's
+        return self.clock.callLater(*arguments, **keywords)
+
+    def seconds(self) -> float:
+        return self.clock.seconds()
+
+    def until(self, condition: Any) -> None:
+        """Turn until ``condition`` holds."""
+
+        def holds() -> object:
+            self.real.iterate(0.002)
+            return condition()
+
+        eventually(holds)
+
+    def run(self, coroutine: Any) -> Any:
+        """Return what ``coroutine`` does; a short pause in it is over at once."""
+        (found,) = self.run_all(coroutine)
+        return found
+
+    def run_all(self, *coroutines: Any) -> list[Any]:
+        """Do them at once, and return what each did."""
+        results: dict[int, Any] = {}
+        for number, coroutine in enumerate(coroutines):
+            begun = Deferred.fromCoroutine(coroutine)
+            begun.addBoth(lambda found, number=number: results.update({number: found}))
+
+        def all_done() -> bool:
+            calls = self.clock.getDelayedCalls()
+            if any(call.getTime() - self.clock.seconds() <= _AGAIN for call in calls):
+                self.clock.advance(_AGAIN)
+            return len(results) == len(coroutines)
+
+        self.until(all_done)
+        for found in results.values():
+            if isinstance(found, Failure):
+                found.raiseException()
+        return [results[number] for number in range(len(coroutines))]
+
+    def close(self) -> None:
+        """Close its sockets, end its threads."""
+        for descriptor in self.real.removeAll():
+            if hasattr(descriptor, "socket"):
+                descriptor.socket.close()
+        self.real.fireSystemEvent("shutdown")
+        self.real.iterate(0)
+
+
+class Told:
+    """Who knows what the upstream is."""
+
+    def __init__(self, **profile: Any) -> None:
+        self.inferred = Inferred()
+        self.profile = Profile(order=Order.SYSTEM_FIRST, **profile)
+
+
+class Pages:
+    """A server of pages: bytes, what makes a JSON value of a body, or what talks to the peer.
+
+    ``asked``: path and body of what came.
+    """
+
+    def __init__(self, **pages: Any) -> None:
+        self.pages = {f"/{name.replace('_', '-')}": page for name, page in pages.items()}
+        self.asked: list[tuple[str, bytes]] = []
+
+    def __call__(self, peer: Peer, received: Received) -> None:
+        path = received.line.split()[1].decode()
+        self.asked.append((path, received.body))
+        page = self.pages.get(path)
+        if page is None:
+            peer.send(whole(b'{"error":"no such page"}', status=b"404 Not Found"))
+        elif isinstance(page, bytes):
+            peer.send(page)
+        elif isinstance(page, Says):
+            peer.send(whole(json.dumps(page.made(json.loads(received.body))).encode()))
+        else:
+            page(peer)
+
+    @property
+    def paths(self) -> list[str]:
+        """What was asked, in order."""
+        return [path for path, _ in self.asked]
+
+
+class Says:
+    """A page that answers with what ``made`` makes of the body."""
+
+    def __init__(self, made: Any) -> None:
+        self.made = made
+
+
+def proving_at(reactor: HandTurned, url: str, **profile: Any) -> Proving:
+    """Whoever asks the server at ``url``, of which ``profile`` is known."""
+    return Proving(reactor, Upstream(reactor.real, UpstreamURL.parse(url), 20.0), Told(**profile))
+
+
+def chat(*messages: dict[str, Any], headers: Any = (), **fields: Any) -> Request:
+    """A chat request."""
+    body = {"model": "random", "messages": list(messages), **fields}
+    return Request("POST", "/v1/chat/completions", headers, json.dumps(body).encode())
+
+
+def compared(before: Request, after: Request, was: int, now: int) -> Compared:
+    """Two requests whose prompts were counted as ``was`` and ``now`` tokens."""
+    one = prompt_of(before, Order.SYSTEM_FIRST)
+    other = prompt_of(after, Order.SYSTEM_FIRST, one)
+    assert one is not None
+    assert other is not None
+    return Compared(one, other, was, now, parting(one, other))

@@ -1,0 +1,177 @@
+"""A server whose answers do not say what was reused: its counters do, where a request ran alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+
+import pytest
+
+from .harness import Client, Peer, Proxy, Received, whole
+
+BLOCK = 16
+_WORD = re.compile(r"\w+|[^\w\s]")
+_COUNTERS = """\
+vllm:cache_config_info{{block_size="16",enable_prefix_caching="True"}} 1.0
+vllm:prompt_tokens_total{{engine="0",model_name="m"}} {prompt}
+vllm:prompt_tokens_cached_total{{engine="0",model_name="m"}} {reused}
+vllm:generation_tokens_total{{engine="0",model_name="m"}} {generated}
+process_start_time_seconds {began}
+"""
+
+
+class Counting:
+    """A vLLM that was started without its flag: it reuses whole blocks, and counts them.
+
+    ``together``: how many requests are read before the first is answered.
+    """
+
+    def __init__(self) -> None:
+        self.together = threading.Barrier(1)
+        self.began = "1.5e9"
+        self._lock = threading.Lock()
+        self._blocks: set[tuple[str, ...]] = set()
+        self._counts = {"prompt": 0, "reused": 0, "generated": 0}
+
+    def __call__(self, peer: Peer, received: Received) -> None:
+        path = received.line.split()[1]
+        if path == b"/v1/chat/completions":
+            answer = json.dumps(self._answer(json.loads(received.body)))
+            peer.send(whole(answer.encode(), b"Content-Type: application/json"))
+        elif path == b"/v1/models":
+            model = {"id": "m", "object": "model", "owned_by": "vllm", "max_model_len": 9000}
+            peer.send(whole(json.dumps({"object": "list", "data": [model]}).encode()))
+        elif path == b"/version":
+            peer.send(whole(b'{"version":"0.32.0"}'))
+        elif path == b"/metrics":
+            page = _COUNTERS.format(**self._counts, began=self.began)
+            peer.send(whole(page.encode(), b"Content-Type: text/plain"))
+        else:
+            peer.send(whole(b'{"detail":"Not Found"}', status=b"404 Not Found"))
+
+    def _answer(self, body):
+        tokens = tuple(_WORD.findall(json.dumps(body["messages"])))
+        with self._lock:
+            ends = range(BLOCK, len(tokens), BLOCK)
+            reused = max((end for end in ends if tokens[:end] in self._blocks), default=0)
+            self._blocks.update(tokens[:end] for end in ends)
+            self._counts["prompt"] += len(tokens)
+            self._counts["reused"] += reused
+            self._counts["generated"] += 1
+        self.together.wait(60)
+        message = {"role": "assistant", "content": "Yes."}
+        usage = {"prompt_tokens": len(tokens), "completion_tokens": 1}
+        return {
+            "object": "chat.completion",
+            "model": "m",
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "usage": {**usage, "prompt_tokens_details": None},
+        }
+
+
+class Talk:
+    """A conversation through the proxy, each turn longer by two messages."""
+
+    def __init__(self, proxy: Proxy, name: str) -> None:
+        self.name = name
+        self.system = f"{name}: be brief. " * 60
+        self._proxy = proxy
+        self._said = [{"role": "user", "content": "Is it? " * 60}]
+
+    def say(self) -> str:
+        """Send a turn, and return its line of the log."""
+        since = self._proxy.mark()
+        self.send()
+        return self._proxy.wait_for(f"/{self.name} ", since)
+
+    def body(self) -> bytes:
+        messages = [{"role": "system", "content": self.system}, *self._said]
+        return json.dumps({"model": "m", "messages": messages}).encode()
+
+    def send(self) -> None:
+        with Client(self._proxy.address) as client:
+            fields = (b"Content-Type: application/json", b"X-Session-Id: " + self.name.encode())
+            assert client.ask("/v1/chat/completions", self.body(), *fields).answer().status == 200
+        self._said += [
+            {"role": "assistant", "content": "Yes."},
+            {"role": "user", "content": "And is that? " * 20},
+        ]
+
+
+def said(line: str) -> tuple[str, str]:
+    """What a line of the log says of reuse, and the verdict."""
+    found = re.search(r" tok +(\d+% reused|reuse not reported) .* (\S+)$", line)
+    assert found, line
+    return found[1], found[2]
+
+
+@pytest.fixture
+def server(upstream):
+    found = Counting()
+    upstream.reset(found)
+    return found
+
+
+@pytest.fixture
+def proxy(server, upstream, tmp_path):
+    with Proxy(tmp_path, "--upstream", upstream.url) as found:
+        yield found
+        assert "Traceback" not in found.output
+
+
+def test_what_was_reused_is_counted_turn_by_turn(server, proxy):
+    """From the second request on; what was lost is a break, and its cause is named."""
+    talk, other = Talk(proxy, "s"), Talk(proxy, "t")
+    assert said(talk.say()) == ("reuse not reported", "cold")
+    assert said(talk.say()) == ("81% reused", "ok")
+    talk.system = talk.system.replace("brief", "short")
+    since = proxy.mark()
+    assert said(talk.say()) == ("2% reused", "BREAK")
+    cause = proxy.wait_for("system_changed: ", since)
+    assert " in /messages/0/content." in cause
+    assert said(talk.say()) == ("85% reused", "ok")
+    assert said(other.say()) == ("0% reused", "cold")
+    assert said(talk.say()) == ("87% reused", "ok")
+
+
+def test_where_two_ran_at_once_nothing_was_measured(server, proxy):
+    """Neither is called well or broken; those that run alone afterwards are counted again."""
+    talks = Talk(proxy, "s"), Talk(proxy, "t")
+    for talk in talks:
+        talk.say()
+    server.together = threading.Barrier(2)
+    since = proxy.mark()
+    sending = [threading.Thread(target=talk.send) for talk in talks]
+    for one in sending:
+        one.start()
+    for one in sending:
+        one.join()
+    for talk in talks:
+        assert said(proxy.wait_for(f"/{talk.name} ", since)) == ("reuse not reported", "-")
+    server.together = threading.Barrier(1)
+    for talk in talks:
+        assert said(talk.say()) == ("84% reused", "ok")
+
+
+def test_where_somebody_else_asked_beside_us_nothing_was_measured(server, proxy, upstream):
+    """The counters are the server's own, not ours."""
+    talk = Talk(proxy, "s")
+    talk.say()
+    stranger = Talk(proxy, "stranger").body()
+    host, port = upstream.url.removeprefix("http://").split(":")
+    with Client((host, int(port))) as client:
+        assert client.ask("/v1/chat/completions", stranger).answer().status == 200
+    assert said(talk.say()) == ("reuse not reported", "-")
+    assert said(talk.say()) == ("84% reused", "ok")
+
+
+def test_what_was_counted_before_a_restart_does_not_count_after_it(server, proxy, upstream):
+    """The counters began anew."""
+    talk = Talk(proxy, "s")
+    for verdict in ("cold", "ok"):
+        assert said(talk.say())[1] == verdict
+    upstream.script = anew = Counting()
+    anew.began = "1.6e9"
+    assert said(talk.say()) == ("reuse not reported", "-")
+    assert said(talk.say()) == ("85% reused", "ok")
