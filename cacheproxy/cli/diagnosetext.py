@@ -18,8 +18,7 @@ def lines(found: Report) -> Iterator[str]:
     """Yield the lines of a report."""
     yield _head(found)
     yield ""
-    yield f"  {_verdict(found)}"
-    for line in _server(found):
+    for line in (*wrap(_verdict(found), 94), *_server(found)):
         yield f"  {line}"
     yield ""
     yield from _place(found)

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cacheproxy.core.cause import Meanwhile
 from cacheproxy.core.judge import Before, judge
 from cacheproxy.core.located import tokens_of
 from cacheproxy.core.prefix import parting
 from cacheproxy.core.prompt import Order, Prompt, prompt_of
-from cacheproxy.core.verdict import Verdict
+from cacheproxy.core.verdict import Judgement, Verdict
 from cacheproxy.replay.counter import Counter
 from cacheproxy.replay.memory import Memory, Tokens
 from cacheproxy.replay.run import OnStep, Turn
@@ -58,10 +59,11 @@ def assess(
 ) -> list[Assessed]:
     """Return the turns of one pass, each with the estimate and the verdict.
 
-    ``memory``: what the server keeps, new for this pass.
+    ``memory``: what the server keeps, new for this pass, in which nobody else asks it.
     """
     known: list[_Known] = []
     last: dict[tuple[str, str, int], Before] = {}
+    since: dict[tuple[str, str, int], set[tuple[str, str, int]]] = {}
     assessed: list[Assessed] = []
     for turn in turns:
         progress(f"comparing request {turn.number}", 0)
@@ -74,9 +76,15 @@ def assess(
         expected = _counted(_tokens(turn, counter), memory) or _estimated(known, now)
         known.append(now)
         unedited = prompt_of(turn.asked, order) or prompt
-        before = last.get(turn.place.key)
-        verdict = judge(before, prompt, unedited, usage, first=before is None)
-        last[turn.place.key] = Before(prompt, unedited, usage.prompt)
+        key = turn.place.key
+        before, meanwhile = last.get(key), Meanwhile(others=len(since.get(key, ())))
+        first = before is None
+        verdict = judge(before, prompt, unedited, usage, meanwhile=meanwhile, first=first)
+        was_ok = verdict.judgement is Judgement.OK
+        last[key] = Before(prompt, unedited, usage.prompt, was_ok=was_ok)
+        for others in since.values():
+            others.add(key)
+        since[key] = set()
         assessed.append(Assessed(turn, expected, verdict))
     return assessed
 

@@ -1,9 +1,12 @@
 """What could be reused, where no server lends its tokenizer; and the verdict."""
 
+from dataclasses import replace
+
 import pytest
 
 from cacheproxy.core.prompt import Order
 from cacheproxy.core.usage import Usage
+from cacheproxy.core.verdict import Evidence
 from cacheproxy.replay.estimate import Expected, assess
 from cacheproxy.replay.figures import figures
 from cacheproxy.replay.memory import Everything
@@ -53,12 +56,29 @@ def test_a_prompt_that_parts_early_may_reuse_little(rules):
     assert second.verdict.where.path == "/messages/0/content"
 
 
-def test_equal_prompts_that_were_not_reused_were_evicted(rules):
+def test_equal_prompts_that_were_not_reused_are_not_explained(rules):
+    """Nobody else asked anything of the server in between."""
     usages = [(1000, 0), (1050, 0)]
     found = assess(
         turns(rules, usages, through=True), None, Everything(), Order.SYSTEM_FIRST, quiet
     )
-    assert found[1].verdict.reason == "evicted"
+    verdict = found[1].verdict
+    assert (verdict.judgement, verdict.reason, verdict.evidence) == ("BREAK", "unknown", ())
+    assert verdict.ruled_out[1:] == ("no other conversation came through this proxy in between",)
+    assert figures(found, found[:0]).captured[1].error is None
+
+
+def test_another_conversation_in_between_is_evidence_of_an_eviction(rules):
+    """Where the turn before had been reused."""
+    usages = [(1000, 0), (1050, 1000), (1100, 0), (1150, 1100)]
+    mine = turns(rules, usages, through=True)
+    (theirs,) = turns(rules, [(1000, 0)], through=True)
+    session = theirs.place.session._replace(id="another")
+    theirs = replace(theirs, place=replace(theirs.place, session=session))
+    found = assess([*mine[:2], theirs, *mine[2:]], None, Everything(), Order.SYSTEM_FIRST, quiet)
+    assert [one.verdict.judgement for one in found] == ["cold", "ok", "cold", "BREAK", "ok"]
+    verdict = found[3].verdict
+    assert (verdict.reason, verdict.evidence) == ("evicted", (Evidence.OTHERS,))
 
 
 def test_sums_are_those_of_the_turns_both_passes_have(rules):
