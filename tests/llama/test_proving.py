@@ -15,7 +15,7 @@ from cacheproxy.core.usage import usage_of
 from cacheproxy.core.verdict import Rewrite
 from cacheproxy.embedded import write_model
 from tests import needs
-from tests.proxy.proving import HandTurned, chat, proving_at
+from tests.proxy.proving.turned import HandTurned, chat, proving_at
 
 from .replay import PATHS, body_for, start_server
 from .templates import REWRITING, TEMPLATES

@@ -1,4 +1,4 @@
-"""A real reactor that a test turns by hand, its time a clock's, and servers for it to ask."""
+"""A real reactor that a test turns by hand, its time a clock's, and who asks a server there."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from cacheproxy.core.proof import Compared
 from cacheproxy.core.request import Request
 from cacheproxy.proxy.proving import _AGAIN, Proving
 from cacheproxy.proxy.upstream import Upstream, UpstreamURL
-
-from .harness import Peer, Received, eventually, whole
+from tests.proxy.harness import eventually
 
 
 class HandTurned:
@@ -89,42 +88,6 @@ class Told:
     def __init__(self, **profile: Any) -> None:
         self.inferred = Inferred()
         self.profile = Profile(order=Order.SYSTEM_FIRST, **profile)
-
-
-class Pages:
-    """A server of pages: bytes, what makes a JSON value of a body, or what talks to the peer.
-
-    ``asked``: path and body of what came.
-    """
-
-    def __init__(self, **pages: Any) -> None:
-        self.pages = {f"/{name.replace('_', '-')}": page for name, page in pages.items()}
-        self.asked: list[tuple[str, bytes]] = []
-
-    def __call__(self, peer: Peer, received: Received) -> None:
-        path = received.line.split()[1].decode()
-        self.asked.append((path, received.body))
-        page = self.pages.get(path)
-        if page is None:
-            peer.send(whole(b'{"error":"no such page"}', status=b"404 Not Found"))
-        elif isinstance(page, bytes):
-            peer.send(page)
-        elif isinstance(page, Says):
-            peer.send(whole(json.dumps(page.made(json.loads(received.body))).encode()))
-        else:
-            page(peer)
-
-    @property
-    def paths(self) -> list[str]:
-        """What was asked, in order."""
-        return [path for path, _ in self.asked]
-
-
-class Says:
-    """A page that answers with what ``made`` makes of the body."""
-
-    def __init__(self, made: Any) -> None:
-        self.made = made
 
 
 def proving_at(reactor: HandTurned, url: str, **profile: Any) -> Proving:

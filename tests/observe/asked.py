@@ -1,0 +1,76 @@
+"""Conversations, and an upstream that is asked about them: the other side of ``Known``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from twisted.internet.defer import Deferred
+
+from cacheproxy.core.inferred import Inferred
+from cacheproxy.core.profile import Profile
+from cacheproxy.core.prompt import Order
+from cacheproxy.core.usage import Usage
+from tests.observe.exchanges import body, exchange
+
+HERE = "http://localhost:8080"
+TELLS = Profile(order=Order.SYSTEM_FIRST, page="/apply-template", start="first")
+COUNTS = replace(TELLS, counts_reuse=True)
+
+
+class Server:
+    """What is known of an upstream; what is asked of it waits for the test to answer.
+
+    ``began``: what ``started`` answers, at once.
+    """
+
+    def __init__(self, profile=TELLS, url=HERE, began="first"):
+        self.url = url
+        self.profile = profile
+        self.inferred = Inferred()
+        self.began = began
+        self.asked = []
+
+    async def prove(self, before, after, turn):
+        return await self._question("prove", before, after, turn)
+
+    async def counted(self, usage):
+        return await self._question("counted", usage)
+
+    async def started(self):
+        self.asked.append(("started",))
+        return self.began
+
+    def _question(self, *what):
+        waiting = Deferred()
+        self.asked.append((*what, waiting))
+        return waiting
+
+    @property
+    def questions(self):
+        """The kinds of what was asked so far."""
+        return [name for name, *_ in self.asked]
+
+    @property
+    def last(self):
+        """The question that was asked last, which waits for its answer."""
+        return self.asked[-1][-1]
+
+
+def conversation(usages, session="s", **changes):
+    """Turns that only add, a minute apart."""
+    return [
+        exchange(
+            body(*"abcdefghi"[: 2 * number + 1], system=f"{session}: " + "Be brief. " * 300),
+            session=session,
+            usage=usage,
+            **{"wall": 1_700_000_000.0 + 60 * number, **changes},
+        )
+        for number, usage in enumerate(usages)
+    ]
+
+
+LOSES = Usage(1000, 0), Usage(1020, 1000), Usage(1040, 0), Usage(1060, 1040)
+
+
+def order(delivered):
+    return [(done.session.id, done.turn) for done in delivered]
