@@ -42,11 +42,14 @@ def test_prompts_that_agree_are_told_as_such(ask):
 
 
 def test_vllm_renders_and_counts_in_one(ask):
-    """Its tokens come with their texts."""
+    """Its tokens come with their texts; it knows reasoning by its newer name."""
+
+    def as_rendered(message):
+        return {**message, "reasoning_content": message.get("reasoning", "")}
 
     def tokenizes(body):
         assert body["return_token_strs"] is True
-        text = thinking(body["messages"], body.get("tools"))
+        text = thinking([as_rendered(each) for each in body["messages"]], body.get("tools"))
         spelled = [word.replace(" ", "Ġ").replace("\n", "Ċ") for word in WORD.findall(text)]
         return {"tokens": tokens_of(text), "token_strs": spelled}
 
