@@ -1,0 +1,60 @@
+"""Turns to be judged: prompts, what was counted of them, and changes in them."""
+
+from cacheproxy.core.judge import Before, judge
+from cacheproxy.core.prefix import parting
+from cacheproxy.core.prompt import prompt_of
+from cacheproxy.core.usage import Usage
+
+from .planting import chat, numbered, plant, request
+from .test_volatile import set_system
+
+
+def prompts(bodies):
+    return [prompt_of(request(body)) for body in bodies]
+
+
+FIRST, SECOND = prompts(chat(2))
+TOKENS = 1000
+GROWN = 1100
+
+
+def before(prompt=FIRST, unedited=None, tokens=TOKENS, **other):
+    return Before(prompt, unedited or prompt, tokens, **other)
+
+
+def verdict(reused, *, sent=SECOND, unedited=None, known=None, prompt=GROWN, seconds=None, **other):
+    usage = Usage(prompt, reused, 10, seconds)
+    return judge(known or before(), sent, unedited or sent, usage, first=False, **other)
+
+
+def shared(one, two):
+    """What a server would reuse."""
+    return round(parting(one, two).shared * GROWN / two.chars)
+
+
+def changed(change):
+    return prompts(plant(chat(2), change))
+
+
+def with_nonce(body, turn):
+    set_system(body, lambda text: f"id: {numbered('nonce', turn)}\n{text}")
+
+
+def with_tool(body, turn):
+    body["tools"][0].update(n=turn)
+
+
+def with_history(body, turn):
+    body["messages"][1].update(content=f"{turn}" * 800)
+
+
+def with_last(body, turn):
+    """Changed behind two thirds of the prompt."""
+    body["messages"][-1].update(content=f"{turn}" * 800)
+
+
+def summarised():
+    """The prompts of a conversation's turn, and of the one after its compaction."""
+    *_, one = chat(5)
+    two = {**one, "messages": [one["messages"][0], {"role": "user", "content": "In short."}]}
+    return prompts([one, two])
