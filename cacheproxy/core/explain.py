@@ -44,8 +44,7 @@ def explain(facts: Facts) -> str:
         beneath = f" ({_beneath(facts)})" if facts.beneath is not None else ""
         return f"the server could only go back to {kept}{beneath}"
     if reason is Reason.EVICTED:
-        why = ", ".join(facts.evidence) or "the server had dropped the rest"
-        return f"{kept} were left: {why}"
+        return f"{kept} were left: {', '.join(facts.evidence)}"
     if reason is Reason.UNKNOWN:
         ruled_out = f" (ruled out: {'; '.join(facts.ruled_out)})" if facts.ruled_out else ""
         return f"why is not known{ruled_out}"
