@@ -16,6 +16,9 @@ import pytest
 from twisted.internet.epollreactor import EPollReactor
 
 from cacheproxy.config import Config
+from cacheproxy.core.document import Document
+from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.request import Request
 from cacheproxy.proxy.site import ProxySite
 from cacheproxy.tap import arrange, make_lasting
 
@@ -240,8 +243,14 @@ def test_a_request_leaves_nothing_to_the_garbage_collector(machine):
     machine.calls([turn(number, 4) for number in range(6)])
     gc.collect()
     gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         machine.calls([turn(number, 4) for number in range(10)])
-        assert gc.collect() < 10
+        gc.collect()
+        assert [
+            kept for kept in gc.garbage if isinstance(kept, Request | Exchange | Document)
+        ] == []
     finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
         gc.enable()
