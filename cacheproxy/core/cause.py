@@ -88,7 +88,7 @@ def cause_of(loss: Loss) -> Cause:
         return Cause(Reason.NOT_CACHED, Basis.TOLD)
     if loss.meanwhile.restarted and _is_far_back(loss):
         return Cause(Reason.EVICTED, Basis.TOLD, evidence=(Evidence.RESTARTED,))
-    if _was_shifted(loss):
+    if _was_shifted(loss) and (loss.change is None or _is_far_back(loss)):
         return Cause(Reason.CONTEXT_SHIFTED, Basis.TOLD)
     return _requested(loss) if loss.proof is None else _rendered(loss, loss.proof)
 
@@ -105,7 +105,7 @@ def evidence_of(loss: Loss) -> tuple[Evidence, ...]:
     elif meanwhile.others:
         alike = meanwhile.alike
         took = alike is not None and abs(alike - reused) <= near(alike)
-        if took or meanwhile.others >= (memory.slots or 1):
+        if took or (meanwhile.others >= (memory.slots or 1) and _is_far_back(loss)):
             found.append(Evidence.OTHERS)
     if meanwhile.emptied:
         found.append(Evidence.SLOTS)

@@ -338,3 +338,19 @@ def test_no_cause_without_proof(turn):
     assert found.basis is not Basis.RENDERED or turn.proof is not None
     assert bool(found.ruled_out) == (found.reason is Reason.UNKNOWN)
     assert found.beneath in (None, turn.change, Reason.TEMPLATE_CHANGED)
+
+
+def test_a_context_that_was_full_is_not_why_where_a_change_explains_the_loss():
+    full = Profile(memory=Memory(context=BEFORE + 50))
+    changed = {"change": Reason.SYSTEM_CHANGED, "shared": 2_000, "profile": full}
+    assert cause_of(loss(2_000, **changed)).reason is Reason.SYSTEM_CHANGED
+    assert cause_of(loss(10, **changed)).reason is Reason.CONTEXT_SHIFTED
+
+
+def test_another_conversation_is_no_evidence_where_most_is_still_there():
+    """It would have left what it has in common, or nothing."""
+    profile = Profile(memory=Memory(kind=Kind.REWINDABLE, slots=1))
+    between = Meanwhile(others=3, alike=100)
+    assert evidence_of(loss(9_000, profile=profile, meanwhile=between)) == ()
+    assert evidence_of(loss(110, profile=profile, meanwhile=between)) == (Evidence.OTHERS,)
+    assert evidence_of(loss(0, profile=profile, meanwhile=between)) == (Evidence.OTHERS,)
