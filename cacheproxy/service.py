@@ -149,6 +149,7 @@ class ProxyService(Service):
         if self._lasting.totals is not None:
             self._lasting.totals.looked(look)
         self._lasting.judging.looked(look)
+        self._arrangement.proving.looked(look)
         if self._arrangement.profiling.looked(look) and self._arrangement.edits:
             self._front.forget()
 

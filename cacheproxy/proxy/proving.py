@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.internet.threads import deferToThreadPool
@@ -19,7 +19,7 @@ from twisted.logger import Logger
 
 from cacheproxy.core.exposition import Sample, sample_of
 from cacheproxy.core.inferred import Inferred
-from cacheproxy.core.look import METRICS, PROPS, start_of
+from cacheproxy.core.look import METRICS, PROPS, Look, start_of
 from cacheproxy.core.profile import Profile
 from cacheproxy.core.proof import Compared, Proof, Rendered, proof_of
 from cacheproxy.core.rendered import text_of
@@ -43,9 +43,18 @@ _AGAIN = 0.25
 _MOST_COUNTED = 8
 """Requests that may wait to be counted: so many that end at once have run at once."""
 
+_MOST_MARKS = 4
+
 
 class NotShownError(Exception):
     """The server does not show what it renders, or it is too large."""
+
+
+class _Mark(NamedTuple):
+    """Where the counters stood. ``owed``: tokens of prompts that ended since, yet unexplained."""
+
+    read: Sample
+    owed: int = 0
 
 
 class Profiled(Protocol):
@@ -69,7 +78,7 @@ class Proving:
         self._upstream = upstream
         self._profiled = profiled
         self._via = via
-        self._read: Sample | None = None
+        self._marks: list[_Mark] = []
         self._counting = DeferredLock()
 
     @property
@@ -111,6 +120,11 @@ class Proving:
         except Exception:
             return None
 
+    def looked(self, look: Look) -> None:
+        """Take note of the counters as a look found them, if they were not read before."""
+        if look.sample is not None and not self._marks and not self._counting.locked:
+            self._marks = [_Mark(look.sample)]
+
     async def counted(self, usage: Usage) -> int | None:
         """Return what was reused of the request that has just ended, by the server's counters.
 
@@ -122,23 +136,35 @@ class Proving:
             return await self._counted(usage.prompt or 0)
 
     async def _counted(self, prompt: int) -> int | None:
-        before, self._read = self._read, None
+        """Read the counters, and compare with where they stood before.
+
+        A client may be faster than this, and the counters have the next prompt, too. Then it is
+        known later what they gained by both: whether anything of them was reused at all.
+        """
+        marks, self._marks = self._marks, []
         try:
             now = await self._sample()
-            if prompt and not _has_gained(before, now, prompt):
-                await self._pause()
+            if marks and not any(_gain(mark, now) >= mark.owed + prompt for mark in marks):
+                await self._pause()  # they do not show it yet
                 now = await self._sample()
         except CancelledError:
             raise
         except Exception:
             return None
-        self._read = now
-        if before is None or now is None or not prompt or not _has_gained(before, now, prompt):
+        if now is None:
             return None
-        was, reused = before.figures.reused, now.figures.reused
+        fitting = [mark for mark in marks if _gain(mark, now) == mark.owed + prompt > 0]
+        if not fitting:
+            ahead = [mark for mark in marks if _gain(mark, now) > mark.owed + prompt]
+            marks = [mark._replace(owed=mark.owed + prompt) for mark in ahead]
+            self._marks = [*marks, _Mark(now)][-_MOST_MARKS:]
+            return None
+        self._marks = [_Mark(now)]
+        mark = min(fitting, key=lambda mark: mark.owed)
+        was, reused = mark.read.figures.reused, now.figures.reused
         if was is None or reused is None or not 0 <= reused - was <= prompt:
             return None
-        return round(reused - was)
+        return round(reused - was) if not mark.owed or reused == was else None
 
     async def _proof(
         self, before: Request, after: Request, turn: Compared, page: str
@@ -188,12 +214,12 @@ class Proving:
         return waiting
 
 
-def _has_gained(before: Sample | None, now: Sample | None, prompt: int) -> bool:
-    if before is None or now is None:
-        return False
-    if before.start != now.start or before.figures.prompt is None or now.figures.prompt is None:
-        return False
-    return round(now.figures.prompt - before.figures.prompt) == prompt
+def _gain(mark: _Mark, now: Sample | None) -> float:
+    """Return the prompt tokens since ``mark``; -1 where it is of another server, or not told."""
+    was = mark.read.figures.prompt
+    if now is None or mark.read.start != now.start or was is None or now.figures.prompt is None:
+        return -1.0
+    return now.figures.prompt - was
 
 
 def _question(request: Request, page: str) -> bytes | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
+from cacheproxy.core.exposition import sample_of
+from cacheproxy.core.look import Look, State
 from cacheproxy.core.usage import Usage
 from tests.proxy.harness import whole
 
@@ -95,6 +97,33 @@ def test_counters_that_follow_a_little_later_are_read_once_more(count, upstream)
     late = iter([page_of(100, 40), page_of(220, 136)])
     assert count((page_of(100, 40), 100)) == [None]
     assert count((lambda peer: peer.send(next(late)), 120)) == [96]
+
+
+def test_a_client_that_is_faster_than_we_are_is_counted_where_nothing_was_reused(count):
+    """The counters have the next prompt already, and then what both gained: it is neither's."""
+    first, ahead = (page_of(100, 40), 100), (page_of(350, 40), 120)
+    assert count(first, ahead, (page_of(350, 40), 130)) == [None, None, 0]
+    assert count((page_of(490, 140), 140)) == [100]
+
+
+def test_what_two_reused_together_is_not_given_to_one(count):
+    first, ahead = (page_of(100, 40), 100), (page_of(350, 140), 120)
+    assert count(first, ahead, (page_of(350, 140), 130)) == [None, None, None]
+
+
+def test_after_somebody_else_asked_the_next_is_counted_again(count):
+    first, beside = (page_of(100, 40), 100), (page_of(1220, 640), 120)
+    assert count(first, beside, (page_of(1350, 740), 130)) == [None, None, 100]
+
+
+def test_the_first_request_is_counted_from_the_last_look(reactor, upstream, logged):
+    """That of the poller, which was there before."""
+    upstream.reset(Pages(metrics=page_of(220, 136)))
+    proving = proving_at(reactor, upstream.url, counts_reuse=True)
+    page = page_of(100, 40)
+    sample = sample_of(page.partition(b"\r\n\r\n")[2].decode())
+    proving.looked(Look("http://x", 0.0, 0.0, State.UP, sample=sample))
+    assert reactor.run(proving.counted(Usage(120))) == 96
 
 
 def test_what_was_not_counted_in_the_answer_is_not_counted_by_us(count):
