@@ -59,8 +59,8 @@ def diagnose(
 ) -> None:
     """Explain one turn: what it shares with the turn before, and what changed.
 
-    ID is the number of a request: that in the log line, or with --from its number or place in
-    the captures. It quotes the prompt, a few words around the change.
+    ID is the number of a request: that in the log line, or its place in captures without
+    numbers. It quotes the prompt, a few words around the change.
 
     With --propose, prints rules in the config file's form for the volatile fields that no
     installed rule covers. Only rules are printed that, over all captures given, make the turns
@@ -115,8 +115,14 @@ def _from_captures(
         _fail(f"{name!r} is neither a number nor 'last'")
     else:
         wanted = int(name)
-        numbered = [i for i, record in enumerate(records) if wanted and record.number == wanted]
-        index = numbered[-1] if numbered else wanted - 1
+        numbers = [record.number for record in records]
+        if any(numbers):
+            index = _last(numbers, wanted)
+            if not wanted or index < 0:
+                known = [number for number in numbers if number]
+                _fail(f"there is no request {name}: the captures hold {min(known)} to {max(known)}")
+        else:  # those of another program
+            index = wanted - 1
     if index not in places:
         if not 0 <= index < len(records):
             _fail(f"there is no request {name}: the captures hold 1 to {len(records)}")
@@ -125,6 +131,11 @@ def _from_captures(
         _fail(f"request {name} has no prompt that we can read")
     lane, turn = places[index]
     return report_captured(lane, turn, found.rules, found.active, captures=captures)
+
+
+def _last(numbers: list[int], wanted: int) -> int:
+    """Return the last place of ``wanted``, -1 for none: a proxy that is restarted begins anew."""
+    return max((place for place, number in enumerate(numbers) if number == wanted), default=-1)
 
 
 def _propose(

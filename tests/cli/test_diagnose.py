@@ -99,6 +99,18 @@ class TestCaptured:
     def test_none_of_them(self, tmp_path, name, said):
         assert said in one_line(run(name, "--from", planted(tmp_path)))
 
+    def test_a_number_is_that_of_the_log_and_no_place(self, tmp_path):
+        """Also while the request is not yet on disk; a proxy that is restarted begins anew."""
+        file = planted(tmp_path)
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        for line, number in zip(lines, (7, 8, 1, 7), strict=True):
+            line["number"] = number
+        file.write_text("\n".join(map(json.dumps, lines)))
+        assert run("7", "--from", file).stdout.startswith("Request 7   client, session planted, tu")
+        assert "turn 4   compared" in run("7", "--from", file).stdout
+        said = one_line(run("2", "--from", file))
+        assert "there is no request 2: the captures hold 1 to 8" in said
+
     def test_control_characters_do_not_reach_the_terminal(self, tmp_path):
         def change(body, turn):
             set_system(body, lambda text: f"\x1b[31m\x07 n={turn} \x9b\n{text}")
