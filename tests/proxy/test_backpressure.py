@@ -122,6 +122,6 @@ def test_a_huge_body_does_not_stop_a_stream(tmp_path, kind):
             assert client.ask("/v1/messages", body).answer().status == 200
 
     with Proxy(tmp_path, *arguments) as proxy, trickle.through(proxy) as pieces:
-        share = min(standstill(pieces, post) for _ in range(2))
+        share = min(standstill(pieces, post) for _ in range(4))  # other processes run, too
     upstream.close()
     assert share < 0.3
