@@ -7,9 +7,8 @@ from textwrap import wrap
 
 from cacheproxy.cli.inspecttext import place_name
 from cacheproxy.core.report import Report
-from cacheproxy.core.verdict import Basis, Count, Judgement, Reason
+from cacheproxy.core.verdict import CHANGED, Basis, Count, Judgement, Reason
 
-_BY_TEXT = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED)
 _SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND)
 """Reasons that the first sentence has named."""
 
@@ -68,7 +67,7 @@ def _verdict(found: Report) -> str:
     share = min(1.0, found.equal.tokens / max(1, found.prompt.tokens))
     start = f"prompts are equal for {_count(found.equal)} of {_count(found.prompt)} tokens"
     start += f" ({share:.1%})"
-    if found.reason is not None and found.reason not in _BY_TEXT:
+    if found.reason is not None and found.reason not in CHANGED:
         # What the server rendered may differ where the requests do not.
         start = start if found.basis is Basis.RENDERED else start.replace("prompts", "requests", 1)
         return f"The {start}."
@@ -92,7 +91,7 @@ def _server(found: Report) -> Iterator[str]:
     did = f"reused {found.reused:,} tokens and evaluated {found.evaluated:,}"
     if found.seconds:
         did += f" in {found.seconds:.1f} s"
-    if found.reason in _BY_TEXT and found.path is not None:
+    if found.reason in CHANGED and found.path is not None:
         yield f"The server agrees: it {did}."
         return
     yield f"The server {did}."

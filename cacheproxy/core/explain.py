@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from cacheproxy.core.difference import Kind
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Basis, Count, Evidence, Reason, Rewrite, Verdict
+from cacheproxy.core.verdict import CHANGED, Basis, Count, Evidence, Reason, Rewrite, Verdict
 
-_CHANGED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED)
 _CLOCK = "clock in the template moved on"
 
 
@@ -35,7 +34,7 @@ class Facts(NamedTuple):
 def explain(facts: Facts) -> str:
     """Return the sentence, without a full stop."""
     reason = facts.reason
-    if reason in _CHANGED:
+    if reason in CHANGED:
         return f"{_share(facts)}{_change(facts)}"
     if reason is Reason.TEMPLATE_CHANGED:
         return f"{_share(facts)}{_rewritten(facts)}"
@@ -92,6 +91,12 @@ def _told(facts: Facts) -> str:
     if facts.shared is None:
         return "the"
     return f"{'' if facts.shared.source == 'measured' else '~'}{facts.shared.tokens:,}"
+
+
+def said_of(verdict: Verdict, usage: Usage) -> str:
+    """Return the sentence on ``verdict``, "" where nothing broke."""
+    facts = facts_of(verdict, usage)
+    return "" if facts is None else explain(facts)
 
 
 def facts_of(verdict: Verdict, usage: Usage) -> Facts | None:

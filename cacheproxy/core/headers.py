@@ -24,6 +24,14 @@ _HOP_BY_HOP = frozenset(
 PROBE = b"x-cacheproxy-probe"
 """Marks a test request, as ``cacheproxy doctor`` sends: relayed like any other, never recorded."""
 
+_CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
+
+
+def credentials_in(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
+    """Return those of ``headers`` that a server lets us in by, and ``also``."""
+    wanted = _CREDENTIALS | also
+    return tuple([field for field in headers if field[0].lower() in wanted])
+
 
 def end_to_end(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
     """Return ``headers`` without the hop-by-hop ones, those that Connection names, and ``also``."""

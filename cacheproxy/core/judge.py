@@ -22,14 +22,14 @@ from cacheproxy.core.proof import Proof
 from cacheproxy.core.repairs import as_unaided
 from cacheproxy.core.request import Request
 from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Basis, Count, Judgement, Reason, Rewrite, Verdict
+from cacheproxy.core.verdict import CHANGED, Basis, Count, Judgement, Reason, Rewrite, Verdict
 
 _REASONS = {
     Part.SYSTEM: Reason.SYSTEM_CHANGED,
     Part.TOOLS: Reason.TOOLS_CHANGED,
     Part.MESSAGES: Reason.MESSAGES_CHANGED,
 }
-_TEXTUAL = (*_REASONS.values(), Reason.UNKNOWN)
+_TEXTUAL = CHANGED | {Reason.UNKNOWN}
 _ORDERS = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
 _NOTHING = Count(0, "estimated")
 _PROVEN = (Basis.TOLD, Basis.RENDERED)

@@ -178,7 +178,7 @@ def _in_order(made: Made, order: Order) -> Run:
     head = (made.tool_piece, *head) if order is Order.TOOLS_FIRST else (*head, made.tool_piece)
     later = run.pieces[heads:]
     if order is Order.HOISTED:
-        moved = tuple(_in_system(piece) for piece in later if is_late(piece))
+        moved = tuple(in_system(piece) for piece in later if is_late(piece))
         head = (*head[:-1], *moved, made.tool_piece)
         later = tuple(piece for piece in later if not is_late(piece))
     pieces = (*head, *rest, *later)
@@ -192,7 +192,8 @@ def is_late(piece: Piece) -> bool:
     return is_system and piece.part is Part.MESSAGES
 
 
-def _in_system(piece: Piece) -> Piece:
+def in_system(piece: Piece) -> Piece:
+    """Return ``piece`` as a part of the system text."""
     segments = tuple(segment._replace(part=Part.SYSTEM) for segment in piece.segments)
     return piece._replace(part=Part.SYSTEM, segments=segments)
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from cacheproxy.core.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.placement import Late
 from cacheproxy.core.profile import Profile
-from cacheproxy.core.prompt import Part, Prompt, is_late, remade
+from cacheproxy.core.prompt import Part, Prompt, in_system, is_late, remade
 from cacheproxy.core.segments import Piece, Run, Segment, piece_of
 from cacheproxy.core.server import LLAMA_SERVER, VLLM
 
@@ -99,14 +99,9 @@ def _hoisted(prompt: Prompt) -> Prompt:
     """Return it with late system messages behind the system text at the head."""
     made = prompt.made
     later = made.run.pieces[made.heads :]
-    late = [_in_system(piece) for piece in later if is_late(piece)]
+    late = [in_system(piece) for piece in later if is_late(piece)]
     if not late:
         return prompt
     rest = [piece for piece in later if not is_late(piece)]
     run = Run().then((*made.run.pieces[: made.heads], *late, *rest))
     return remade(prompt, made._replace(run=run, heads=made.heads + len(late)))
-
-
-def _in_system(piece: Piece) -> Piece:
-    segments = tuple(segment._replace(part=Part.SYSTEM) for segment in piece.segments)
-    return piece._replace(part=Part.SYSTEM, segments=segments)

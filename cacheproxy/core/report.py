@@ -12,7 +12,7 @@ from cacheproxy.core.advice import FREQUENCY, Advice, Changed, advice
 from cacheproxy.core.captured import Captured
 from cacheproxy.core.difference import Kind, token_at
 from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.explain import explain, facts_of
+from cacheproxy.core.explain import said_of
 from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.profile import UNKNOWN
 from cacheproxy.core.prompt import prompt_of
@@ -123,7 +123,6 @@ def report(
     """
     where = verdict.where
     usage = exchange.usage
-    facts = facts_of(verdict, usage)
     kind = field.kind if field is not None else where.kind if where is not None else None
     rules = field.rules if field is not None else ()
     found = Report(
@@ -157,7 +156,7 @@ def report(
         beneath=verdict.beneath,
         evidence=verdict.evidence,
         ruled_out=verdict.ruled_out,
-        says="" if facts is None else explain(facts),
+        says=said_of(verdict, usage),
     )
     changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures))
     profile = exchange.profile or UNKNOWN

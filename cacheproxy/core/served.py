@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cacheproxy.core.dialect import ANTHROPIC, CHAT
+from cacheproxy.core.headers import credentials_in
 from cacheproxy.core.request import Request
 
 PATHS = {ANTHROPIC: "/messages", CHAT: "/chat/completions"}
 """How the path of each API ends. Whatever stands before it (``/v1``) is the same for both."""
-_ASKED_WITH = {b"authorization", b"x-api-key", b"api-key", b"anthropic-version"}
+_VERSION = frozenset({b"anthropic-version"})
 
 
 def is_prompt(request: Request) -> bool:
@@ -29,7 +30,7 @@ def question(request: Request, dialect: str) -> Request:
     assert request.dialect is not None
     head = request.path.rstrip("/").removesuffix("/count_tokens")
     head = head.removesuffix(PATHS[request.dialect])
-    headers = tuple((name, value) for name, value in request.headers if name.lower() in _ASKED_WITH)
+    headers = credentials_in(request.headers, _VERSION)
     return replace(
         request,
         method="POST",

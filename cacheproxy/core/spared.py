@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cacheproxy.core.verdict import Reason, Verdict
-
-_OF_TEXT = {Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED}
-"""Reasons that edits can bring about."""
+from cacheproxy.core.verdict import CHANGED, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +38,6 @@ def spared_tokens(reused: int | None, verdict: Verdict | None) -> int | None:
     with_edits, without = verdict.expected.tokens, verdict.unedited.tokens
     if with_edits > without:
         return max(0, reused - without)
-    if with_edits < without and {verdict.reason, verdict.beneath} & _OF_TEXT:
+    if with_edits < without and {verdict.reason, verdict.beneath} & CHANGED:
         return min(0, reused - without)
     return 0

@@ -39,6 +39,10 @@ class Reason(StrEnum):
     UNKNOWN = "unknown"
 
 
+CHANGED = frozenset({Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED})
+"""Reasons that stand in the requests themselves: a text is to blame, and a rule may help."""
+
+
 class Rewrite(StrEnum):
     """What a template did to what it had rendered before."""
 

@@ -122,7 +122,7 @@ class Judging:
             self._deliver(exchange.changed(number=number))
             return
         if not self._waiting and _is_quick(exchange):
-            self._take(exchange.changed(number=number), self._judged(exchange))
+            self._take(exchange, number, self._judged(exchange))
             return
         self._waiting += size
         self._pool.callInThread(self._judge_in_thread, exchange, number, size)
@@ -130,12 +130,11 @@ class Judging:
     def _judge_in_thread(self, exchange: Exchange, number: int, size: int) -> None:
         with self._collector.paused():
             judged = self._judged(exchange)
-        numbered = exchange.changed(number=number)
-        self._reactor.callFromThread(self._back, numbered, judged, size)
+        self._reactor.callFromThread(self._back, exchange, number, judged, size)
 
-    def _back(self, exchange: Exchange, judged: Judged | None, size: int) -> None:
+    def _back(self, exchange: Exchange, number: int, judged: Judged | None, size: int) -> None:
         self._waiting -= size
-        self._take(exchange, judged)
+        self._take(exchange, number, judged)
 
     def _judged(self, exchange: Exchange) -> Judged | None:
         """Only ever on one thread at a time: the reactor's waits while the other has work."""
@@ -151,26 +150,22 @@ class Judging:
         known = self.known
         return known if known is not None and known.url == exchange.upstream else None
 
-    def _take(self, exchange: Exchange, judged: Judged | None) -> None:
+    def _take(self, exchange: Exchange, number: int, judged: Judged | None) -> None:
         """Give an exchange on, once what it asks for is known and those before it are gone."""
-        known = self._of(exchange)
         if judged is None:
-            self._line_up(exchange, None)
+            self._line_up(exchange.changed(number=number))
             return
-        exchange = _with(exchange, judged)
-        if known is None:
-            self._line_up(exchange, None)
-            return
-        profile = known.profile
-        exchange = exchange.changed(profile=profile)
-        counts = judged.usage.reused is None and profile.counts_reuse
-        if counts or (judged.wants_proof and judged.before is not None):
-            held = self._line_up(exchange, judged)
+        known = self._of(exchange)
+        profile = None if known is None else known.profile
+        exchange = _with(exchange, judged, number=number, profile=profile)
+        counts = profile is not None and judged.usage.reused is None and profile.counts_reuse
+        if known is not None and (counts or (judged.wants_proof and judged.before is not None)):
+            held = self._line_up(exchange, is_ready=False)
             held.asking = Deferred.fromCoroutine(self._ask(held, judged, known, counts=counts))
             held.asking.addErrback(lambda _: None)
             held.asking.addBoth(lambda _: self._ready(held))
         else:
-            self._line_up(exchange, None)
+            self._line_up(exchange)
 
     async def _ask(self, held: _Held, judged: Judged, known: Known, *, counts: bool) -> None:
         """Ask the upstream for what is missing."""
@@ -201,13 +196,11 @@ class Judging:
         learn(known.inferred, verdict, proof, usage)
         held.exchange = held.exchange.changed(verdict=verdict)
 
-    def _line_up(self, exchange: Exchange, judged: Judged | None) -> _Held:
-        """Have ``exchange`` wait behind those of its session; without ``judged`` it is ready."""
-        session = exchange.session
-        key = (session.client, session.id) if session is not None else ("", "")
+    def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
+        """Have ``exchange`` wait behind those of its session, if there are any, or it must."""
+        key, held = _session(exchange), _Held(exchange, is_ready)
         line = self._held.get(key)
-        held = _Held(exchange, judged is None)
-        if judged is None and not line:
+        if is_ready and not line:
             self._deliver(exchange)
             return held
         if line is None:
@@ -219,8 +212,7 @@ class Judging:
 
     def _ready(self, held: _Held) -> None:
         held.is_ready = True
-        session = held.exchange.session
-        key = (session.client, session.id) if session is not None else ("", "")
+        key = _session(held.exchange)
         line = self._held.get(key)
         while line and line[0].is_ready:
             self._deliver(line.popleft().exchange)
@@ -228,10 +220,15 @@ class Judging:
             self._held.pop(key, None)
 
 
-def _with(exchange: Exchange, judged: Judged) -> Exchange:
+def _session(exchange: Exchange) -> tuple[str, str]:
+    session = exchange.session
+    return (session.client, session.id) if session is not None else ("", "")
+
+
+def _with(exchange: Exchange, judged: Judged, **more: Any) -> Exchange:
     place = judged.place
     return exchange.changed(
-        verdict=judged.verdict, turn=place.turn, side=place.is_side, usage=judged.usage
+        verdict=judged.verdict, turn=place.turn, side=place.is_side, usage=judged.usage, **more
     )
 
 

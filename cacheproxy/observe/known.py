@@ -36,6 +36,8 @@ _EACH_SESSION = 2500
 """Bytes that Python adds to the prompts themselves, as measured."""
 _ENOUGH = 512
 """Tokens of a prompt from which a server is expected to reuse some of it."""
+_ORDERED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED)
+"""Reasons by which the order of the tools and the system text shows."""
 _COST, _TEXT = attrgetter("cost"), attrgetter("text")
 
 
@@ -240,10 +242,11 @@ def _infer(  # noqa: PLR0917 (a turn)
         appended = expected is not None and expected.source == "measured"
         appended = appended and (usage.prompt or 0) >= _ENOUGH
         inferred.saw_reuse(exchange.sent.dialect, usage.reused, appended=appended)
-    if before is None or verdict.judgement is not Judgement.BREAK:
+    is_break = verdict.judgement is Judgement.BREAK
+    if before is None or not is_break or verdict.reason not in _ORDERED:
         return
     order = order_of(before, sent, usage)
-    if order is not None and verdict.reason in (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED):
+    if order is not None:
         inferred.saw_order(order)
 
 

@@ -12,7 +12,7 @@ from twisted.logger import Logger
 from cacheproxy import hookimpl
 from cacheproxy.core.credentials import hide_text
 from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.explain import explain, facts_of
+from cacheproxy.core.explain import said_of
 from cacheproxy.core.headers import values
 from cacheproxy.core.placing import NAME, count_of
 from cacheproxy.core.redact import carried, redact_target
@@ -99,8 +99,7 @@ def why(exchange: Exchange) -> str:
     verdict_ = exchange.verdict
     if verdict_ is None or verdict_.reason is None or exchange.side:
         return ""
-    facts = facts_of(verdict_, exchange.usage)
-    said = "" if facts is None else explain(facts)
+    said = said_of(verdict_, exchange.usage)
     return f"{verdict_.reason}: {said}.   cacheproxy diagnose {exchange.number}"
 
 

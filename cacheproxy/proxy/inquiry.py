@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from twisted.internet.defer import CancelledError, Deferred
 
 from cacheproxy.core import rendering
+from cacheproxy.core.headers import credentials_in
 from cacheproxy.core.look import Look
 from cacheproxy.core.placement import Late, Placement, alike
 from cacheproxy.core.placing import place
@@ -31,7 +32,6 @@ _RENDER_SECONDS = 2.0
 """For all questions to one page; a server takes milliseconds for them."""
 _PROMPT_SECONDS = 30.0
 """For a short prompt, which waits for a slot as the request does that it is asked for."""
-_ASKED_WITH = frozenset({b"authorization", b"x-api-key", b"api-key"})
 
 
 class NotNowError(Exception):
@@ -102,7 +102,7 @@ class Inquiry:
         """Append what is told to ``found``: first the placement, which a request may wait for."""
         headers: Headers = ((b"Content-Type", b"application/json"),)
         if request is not None:
-            headers += tuple(pair for pair in request.headers if pair[0].lower() in _ASKED_WITH)
+            headers += credentials_in(request.headers)
         named = "" if request is None else model_of(request)
         model = ""
         placement, status = await self._ask(path, headers, rendering.asking(path))

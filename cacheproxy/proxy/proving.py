@@ -18,6 +18,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.exposition import Sample, sample_of
+from cacheproxy.core.headers import credentials_in
 from cacheproxy.core.inferred import Inferred
 from cacheproxy.core.look import METRICS, PROPS, Look, start_of
 from cacheproxy.core.profile import Profile
@@ -37,7 +38,6 @@ _SECONDS = 3.0
 _LARGEST = 4 << 20
 """Bytes of a request that is rendered."""
 _TOKENIZE = "/tokenize"
-_ASKED_WITH = frozenset({b"authorization", b"x-api-key", b"api-key"})
 _AGAIN = 0.25
 """Seconds after which counters are read once more that do not show the answer yet."""
 _MOST_COUNTED = 8
@@ -187,7 +187,7 @@ class Proving:
         return await self._in_thread(lambda: _of_llama(shown, tokens))
 
     async def _post(self, path: str, like: Request, body: bytes) -> bytes:
-        keys = tuple(pair for pair in like.headers if pair[0].lower() in _ASKED_WITH)
+        keys = credentials_in(like.headers)
         headers: Headers = ((b"Content-Type", b"application/json"), *keys)
         asked = Request("POST", path, headers, body)
         status, answer = await ask(self._upstream, asked, self._reactor, _SECONDS, via=self._via)
