@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 
 from tests.core.templates import RefusedError, inline, strict, thinking
-from tests.proxy.harness import Client, Proxy, eventually, whole
+from tests.proxy.harness import Client, eventually, whole
 
 from .placing.bodies import late
-from .placing.templated import PAGE, PATHS, TOKENIZE, ModelServer, put, renders, says
+from .placing.templated import PAGE, PATHS, TOKENIZE, ModelServer, renders, says, starting
 
 STATUS = {
     "/health": {"status": "ok"},
@@ -62,17 +62,8 @@ def send(proxy, body):
 @pytest.fixture
 def start(tmp_path, upstream):
     """Start a proxy before a model server."""
-    running = []
-
-    def start(server, *arguments, **environ):
-        put(upstream, server)
-        running.append(Proxy(tmp_path, "--upstream", upstream.url, *arguments, **environ))
-        return running[-1].__enter__()
-
-    yield start
-    for proxy in running:
-        proxy.__exit__()
-        assert "Traceback" not in proxy.output
+    with starting(tmp_path, upstream) as start:
+        yield start
 
 
 def test_all_is_learned_when_the_proxy_starts(start):

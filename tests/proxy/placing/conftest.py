@@ -8,7 +8,7 @@ from tests.core.templates import strict
 from tests.proxy.harness import Proxy
 
 from .bodies import of_this_test
-from .templated import ModelServer, put
+from .templated import ModelServer, put, starting
 
 
 @pytest.fixture(autouse=True)
@@ -21,18 +21,8 @@ def model(request):
 @pytest.fixture
 def start(tmp_path, upstream):
     """Start a proxy, which is new to the upstream, before a model server."""
-    running = []
-
-    def start(server, *arguments, **environ):
-        put(upstream, server)
-        running.append(Proxy(tmp_path, "--upstream", upstream.url, *arguments, **environ))
-        return running[-1].__enter__()
-
-    yield start
-    for proxy in running:
-        proxy.__exit__()
-        assert "Traceback" not in proxy.output
-        assert "critical" not in proxy.output
+    with starting(tmp_path, upstream) as start:
+        yield start
 
 
 @pytest.fixture(scope="module")
