@@ -19,7 +19,7 @@ from .harness import (
     head,
     whole,
 )
-from .trickle import Trickle, standstill
+from .trickle import Trickle, pieces_meanwhile
 
 MIB = 1 << 20
 
@@ -80,7 +80,6 @@ def test_a_slow_reader_gets_every_byte(impatient, serve, framing, fields):
 
     serve(script)
     digest = hashlib.sha256()
-    started = time.monotonic()
     with Client(impatient.address, buffer=1 << 16) as client:
         answer = client.ask("/v1/messages", b"{}", *fields).begin()
         allowed = 0
@@ -90,7 +89,6 @@ def test_a_slow_reader_gets_every_byte(impatient, serve, framing, fields):
             if allowed > 4 * MIB:  # three times slower than the limit allows for silence
                 time.sleep(0.7)
                 allowed = 0
-    assert time.monotonic() - started > 1
     assert digest.digest() == hashlib.sha256(count * piece).digest()
 
 
@@ -122,6 +120,6 @@ def test_a_huge_body_does_not_stop_a_stream(tmp_path, kind):
             assert client.ask("/v1/messages", body).answer().status == 200
 
     with Proxy(tmp_path, *arguments) as proxy, trickle.through(proxy) as pieces:
-        share = min(standstill(pieces, post) for _ in range(4))  # other processes run, too
+        came = max(pieces_meanwhile(pieces, post) for _ in range(4))
     upstream.close()
-    assert share < 0.3
+    assert came > 4
