@@ -151,6 +151,6 @@ def test_no_modules_need_each_other():
             module: {
                 name for name in all_imported if room_of(name).split(".")[-1] not in KNOWN_CIRCLES
             }
-            for module, all_imported in IMPORTS.items()
+            for module, found in IMPORTS.items()
         }
     ).prepare()
