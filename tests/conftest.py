@@ -13,12 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import capture_name, find_captures, load_capture
 
-settings.register_profile("cacheproxy", deadline=None, max_examples=100, database=None)
+settings.register_profile(
+    "cacheproxy",
+    deadline=None,  # of a single example: machines are busy
+    max_examples=100,  # fuzz/ has more
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("quick", settings.get_profile("cacheproxy"), max_examples=10)
 settings.load_profile("cacheproxy")
 
@@ -63,12 +69,22 @@ def pytest_configure(config: pytest.Config) -> None:
     ``nohup``, and a shell that puts us into the background, let us ignore some, and the programs
     that we start would inherit that.
     """
-    if config.getoption("markexpr") == "not slow":
+    if _is_quick(config):
         settings.load_profile("quick")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)  # what we start does not inherit a function
+
+
+def _is_quick(config: pytest.Config) -> bool:
+    return config.getoption("markexpr") == "not slow"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of a slow folder for the quick tests: the SDKs alone take seconds."""
+    is_slow = collection_path.is_dir() and collection_path.name in SLOW_FOLDERS
+    return True if is_slow and _is_quick(config) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -107,6 +107,7 @@ def test_the_readme_lists_every_option_with_its_default():
         assert rows[flag] == wanted, flag
 
 
+@pytest.mark.slow
 def test_ci_takes_the_commands_from_the_readme():
     """The demo's and the tests', each with its installation, and runs them as they stand there."""
     ci = (ROOT / ".ci/run").read_text()
@@ -135,6 +136,7 @@ def test_every_command_of_the_readme_exists():
     assert named <= set(main.commands)
 
 
+@pytest.mark.slow
 def test_the_changelog_can_be_built():
     """The news fragments are ones that towncrier understands."""
     built = subprocess.run(

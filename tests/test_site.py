@@ -63,6 +63,7 @@ def test_each_command_of_the_pages_exists(line):
     assert used - {"-h", "--help"} <= options
 
 
+@pytest.mark.slow
 def test_it_builds(tmp_path):
     """Strictly: no link leads nowhere."""
     pytest.importorskip("mkdocs")

@@ -19,6 +19,8 @@ from cacheproxy.cli.settings import arguments
 from cacheproxy.config import options
 from tests.proxy.harness import Client, Upstream, environment, whole
 
+pytestmark = pytest.mark.slow
+
 UPSTREAM = "http://127.0.0.1:9"
 
 

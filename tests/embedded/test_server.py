@@ -15,6 +15,8 @@ from cacheproxy.embedded.model import default_template
 from tests import needs
 from tests.proxy.harness import eventually, running
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.llama
 
 

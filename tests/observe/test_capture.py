@@ -469,6 +469,7 @@ FULL = """
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_captures_and_nothing_else(tmp_path):
     """Nothing half written stays; it is told of once, and again when it is over."""
     folder = tmp_path / "captures"
@@ -564,6 +565,7 @@ FORKED = """
 """
 
 
+@pytest.mark.slow
 def test_the_thread_starts_with_the_first_exchange(tmp_path):
     """The daemon forks before it, and a thread does not survive that."""
     command = [sys.executable, "-c", textwrap.dedent(FORKED), tmp_path / "c"]

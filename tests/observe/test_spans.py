@@ -239,6 +239,7 @@ def test_a_collector_that_never_answers_does_not_hold_up_the_end(make, logged):
     assert any("the last spans are lost" in line for line in logged)
 
 
+@pytest.mark.slow
 def test_a_request_through_the_proxy_is_a_span(collector, tmp_path):
     """Sent before the proxy is gone, though the batch was not full; the stop is clean."""
     upstream = Upstream()
@@ -258,6 +259,7 @@ def test_a_request_through_the_proxy_is_a_span(collector, tmp_path):
     assert "Traceback" not in proxy.output
 
 
+@pytest.mark.slow
 def test_the_proxy_does_not_start_without_the_extra(tmp_path):
     """One line, and exit code 2."""
     hidden = tmp_path / "opentelemetry"
@@ -277,6 +279,7 @@ def test_the_proxy_does_not_start_without_the_extra(tmp_path):
     assert done.stderr.splitlines() == [f"cacheproxy: {MISSING}"]
 
 
+@pytest.mark.slow
 def test_without_the_extra_it_says_what_to_install():
     """And importing the module imports nothing of OpenTelemetry."""
     code = """

@@ -21,6 +21,8 @@ from .harness import (
 )
 from .trickle import Trickle, pieces_meanwhile
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from .harness import CHUNKED, Client, Proxy, Upstream, whole
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 GZIP = b"Content-Encoding: gzip"
 

@@ -11,6 +11,8 @@ import pytest
 
 from .harness import Client, Proxy, eventually
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 2.0
 
 

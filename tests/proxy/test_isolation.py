@@ -10,6 +10,8 @@ from .conftest import RULES
 from .harness import Client, Proxy, Upstream, answer_ok
 from .trickle import Trickle, pieces_meanwhile
 
+pytestmark = pytest.mark.slow
+
 
 def conversation(size, number):
     """A JSON body of about ``size`` bytes in small pieces, as agents send them."""

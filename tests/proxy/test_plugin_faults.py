@@ -13,6 +13,8 @@ import pytest
 from .harness import TIMEOUT, Client, Proxy, Upstream, answer_ok, share_of_a_processor
 from .trickle import Trickle, pieces_meanwhile
 
+pytestmark = pytest.mark.slow
+
 FAULTY = '''
 """Does with a request what its member ``fault`` says."""
 import itertools

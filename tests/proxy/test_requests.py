@@ -9,6 +9,8 @@ import pytest
 
 from .harness import Client, Proxy, Upstream, eventually, whole
 
+pytestmark = pytest.mark.slow
+
 JSON = b'{"model":"m","messages":[{"role":"user","content":"hi"}]}'
 
 

@@ -19,6 +19,8 @@ from tests import needs
 
 from . import conversation
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.llama
 
 WITHIN = 0.02

@@ -26,6 +26,8 @@ from tests.test_imports import loaded_by
 
 from .asking import Asking
 
+pytestmark = pytest.mark.slow
+
 PAGE = "/_cacheproxy/metrics"
 RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'stamp=\\d+'\nreplacement = ''\n"
 

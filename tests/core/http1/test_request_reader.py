@@ -65,7 +65,6 @@ def get(*lines):
 
 
 @given(pipelines, cuts)
-@settings(max_examples=100)
 def test_requests_that_are_right_are_read_as_they_are(requests, places):
     """Each with its own body, however many come at once, and however they are cut."""
     data = b"".join(framed for *_, framed in requests)
@@ -79,7 +78,6 @@ def test_requests_that_are_right_are_read_as_they_are(requests, places):
 
 
 @given(anything, cuts, st.sampled_from([ROOMY, TIGHT]))
-@settings(max_examples=300)
 def test_it_does_not_depend_on_the_cuts(data, places, limits):
     """The same heads, bodies and error: whole, byte by byte, at random."""
     whole = read([data], limits)
@@ -88,7 +86,7 @@ def test_it_does_not_depend_on_the_cuts(data, places, limits):
 
 
 @given(anything)
-@settings(max_examples=40)
+@settings(max_examples=25)
 def test_any_two_pieces_are_as_good_as_the_whole(data):
     """At each place."""
     data = data[:400]
