@@ -19,6 +19,7 @@ def on_the_path(monkeypatch):
         del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_each_body_has_its_size_and_one_header_that_changes():
     """Within 5 % of what it is called; the header stands in the first system block."""
     from bench.bodies import CHAT, HEADER, SIZES, Bodies

@@ -231,6 +231,7 @@ def test_an_event_takes_no_more_after_many_others(machine):
     assert many < 2 * 8 * few
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [whole(ANSWER), event_stream(3)], indirect=True)
 def test_a_request_leaves_nothing_to_the_garbage_collector(machine):
     """Bodies and their JSON go when the exchange has been seen: they are the most there is."""

@@ -215,6 +215,7 @@ def test_a_variable_of_nonsense_is_one_line(make):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_away_costs_no_request_anything(make, logged):
     """Making spans goes on, stopping comes to an end, the log has plain lines."""
     spans = make(
@@ -229,6 +230,7 @@ def test_a_collector_that_is_away_costs_no_request_anything(make, logged):
     assert all("\n" not in line and len(line) < 400 for line in logged)
 
 
+@pytest.mark.slow
 def test_a_collector_that_never_answers_does_not_hold_up_the_end(make, logged):
     import socket
 

@@ -105,6 +105,7 @@ def run(world, happens):
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(events, max_size=25))
 def test_totals_are_the_truth(happens):
@@ -115,6 +116,7 @@ def test_totals_are_the_truth(happens):
     assert samples == world.truth
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.lists(st.one_of(events, of_others), max_size=25))
 def test_nothing_is_counted_twice_where_others_ask_too(happens):

@@ -522,6 +522,7 @@ def test_deep_nesting_is_left_alone():
     assert (result.request.body, result.reports) == (deep.encode(), ())
 
 
+@pytest.mark.slow
 def test_long_texts_come_to_an_end():
     """Texts made to look almost right are given up without trying every way: that takes hours."""
     for start, repeated in (

@@ -368,6 +368,7 @@ def blanks(blank, end=b"b"):
     return lambda: [head(b"X: a" + blank * (ALMOST // len(blank)) + end, b"Content-Length: 0")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pieces",
     [

@@ -100,7 +100,10 @@ BROKEN = [
     code("broken", lambda request, previous: [Edit("/a", {"x" * 2_000_000: 1}, "w")]),
     code("broken", lambda request, previous: [Edit("/" + "x" * 2_000_000, "x", "w")]),
     code("broken", lambda request, previous: [Edit("/a", nested(100_000), "w")]),
-    code("broken", lambda request, previous: [Edit("/a", shared(60), "w")]),
+    pytest.param(
+        code("broken", lambda request, previous: [Edit("/a", shared(60), "w")]),
+        marks=pytest.mark.slow,
+    ),
     code("broken", lambda request, previous: [Edit("/a", 10**5000, "w")]),
     code("broken", lambda request, previous: [Edit("/a", float("nan"), "w")]),
     code("broken", lambda request, previous: [Edit("/a", {1: 2}, "w")]),
