@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from .conftest import RULES
 from .harness import (
     CHUNKED,
     TIMEOUT,
@@ -115,7 +116,8 @@ def test_a_huge_body_does_not_stop_a_stream(tmp_path, kind):
     messages = [{"role": "user", "content": text}] * count
     body = json.dumps({"system": "stamp=7", "messages": messages}).encode()
     upstream.reset(trickle := Trickle(answer_ok))
-    arguments = ("--upstream", upstream.url, "--capture", "captures")
+    (tmp_path / "config.toml").write_text(RULES)
+    arguments = ("--upstream", upstream.url, "--capture", "captures", "--config", "config.toml")
 
     def post():
         with Client(proxy.address) as client:

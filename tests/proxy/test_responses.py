@@ -312,36 +312,3 @@ def test_a_client_that_does_not_read_stalls_its_upstream(connect, serve, proxy):
     assert size == total
     assert digest.digest() == hashlib.sha256(b"z" * total).digest()
     assert proxy.memory() - before < 16 << 20
-
-
-def test_forty_clients_that_do_not_read_cost_little(proxy, serve):
-    """Back-pressure holds for each of them."""
-    sent = []
-
-    def script(peer, _):
-        peer.send(CHUNKED)
-        sent.append(0)
-        index = len(sent) - 1
-        peer.sock.settimeout(5)
-        try:
-            for _ in range(400):
-                peer.chunk(EVENT * 1000)
-                sent[index] += 1
-        except TimeoutError:
-            pass
-
-    serve(script)
-    before = proxy.memory()
-    clients = [Client(proxy.address, buffer=1 << 14).ask() for _ in range(40)]
-    eventually(lambda: len(sent) == 40)
-
-    def stalled():
-        seen = sum(sent)
-        time.sleep(0.3)
-        return seen == sum(sent)
-
-    eventually(stalled)
-    grown = proxy.memory() - before
-    for client in clients:
-        client.close()
-    assert grown < 40 << 20
