@@ -9,9 +9,9 @@ from typing import Any
 
 _TIMES = frozenset(
     {"wall", "first_byte", "seconds", "first_seconds", "total_seconds", "first_worst"}
-    | {"first_median", "added"}
+    | {"first_median", "added", "series"}
 )
-"""Members of our pages that say how long something took."""
+"""Members of our pages that say how long something took, or that end with the minute."""
 _EPOCH = 1_500_000_000
 """A number above it is a moment, in seconds or milliseconds since the epoch."""
 _VIA = re.compile(r"cacheproxy-[0-9a-f]{8}\b")
