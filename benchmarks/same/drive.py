@@ -23,6 +23,8 @@ from same.upstream import LINE, Got, Kind, Upstream
 
 START_SECONDS, ANSWER_SECONDS, STOP_SECONDS = 60.0, 60.0, 20.0
 PAGES = "/_cacheproxy/"
+_NO_TOTALS = ("--state-dir", "none")
+_RUN = "import sys; from twisted.scripts.twistd import run; sys.exit(run())"
 _OWN = frozenset({"host", "connection", "content-length", "transfer-encoding"})
 
 
@@ -76,7 +78,7 @@ def run(tree: Path, capture: Path, name: str, bodies: Path) -> Json:
     with (
         tempfile.TemporaryDirectory() as folder,
         Upstream(variant.kind, said) as upstream,
-        _Proxy(tree, Path(folder), upstream.port, variant.options) as proxy,
+        Proxy(tree, Path(folder), upstream.port, (*_NO_TOTALS, *variant.options)) as proxy,
     ):
         seen = _Seen(bodies, {str(upstream.port): "UPSTREAM", str(proxy.port): "PROXY"}, folder)
         asked = [seen.asked(got, upstream) for got in upstream.got]
@@ -145,10 +147,18 @@ class _Seen:
             return {"status": status, "page": text.splitlines()}
 
 
-class _Proxy:
+class Proxy:
     """``twistd -n cacheproxy`` of one tree, in the tree's interpreter, while it is entered."""
 
-    def __init__(self, tree: Path, folder: Path, upstream: int, options: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        tree: Path,
+        folder: Path,
+        upstream: int,
+        options: tuple[str, ...] = (),
+        first: str = "",
+    ) -> None:
+        """Start it; ``first``: what the process does before anything is imported."""
         self._log = folder / "log"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -160,8 +170,8 @@ class _Proxy:
             and not name.lower().endswith("_proxy")
         }
         command = [
-            *(str(tree / ".venv/bin/python"), str(tree / ".venv/bin/twistd"), "-n", "--pidfile="),
-            *("cacheproxy", "--config", os.devnull, "--state-dir", "none", "--poll", "0"),
+            *(str(tree / ".venv/bin/python"), "-c", f"{first}\n{_RUN}", "-n", "--pidfile="),
+            *("cacheproxy", "--config", os.devnull, "--poll", "0"),
             *("--port", str(self.port), "--upstream", f"http://127.0.0.1:{upstream}", *options),
         ]
         with self._log.open("wb") as log:
@@ -236,6 +246,10 @@ class _Proxy:
             *(f"{page}/{number}" for page in ("diagnose", "detail") for number in numbers),
         ]
         return {name: self.page(name) for name in names}
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def stop(self) -> int:
         """Ask it to end; return its exit status."""
