@@ -222,11 +222,11 @@ def test_growing_takes_as_much_as_is_new(machine):
     assert settled(counts[30:]) < 1.2 * settled(counts[:30])
 
 
-@pytest.mark.parametrize("machine", [event_stream(200)], indirect=True)
+@pytest.mark.parametrize("machine", [event_stream(100)], indirect=True)
 def test_an_event_takes_no_more_after_many_others(machine):
     """Eight times the events take about eight times the calls; else it would be 64 times."""
     (_, few) = machine.calls([turn(1, 4), turn(2, 4)])
-    machine.upstream.answer = event_stream(1600)
+    machine.upstream.answer = event_stream(800)
     (_, many) = machine.calls([turn(3, 4), turn(4, 4)])
     assert many < 2 * 8 * few
 

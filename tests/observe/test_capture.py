@@ -573,6 +573,7 @@ def test_the_thread_starts_with_the_first_exchange(tmp_path):
     assert len(read(tmp_path / "c")[0]) == 1
 
 
+@pytest.mark.slow
 def test_the_reactor_thread_only_hands_over(tmp_path):
     """Its own steps do not grow with the bodies; spelling and writing are another thread's."""
     observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"), Waiting(size=1 << 30))
@@ -592,6 +593,7 @@ def test_the_reactor_thread_only_hands_over(tmp_path):
     assert min(much for _, much in turns) < 1.2 * min(little for little, _ in turns)
 
 
+@pytest.mark.slow
 def test_what_waits_does_without_its_parsed_json(tmp_path):
     """It would be ten times the size that is counted."""
     observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"), Waiting(size=1 << 30))
