@@ -271,16 +271,6 @@ def test_twistd_knows_the_proxy():
 
 
 @pytest.mark.slow
-def test_it_stops_when_it_is_asked_to(tmp_path):
-    """The port is free again."""
-    with Proxy(tmp_path, "--upstream", "http://127.0.0.1:9") as proxy:
-        assert proxy.address[0] == "127.0.0.1"
-        _, port = proxy.address
-    assert proxy.ended() == 0
-    socket.create_server(("127.0.0.1", port)).close()
-
-
-@pytest.mark.slow
 def test_it_listens_where_an_endpoint_says(tmp_path):
     """On a socket in the file system, for one."""
     path = tmp_path / "s"

@@ -101,28 +101,6 @@ def test_an_answer_has_no_deadline(client, serve):
     assert client.ask(body=b"{}").answer().body == b"ok"
 
 
-@pytest.mark.parametrize("close", [b"X: 1", b"Connection: close"])
-def test_a_client_may_read_slowly(hasty, serve, close):
-    """An answer that is written, but not read yet, is no idle connection."""
-    size = 12 << 20
-
-    def script(peer, _):
-        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
-        for _ in range(size >> 16):
-            peer.send(b"x" * (1 << 16))
-
-    serve(script)
-    with Client(hasty.address, buffer=1 << 16) as client:
-        client.ask("/v1/messages", b"{}", close)
-        answer, got = client.begin(), 0
-        time.sleep(2 * IDLE)
-        for piece in client.pieces(answer):
-            got += len(piece)
-            if got > size - (6 << 20):  # by now the upstream has written all
-                time.sleep(0.04)
-    assert got == size
-
-
 def test_there_may_be_only_so_many_connections(upstream, tmp_path):
     """The next one gets 503, with a word on when to come again."""
     arguments = ("--max-connections", "6", "--upstream", upstream.url)

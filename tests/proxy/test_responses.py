@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import CHUNKED, TIMEOUT, Answer, Client, eventually, head, whole
+from .harness import CHUNKED, TIMEOUT, eventually, head, whole
 
 EVENT = b"event: message\ndata: {}\n\n"
 
@@ -248,32 +248,6 @@ def test_a_burst_of_connections_has_room(proxy, connect):
     finally:
         proxy.signal(signal.SIGCONT)
     assert [client.ask().answer().status for client in clients] == [200] * len(clients)
-
-
-def test_two_hundred_streams_at_once(proxy, serve):
-    """Each client gets every byte of its own stream, and no other's."""
-    chunks = 12
-
-    def expected(number):
-        return [b"data: %06d-%04d %s\n\n" % (number, i, b"x" * (i * 7)) for i in range(chunks)]
-
-    def script(peer, received):
-        number = int(received.body)
-        peer.send(CHUNKED)
-        for chunk in expected(number):
-            peer.chunk(chunk)
-            time.sleep(0.005)
-        peer.send(b"0\r\n\r\n")
-
-    serve(script)
-    clients = [Client(proxy.address) for _ in range(200)]
-    for number, client in enumerate(clients):
-        client.ask("/v1/messages", b"%d" % number)
-    answers: list[Answer] = [client.answer() for client in clients]
-    for number, (client, answer) in enumerate(zip(clients, answers, strict=True)):
-        client.close()
-        assert answer.end == "whole", number
-        assert answer.body == b"".join(expected(number))
 
 
 def test_a_client_that_does_not_read_stalls_its_upstream(connect, serve, proxy):
