@@ -108,11 +108,13 @@ SGLANGS = Sample(
             replace(SGLANGS, model=None, figures=replace(SGLANGS.figures, requests=13)),
         ),
         (  # odd lines cost only themselves: not a number, negative, without quotes, cut off
-            "llamacpp:prompt_seconds_total NaN\n"
-            "llamacpp:tokens_predicted_total -3\n"
-            'llamacpp:tokens_predicted_seconds_total{a="b\n'
-            "llamacpp:prompt_tokens_total 7\n"
-            "llamacpp:requests_processing x\n",
+            (
+                "llamacpp:prompt_seconds_total NaN\n"
+                "llamacpp:tokens_predicted_total -3\n"
+                'llamacpp:tokens_predicted_seconds_total{a="b\n'
+                "llamacpp:prompt_tokens_total 7\n"
+                "llamacpp:requests_processing x\n"
+            ),
             Sample(Figures(evaluated=7)),
         ),
         ("llamacpp:prompt_tokens_total 1\n" * 5000, None),  # more series than any server has
