@@ -94,20 +94,6 @@ def calls_of(work) -> int:
     return count
 
 
-def test_a_turn_scans_what_is_new_in_it_and_what_was_edited(scanner):
-    """Not the conversation: neither as it came, nor as it is sent."""
-    conversation = Conversation()
-    conversation.turn(body_of(200))
-    cold = scanner.characters
-    assert cold < 1.1 * len(body_of(200).decode())
-    scanner.characters = 0
-    sent = conversation.turn(body_of(201))
-    new = len(body_of(201)) - len(body_of(200))
-    assert b"stamp=0" in sent.body
-    assert scanner.characters < new + 200
-    assert sent.json == json.loads(sent.body)
-
-
 def test_a_turn_costs_the_same_calls_however_long_the_conversation_is(scanner):
     """And the same characters; the first one costs what it is long."""
     warm, cold, scanned = {}, {}, {}

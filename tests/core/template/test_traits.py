@@ -7,14 +7,12 @@ from datetime import UTC, datetime
 from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.server.profile import Thinking, Thoughts
-from cacheproxy.core.template.questions import KEEPERS, turn_questions
-from cacheproxy.core.template.rendering import LLAMA, VLLM, NoPageError
-from cacheproxy.core.template.traits import Traits, asking_traits, traits_of
+from cacheproxy.core.template.questions import KEEPERS
+from cacheproxy.core.template.rendering import LLAMA, NoPageError
+from cacheproxy.core.template.traits import Traits, asking_traits
 from tests.core.templates import RefusedError, asked, chatml, thinking, turns
 
 NOW = datetime(2026, 11, 5, 9, 41, tzinfo=UTC)
@@ -122,11 +120,6 @@ def test_a_template_that_leaves_results_out_tells_nothing_of_thinking():
     assert ask(without)[0].thoughts == Thoughts()
 
 
-def test_tokens_tell_the_same_as_a_text():
-    """Of vLLM, for the model that it was asked for."""
-    assert ask(thinking, VLLM, model="m") == ask(thinking)
-
-
 @pytest.mark.parametrize("answer", [(200, b"{}"), (404, b""), (503, b""), (200, b"x" * 70_000)])
 def test_a_page_that_goes_away_ends_the_questions(answer):
     """Nothing is known then."""
@@ -134,10 +127,3 @@ def test_a_page_that_goes_away_ends_the_questions(answer):
     next(asking)
     with pytest.raises(NoPageError):
         asking.send(answer)
-
-
-@given(st.dictionaries(st.sampled_from(sorted(turn_questions())), st.none() | st.text()))
-def test_nonsense_tells_nothing(rendered):
-    """Text without our words."""
-    traits = traits_of(rendered, None, NOW)
-    assert (traits.thoughts, traits.order, traits.tools_last) == (Thoughts(), None, False)
