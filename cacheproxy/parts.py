@@ -33,7 +33,7 @@ from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.site import ProxySite
 from cacheproxy.proxy.upstream import Upstream
 from cacheproxy.totals.totals import Totals
-from cacheproxy.translate.messages import Spellings
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.web.dashboard import Dashboard
 from cacheproxy.web.live import Live
 

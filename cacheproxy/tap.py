@@ -61,7 +61,7 @@ from cacheproxy.reloading import Reloading
 from cacheproxy.service import ProxyService, stop, version
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
-from cacheproxy.translate.messages import Spellings
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
 from cacheproxy.web.diagnosis import PREFIX as DIAGNOSIS
 from cacheproxy.web.diagnosis import Diagnosis

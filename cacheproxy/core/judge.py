@@ -20,7 +20,7 @@ from cacheproxy.core.profile import UNKNOWN, Profile, Reporting
 from cacheproxy.core.prompt import Order, Part, Prompt, reordered
 from cacheproxy.core.proof import Proof
 from cacheproxy.core.repairs import as_unaided
-from cacheproxy.core.request import Request
+from cacheproxy.core.turns import Before
 from cacheproxy.core.usage import Usage
 from cacheproxy.core.verdict import CHANGED, Basis, Count, Judgement, Reason, Rewrite, Verdict
 
@@ -33,25 +33,6 @@ _TEXTUAL = CHANGED | {Reason.UNKNOWN}
 _ORDERS = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
 _NOTHING = Count(0, "estimated")
 _PROVEN = (Basis.TOLD, Basis.RENDERED)
-
-
-class Before(NamedTuple):
-    """The turn before: its prompt as sent and unedited, and its tokens if they were counted.
-
-    ``request``: as sent, to be rendered again; ``upstream``: where it went; ``generated``: tokens
-    of its answer; ``was_ok``: whether it had reused all of the one before. ``ended``: seconds since
-    the epoch; ``start``: of the server then (see ``Profile``).
-    """
-
-    sent: Prompt
-    unedited: Prompt
-    tokens: int | None = None
-    request: Request | None = None
-    upstream: str = ""
-    generated: int | None = None
-    was_ok: bool = False
-    ended: float = 0.0
-    start: str | None = None
 
 
 class _Compared(NamedTuple):

@@ -10,7 +10,8 @@ from twisted.logger import Logger
 from cacheproxy.core.request import Request
 from cacheproxy.proxy.probe import ask
 from cacheproxy.proxy.upstream import Upstream
-from cacheproxy.translate.messages import Spellings, counting
+from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.translate.messages import counting
 from cacheproxy.translate.translation import TranslationError
 
 _log = Logger()

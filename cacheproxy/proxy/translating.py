@@ -17,7 +17,8 @@ from cacheproxy.proxy.counting import Counting
 from cacheproxy.proxy.dialects import Dialects
 from cacheproxy.translate import models
 from cacheproxy.translate.chat import ChatToMessages
-from cacheproxy.translate.messages import MessagesToChat, Spellings
+from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.translate.messages import MessagesToChat
 from cacheproxy.translate.translation import Translation
 
 _THREAD_ABOVE = 256 << 10

@@ -12,7 +12,8 @@ from typing import Any
 
 from cacheproxy.core import dialect
 from cacheproxy.core.request import Request
-from cacheproxy.translate.messages import MessagesToChat, Spellings
+from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.translate.messages import MessagesToChat
 from cacheproxy.translate.translation import TranslationError
 
 _KEPT = ("messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "model")

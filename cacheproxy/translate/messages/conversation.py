@@ -11,7 +11,7 @@ from typing import Any
 from cacheproxy.core.paths import Path
 from cacheproxy.translate.body import Body, list_of, object_of, text_in, wrong
 from cacheproxy.translate.messages.media import SEAM, Json, content_of, part_of, parts_of
-from cacheproxy.translate.messages.spellings import Spellings
+from cacheproxy.core.conversation.spellings import Spellings
 
 _SHOWN_BELOW = {"image_url": "[image: see below]", "file": "[document: see below]"}
 _FAILED = "Error: "

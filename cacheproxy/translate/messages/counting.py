@@ -12,7 +12,7 @@ from typing import Any
 from cacheproxy.translate.body import Body
 from cacheproxy.translate.messages.conversation import chat_messages
 from cacheproxy.translate.messages.media import Json
-from cacheproxy.translate.messages.spellings import Spellings
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.messages.tools import chat_tools
 from cacheproxy.translate.reading import read
 from cacheproxy.translate.translation import TranslationError

@@ -8,7 +8,7 @@ from cacheproxy.translate.messages.answer import message
 from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.errors import error_answer, is_error
 from cacheproxy.translate.messages.request import chat_request
-from cacheproxy.translate.messages.spellings import Spellings
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.messages.stream import MessageStream
 from cacheproxy.translate.reading import read
 from cacheproxy.translate.translation import Answer, TranslationError

@@ -14,7 +14,7 @@ from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.blocks import Blocks, Kind
 from cacheproxy.translate.messages.ending import stop_reason, usage_for
 from cacheproxy.translate.messages.errors import error_event, is_error
-from cacheproxy.translate.messages.spellings import Spellings
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.reading import (
     arguments_of,
     choice_of,

@@ -11,7 +11,8 @@ pytest.importorskip("anthropic")
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.translate.messages import MessagesToChat, Spellings
+from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.translate.messages import MessagesToChat
 from cacheproxy.translate.translation import TranslationError
 
 from .chunks import MESSAGE, USAGE, exchange

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.session import session_of
 from cacheproxy.testing import find_captures, load_capture
-from cacheproxy.translate.messages import Spellings
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.translation import TranslationError
 
 from .conversations import MESSAGES, TEXT, chat, elements, spelt, turned

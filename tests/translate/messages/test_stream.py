@@ -11,7 +11,7 @@ pytest.importorskip("anthropic")
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.translate.messages import Spellings
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.translation import TranslationError
 
 from .chunks import DONE, call, chunk, data, events, exchange, message_of, through, usage

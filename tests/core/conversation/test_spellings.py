@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from cacheproxy.translate.messages import Spellings
+from cacheproxy.core.conversation.spellings import Spellings
 
 
 def found(kept, text, call="a"):
