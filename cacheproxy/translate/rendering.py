@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cacheproxy.core import dialect
-from cacheproxy.core.request import Request
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.prompt import dialect
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.messages import MessagesToChat
 from cacheproxy.translate.translation import TranslationError
 

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("anthropic")
 
-from cacheproxy.testing import request
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.testing import request
 from cacheproxy.translate.messages import MessagesToChat
 from cacheproxy.translate.messages.counting import (
     APPLY_TEMPLATE,

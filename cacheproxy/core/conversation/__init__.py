@@ -1,1 +1,1 @@
-"""What is remembered of conversations."""
+"""A conversation: its session, its lanes, where a turn leaves the last one, what it used."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from sys import getsizeof
 
-from cacheproxy.core.prompt import Prompt, first_item
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.turns import Lane, Place, find_lane, share_of, tools_of
+from cacheproxy.core.conversation.lanes import Lane, Place, find_lane, share_of, tools_of
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.prompt.prompt import Prompt, first_item
+from cacheproxy.core.prompt.request import Request
 
 _MOST_LANES = 64
 _EACH = 2500

@@ -12,11 +12,11 @@ from threading import Lock
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.conversation import Conversation
+from cacheproxy.core.conversation.lanes import Before, Lane, Place, find_lane, is_another
+from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.spellings import Spellings
-from cacheproxy.core.prompt import Prompt, prompt_of
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session, parent_of
-from cacheproxy.core.turns import Before, Lane, Place, find_lane, is_another
+from cacheproxy.core.prompt.prompt import Prompt, prompt_of
+from cacheproxy.core.prompt.request import Request
 
 _MOST_BYTES = 192 << 20
 """As estimated, which is twice what it takes: 30 conversations of 500 KB in 2,300 messages. A turn
@@ -124,9 +124,7 @@ class Store:
 
         return Spellings(self._calls, keep)
 
-    def _told_apart(
-        self, session: Session, prompt: Prompt
-    ) -> tuple[Session, Conversation | None]:
+    def _told_apart(self, session: Session, prompt: Prompt) -> tuple[Session, Conversation | None]:
         """Return the one of the conversations that begin alike that has the answers of ``prompt``."""
         best, most = None, -1.0
         for one in self._alike.get(session, ()):

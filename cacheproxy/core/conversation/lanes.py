@@ -1,0 +1,188 @@
+"""Which requests of a session extend one another, and which only come in between.
+
+A session is what a client says belongs together. In it run lanes: the conversation itself, and
+beside it what else the client asks of the model (a title, a subagent, a heartbeat), which a
+server with one slot pays for by losing the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
+
+from cacheproxy.core.diff.text import share_of_words
+from cacheproxy.core.prompt.prompt import Part, Prompt
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.segments import Piece
+
+_TEXT = attrgetter("text")
+_HALF = 0.5
+_SAME_SYSTEM = 0.6
+"""Share of its words from which a system text is the same one, some fields of it changed."""
+
+
+class Place(NamedTuple):
+    """Where a request belongs: ``lane`` and ``turn`` (from 1) in the order of their first.
+
+    ``is_side``: whether it is beside the conversation, as far as was known when it came.
+    ``replaced``: its history was written anew, and is much shorter (a compaction).
+    """
+
+    lane: int
+    turn: int
+    is_side: bool
+    replaced: bool = False
+
+
+class Before(NamedTuple):
+    """The turn before: its prompt as sent and unedited, and its tokens if they were counted.
+
+    ``request``: as sent, to be rendered again; ``upstream``: where it went; ``generated``: tokens
+    of its answer; ``was_ok``: whether it had reused all of the one before. ``ended``: seconds since
+    the epoch; ``start``: of the server then (see ``Profile``).
+    """
+
+    sent: Prompt
+    unedited: Prompt
+    tokens: int | None = None
+    request: Request | None = None
+    upstream: str = ""
+    generated: int | None = None
+    was_ok: bool = False
+    ended: float = 0.0
+    start: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Lane:
+    """Requests that extend one another.
+
+    ``number``: from 0, in the order of their first. ``request``: the last one that went upstream,
+    as the rules left it, and ``prompt``: what it says, tools first. ``turns``: how many were
+    evaluated; ``before``: the last of these, None before the first. ``cost``: bytes that all of
+    it takes, roughly.
+    """
+
+    number: int
+    request: Request
+    prompt: Prompt
+    turns: int = 0
+    before: Before | None = None
+    cost: int = 0
+
+    def count(self) -> None:
+        """Count its cost: what two prompts have in common is there but once."""
+        self.cost, before = self.prompt.cost + len(self.request.body), self.before
+        if before is None:
+            return
+        if before.request is not None and before.request.body is not self.request.body:
+            self.cost += len(before.request.body)
+        if before.sent.made is not self.prompt.made:
+            self.cost += before.sent.cost
+        self.cost += _own_cost(before.unedited, before.sent)
+
+
+def find_lane(lanes: Sequence[Lane], prompt: Prompt) -> tuple[Lane | None, bool]:
+    """Return the lane of a session that ``prompt`` extends, None for a new one.
+
+    And whether its history was written anew (``Place.replaced``).
+    """
+    tools = tools_of(prompt)
+    best, most = None, (_HALF, 0)
+    for lane in lanes:
+        if _alike_tools(tools_of(lane.prompt), tools):
+            share = _share(lane.prompt.digests, prompt.digests)
+            if share >= most:
+                best, most = lane, share
+    if best is not None:
+        return best, False
+    for lane in reversed(lanes):
+        if tools_of(lane.prompt) == tools and alike_systems(
+            system_of(lane.prompt), system_of(prompt)
+        ):
+            return lane, _begins_anew(lane.prompt, prompt)
+    return None, False
+
+
+def share_of(lanes: Iterable[Lane], prompt: Prompt) -> float:
+    """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
+    shares = (_share(lane.prompt.digests, prompt.digests) for lane in lanes)
+    return max(shares, default=(0.0, 0))[0]
+
+
+def is_another(lane: Lane, prompt: Prompt) -> bool:
+    """Whether ``prompt`` begins as the lane did, but has none of the answers in it.
+
+    So it is of another conversation, unless somebody has taken back all there was.
+    """
+    known, texts = lane.prompt.digests, prompt.digests
+    if texts[: len(known)] == known:
+        return False
+    answers = {
+        digest
+        for piece in lane.prompt.pieces
+        if piece.segments and piece.segments[-1].source == "model"
+        for digest in piece.digests
+    }
+    return bool(answers) and answers.isdisjoint(texts)
+
+
+def tools_of(prompt: Prompt) -> frozenset[str]:
+    """Return the names of the tools."""
+    return prompt.made.tool_piece.names
+
+
+def system_of(prompt: Prompt) -> str:
+    """Return the system text."""
+    return "".join(map(_TEXT, prompt.of(Part.SYSTEM)))
+
+
+def alike_systems(one: str, other: str) -> bool:
+    """Whether two system texts are one, some fields of it changed."""
+    return one == other or share_of_words(one, other) >= _SAME_SYSTEM
+
+
+def _begins_anew(before: Prompt, after: Prompt) -> bool:
+    """Whether ``after`` is ``before`` in other words: neither its beginning, nor half as long.
+
+    A conversation only grows, and a turn taken back keeps the beginning.
+    """
+    (was, length), (now, left) = _opening(before), _opening(after)
+    return was != now and 0 < 2 * left <= length
+
+
+def _opening(prompt: Prompt) -> tuple[tuple[int, ...], int]:
+    """Return the digests of the first message, and how many messages there are."""
+    texts, pieces, heads = prompt.digests, prompt.made.run.pieces, prompt.made.heads
+    if len(pieces) <= heads:  # one text, or an API whose messages are not told apart
+        return texts[:1], len(texts)
+    return pieces[heads].digests, len(pieces) - heads
+
+
+def _share(known: tuple[int, ...], messages: tuple[int, ...]) -> tuple[float, int]:
+    """How much of ``known`` is among ``messages``, and how many texts that is.
+
+    It is all of it, as a rule, and in the same order.
+    """
+    if not known or messages[: len(known)] == known:
+        return float(bool(known)), len(known)
+    count = sum(map(frozenset(messages).__contains__, known))
+    return count / len(known), count
+
+
+def _alike_tools(one: frozenset[str], other: frozenset[str]) -> bool:
+    return one is other or len(one & other) >= _HALF * len(one | other)
+
+
+def _own_cost(prompt: Prompt, other: Prompt) -> int:
+    """Bytes of the pieces of ``prompt`` that the other one does not have."""
+    if prompt is other:
+        return 0
+    if prompt.made.run is other.made.run:
+        pieces: Iterable[Piece] = (prompt.made.tool_piece, *prompt.made.texts.values())
+        known = {*map(id, (other.made.tool_piece, *other.made.texts.values()))}
+    else:
+        pieces, known = prompt.pieces, {*map(id, other.pieces)}
+    return sum(piece.cost for piece in pieces if id(piece) not in known)
