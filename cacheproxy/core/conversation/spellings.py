@@ -31,17 +31,13 @@ class Spellings:
         """Remember that the call with the id ``call`` has the arguments ``text``, a JSON object."""
         self._keep(call, text)
 
-    def kept(self, call: str) -> str | None:
-        """Return the arguments of the call ``call`` as the model wrote them, None if not known."""
-        return self._known.get(call)
-
     def find(self, call: str, text: str, value: Any) -> str:
         """Return the arguments as the model wrote them, else ``text``.
 
         ``text``: how the client spells them; ``value``: what that means. Only a text that means
         the same is put in its place: a client may have changed the call.
         """
-        kept = self.kept(call)
+        kept = self._known.get(call)
         if kept is None or kept == text:
             return text
         try:
