@@ -13,7 +13,7 @@ from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.codeblocks import lines_outside_code
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
-from cacheproxy.core.rules.rule import CodeRule, Rule
+from cacheproxy.core.rules.rule import CodeRule, Rule, quick
 
 if TYPE_CHECKING:
     from cacheproxy.hookspecs import hookimpl
@@ -31,6 +31,7 @@ __all__ = [
     "hookimpl",
     "lines_outside_code",
     "match_paths",
+    "quick",
     "to_pointer",
 ]
 

@@ -22,7 +22,7 @@ from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.rules.rule import Normalizer, client_name
@@ -46,7 +46,6 @@ from cacheproxy.plugin.plugins import PluginError, Plugins, choose
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.exchange import Course
-from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.learning.profiling import Profiling
@@ -138,13 +137,13 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     collector = Collector()
     plugins.register(live, "live")
     pricing = Pricing(plugins.finished)
-    judging = Judging(reactor, pricing, collector)
+    store = Store()
+    judging = Judging(reactor, pricing, store, collector)
     afterwards = Afterwards(reactor, judging)
     return Lasting(
         reactor=reactor,
         site=ProxySite(Resource(), reactor, Limits(), Access()),
-        memory=SessionMemory(keep_requests=False),
-        spellings=Spellings(),
+        store=store,
         collector=collector,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
         endpoint=endpoint,
@@ -169,7 +168,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
 
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
     """
-    reactor, plugins, memory = lasting.reactor, lasting.plugins, lasting.memory
+    reactor, plugins, store = lasting.reactor, lasting.plugins, lasting.store
     via = b"1.1 " + lasting.via
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
@@ -179,8 +178,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     translating = Translating(
         reactor,
         dialects,
-        Counting(upstream, reactor, lasting.spellings),
-        lasting.spellings,
+        Counting(upstream, reactor, store.spellings()),
         time.time,
     )
     profiling = Profiling(
@@ -199,14 +197,14 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         normalizing=Normalizing(
             reactor,
             rules,
-            memory,
+            store,
             edit=edits,
             hooks=plugins.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
             collector=lasting.collector,
         ),
-        memory=memory,
+        store=store,
         finished=lasting.afterwards,
         wall=time.time,
         via=lasting.via,

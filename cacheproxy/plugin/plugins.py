@@ -23,7 +23,15 @@ from cacheproxy.core.prompt.client import Client, declared_name
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.fold import kind_of, one_line
-from cacheproxy.core.rules.rule import RULE_FIELDS, CodeRule, Normalizer, Rule, RuleError, settled
+from cacheproxy.core.rules.rule import (
+    RULE_FIELDS,
+    CodeRule,
+    Normalizer,
+    Rule,
+    RuleError,
+    quick,
+    settled,
+)
 from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook
 from cacheproxy.plugin.observers import Observer
 from cacheproxy.plugin.search_path import entry_points, without_working_directory
@@ -31,9 +39,6 @@ from cacheproxy.proxy.exchange.workers import Workers
 
 _log = Logger()
 _HOOK_PREFIX = "cacheproxy_"
-_OWN_DISTRIBUTIONS = frozenset({"cacheproxy-claude-code", "cacheproxy-openclaw"})
-"""Released from this repository, their tests among ours: quick enough to run on the reactor,
-where a thread would cost each request 25 µs per hook, and streams the wait for Python's lock."""
 _TAKEN = frozenset(
     {"capture", "live", "log-line", "metrics", "recent", "spans", "totals", "unkept"}
 )
@@ -183,10 +188,11 @@ class Plugins:
         clients = tuple(self.clients)
         owners = {package.name: package.client for package in self.packages}
         hooks = [
-            SessionHook(name, self._asker(plugin), self._is_own(name), owners.get(name))
+            SessionHook(name, self._asker(plugin), owners.get(name))
             for name, plugin in self._plugins_with("cacheproxy_session")
         ]
 
+        @quick
         def name(request: Request) -> str | None:
             client = declared_name(request, clients)
             if client is None:
@@ -194,7 +200,7 @@ class Plugins:
             answer = f"{client}/{session_of(request, client=client).id}"
             return answer if len(answer) <= MOST_ID and answer.isprintable() else None
 
-        return [*hooks, SessionHook("clients", name, own=True)] if clients else hooks
+        return [*hooks, SessionHook("clients", name)] if clients else hooks
 
     def finished(self, exchange: Exchange) -> None:
         """Show a finished exchange to every observer: our own at once, others in their threads."""
@@ -242,16 +248,11 @@ class Plugins:
         found = getattr(self._manager.hook, hook).get_hookimpls()
         return sorted(((each.plugin_name, each.plugin) for each in found), key=lambda pair: pair[0])
 
-    def _is_own(self, name: str) -> bool:
-        """Whether the plugin ``name`` is this project's own code."""
-        found = (each for each in self.packages if each.name == name and each.error is None)
-        return all(each.distribution in _OWN_DISTRIBUTIONS for each in found)
-
     def _asker(self, plugin: object) -> Callable[[Request], object]:
         def ask(request: Request) -> object:
             return self._caller("cacheproxy_session", plugin)(request=request)
 
-        return ask
+        return quick(ask) if _says_quick(plugin, "cacheproxy_session") else ask
 
     def _observer(self, name: str) -> Iterator[tuple[str, Observer]]:
         plugin = self._manager.get_plugin(name)
@@ -284,10 +285,9 @@ class Plugins:
                 raise PluginError(f"the name {entry.name!r} is taken")  # noqa: TRY301
             plugin = entry.load()
             self.register(plugin, entry.name)
-            own = distribution in _OWN_DISTRIBUTIONS
             client = self._client(plugin)
             given = self._rules(entry.name, plugin)
-            rules = tuple(settled(rule, own=own, client=client) for rule in given)
+            rules = tuple(settled(rule, client) for rule in given)
             # raises where its name is no name for a rule
             normalizers = (*rules, *self._normalize_hook(entry.name, client))
             self._check_whose(plugin, normalizers, client)
@@ -337,7 +337,6 @@ class Plugins:
                     why=_summary(plugin),
                     find=self._finder(plugin),
                     needs_previous="previous" in implementation.argnames,
-                    own=self._is_own(name),
                     client=client,
                 )
 
@@ -347,7 +346,7 @@ class Plugins:
             for answer in call(request=request, previous=previous):
                 yield from answer
 
-        return find
+        return quick(find) if _says_quick(plugin, "cacheproxy_normalize") else find
 
 
 def choose(
@@ -368,6 +367,10 @@ def choose(
         for rule in rules
         if rule.name in enabled or (rule.default and rule.name not in disabled)
     ]
+
+
+def _says_quick(plugin: object, hook: str) -> bool:
+    return getattr(getattr(plugin, hook, None), "quick", False) is True
 
 
 def _summary(plugin: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from sys import getsizeof
 
-from cacheproxy.core.conversation.lanes import Lane, Place, find_lane, share_of, tools_of
+from cacheproxy.core.conversation.lanes import Lane, Place, share_of, tools_of
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.prompt import Prompt, first_item
 from cacheproxy.core.prompt.request import Request
@@ -77,13 +77,6 @@ class Conversation:
         """Return where the last turn of ``lane`` stands."""
         several = sum(1 for one in self.lanes if one.turns) > 1
         return Place(lane.number, lane.turns, several and lane.number != self.main, replaced)
-
-    def add(self, request: Request, prompt: Prompt) -> Place:
-        """Take ``request`` as a turn that has been evaluated; return where it stands."""
-        lane, replaced = find_lane(self.lanes, prompt)
-        lane = self.begin(lane, request, prompt)
-        lane.turns += 1
-        return self.place(lane, replaced=replaced)
 
     def share(self, prompt: Prompt) -> float:
         """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""

@@ -60,7 +60,7 @@ class Store:
         self._lock = Lock()
 
     def conversation(self, session: Session) -> Conversation | None:
-        """Return what is known of ``session``."""
+        """Return what is known of ``session``, to be looked at."""
         return self._known.get(session)
 
     def find(self, session: Session, request: Request) -> Turn:
@@ -99,7 +99,7 @@ class Store:
             self._count(known)
             return known.place(lane, replaced=replaced)._replace(turn=lane.turns + 1)
 
-    def end(self, session: Session, place: Place, before: Before) -> Place:
+    def end(self, session: Session, place: Place, before: Before | None) -> Place:
         """Take note that a turn was evaluated: the next one in its lane is compared with it."""
         known = self._known.get(session)
         lane = known.lane(place.lane) if known is not None else None
@@ -125,7 +125,7 @@ class Store:
         return Spellings(self._calls, keep)
 
     def _told_apart(self, session: Session, prompt: Prompt) -> tuple[Session, Conversation | None]:
-        """Return the one of the conversations that begin alike that has the answers of ``prompt``."""
+        """Return which of the conversations that begin alike ``prompt`` goes on with, or none."""
         best, most = None, -1.0
         for one in self._alike.get(session, ()):
             known = self._known.get(one)

@@ -46,18 +46,21 @@ class Translating:
         reactor: Any,
         dialects: Dialects,
         counting: Counting,
-        spellings: Spellings,
         wall: Callable[[], float],
     ) -> None:
         self._reactor = reactor
         self._dialects = dialects
         self._counting = counting
-        self._spellings = spellings
         self._wall = wall
 
-    async def translate(self, request: Request) -> Translated | None:
-        """Return ``request`` translated, None if it can go as it is. Raises TranslationError."""
-        translation = self._translation(request)
+    async def translate(
+        self, request: Request, spellings: Spellings | None = None
+    ) -> Translated | None:
+        """Return ``request`` translated, None if it can go as it is. Raises TranslationError.
+
+        ``spellings``: how the model spelled the arguments of earlier tool calls.
+        """
+        translation = self._translation(request, spellings)
         if translation is None:
             return None
         return Translated(await self._run(translation.request, request), translation)
@@ -91,12 +94,12 @@ class Translating:
         """Know nothing of the upstream: it was down."""
         self._dialects.forget()
 
-    def _translation(self, request: Request) -> Translation | None:
+    def _translation(self, request: Request, spellings: Spellings | None) -> Translation | None:
         if request.method == "GET" and request.path.rstrip("/").endswith("/models"):
             return self._models(request)
         other = self._dialects.other_than(request)
         if other == CHAT:
-            return MessagesToChat(self._spellings)
+            return MessagesToChat(spellings)
         if other == ANTHROPIC:
             return ChatToMessages(int(self._wall()))
         return None
