@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cacheproxy.core.conversation.lanes import Lanes
+from cacheproxy.core.conversation.lanes import Lane, find_lane
 from cacheproxy.core.document import reader as jsonreader
 from cacheproxy.core.document.compare import overlap
 from cacheproxy.core.document.document import Document, values_in
@@ -15,7 +15,7 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import CodeRule, Rule
+from cacheproxy.core.rules.rule import CodeRule, Rule, quick
 
 STAMP = Rule("stamp", "system-head", r"\Astamp=(?P<volatile>\d+)", "0", literals=("stamp=",))
 ABSENT = Rule("absent", "user", "nowhere", "", literals=("nowhere", "neither"))
@@ -60,7 +60,7 @@ class Conversation:
     def __init__(self):
         self.received = None
         self.prompt = None
-        self.lanes = Lanes()
+        self.lanes = []
 
     def turn(self, body: bytes) -> Request:
         request = Request("POST", "/v1/messages", (), body)
@@ -71,7 +71,9 @@ class Conversation:
         prompt = prompt_of(sent, earlier=self.prompt)
         assert prompt is not None
         prompt_of(request, earlier=prompt)
-        self.lanes.place(prompt)
+        lane, _ = find_lane(self.lanes, prompt)
+        assert (lane is None) == (self.prompt is None)
+        self.lanes = [Lane(0, sent, prompt)]
         assert (prompt.chars, prompt.cost) > (0, 0)
         request.literals.settle()
         self.received, self.prompt = request.document, prompt
@@ -132,7 +134,7 @@ def test_a_body_without_the_literals_is_not_read(scanner):
         return [] if "nothing" not in request.literals else [Edit("/model", "x", "")]
 
     request = Request("POST", "/v1/messages", (), body_of(3).replace(b"stamp", b"stump"))
-    rules = (STAMP, ABSENT, CodeRule("own", "", find, own=True))
+    rules = (STAMP, ABSENT, CodeRule("own", "", quick(find)))
     assert normalize(request, rules).request is request
     assert scanner.characters == 0
     assert not request.is_read

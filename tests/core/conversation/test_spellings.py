@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
 
@@ -53,51 +52,3 @@ def test_what_was_changed_is_the_client_s(kept, text):
 
 def test_another_call_is_not_known():
     assert found('{"a": 1}', '{"a":1}', call="b") == '{"a":1}'
-
-
-def test_the_least_recently_used_go_first():
-    """By number."""
-    spellings = Spellings(most=2)
-    for name in "ab":
-        spellings.keep(name, "{ }")
-    assert spellings.find("a", "{}", {}) == "{ }"
-    spellings.keep("c", "{ }")
-    assert [spellings.find(name, "{}", {}) for name in "abc"] == ["{ }", "{}", "{ }"]
-    assert len(spellings) == 2
-
-
-def test_bytes_are_bounded():
-    """Of all texts; one that is too large alone replaces what it stood for with nothing."""
-    spellings = Spellings(most_bytes=40)
-    spellings.keep("a", '{"x": "' + "é" * 10 + '"}')
-    spellings.keep("b", "{ }")
-    assert len(spellings) == 2
-    spellings.keep("c", '{"x":      1}')
-    assert len(spellings) == 2
-    assert spellings.find("b", "{}", {}) == "{ }"
-    spellings.keep("b", "{" + " " * 100 + "}")
-    assert spellings.find("b", "{}", {}) == "{}"
-
-
-def test_threads_may_share_it():
-    """Nothing is lost, nothing raised, and the bounds hold."""
-    spellings = Spellings(most=50)
-    failures = []
-
-    def work(number):
-        try:
-            for round_ in range(500):
-                name = str((number * 7 + round_) % 80)
-                spellings.keep(name, f'{{"n":  {name}}}')
-                text = spellings.find(name, "gone", {"n": int(name)})
-                assert text in ("gone", f'{{"n":  {name}}}')
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert not failures
-    assert len(spellings) <= 50
