@@ -1,6 +1,5 @@
 """Clients that speak Anthropic Messages, before a server that speaks OpenAI Chat Completions."""
 
-from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.messages.exchange import MessagesToChat
 
-__all__ = ["MessagesToChat", "Spellings"]
+__all__ = ["MessagesToChat"]
