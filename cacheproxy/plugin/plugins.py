@@ -22,7 +22,7 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import Client, declared_name
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.rules.fold import kind_of, one_line
+from cacheproxy.core.rules.fold import kind_of, one_line, run
 from cacheproxy.core.rules.rule import (
     RULE_FIELDS,
     CodeRule,
@@ -32,7 +32,7 @@ from cacheproxy.core.rules.rule import (
     quick,
     settled,
 )
-from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook
+from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook, asked
 from cacheproxy.plugin.observers import Observer
 from cacheproxy.plugin.search_path import entry_points, without_working_directory
 from cacheproxy.proxy.exchange.workers import Workers
@@ -169,15 +169,10 @@ class Plugins:
 
     def session(self, request: Request) -> str | None:
         """Ask the plugins which session ``request`` belongs to: the first answer wins."""
-        for hook in self.session_hooks():
-            if not hook.is_for(request):
-                continue
-            answer, problem = hook.answer(request)
-            if problem is not None:
-                _log.warn("plugin {name} {problem}", name=hook.name, problem=problem)
-            if answer is not None:
-                return answer
-        return None
+        answer, problems = run(asked(self.session_hooks(), request))
+        for name, problem in problems:
+            _log.warn("plugin {name} {problem}", name=name, problem=problem)
+        return answer
 
     def session_hooks(self) -> list[SessionHook]:
         """Return each plugin's session hook, in the order in which they are to be asked.
