@@ -96,8 +96,9 @@ def cacheproxy_session(request: Request) -> str | None:
 
     Asked about requests of the package's client alone; an ``id`` gets that client's name. The
     first answer that is not None wins; else the core decides: session headers that clients
-    send (any ``x-*-session-id``), ``prompt_cache_key``, the session part of ``metadata.user_id``, else a hash of client,
-    system text and first user message. The id must be the same in every turn. It is shown
+    send (any ``x-*-session-id``), ``prompt_cache_key``, the session part of
+    ``metadata.user_id``, else a hash of client, system text and first user message. The id must be
+    the same in every turn. It is shown
     shortened in the log, so it must not contain prompt text. At most 256 characters that can be
     printed. May be called for bodies that are not JSON (``request.json`` is None then). In a
     thread, and with the deadline of cacheproxy_normalize, unless it is marked with

@@ -15,11 +15,11 @@ import msgspec
 
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Place
+from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store, Turn
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
-from cacheproxy.core.rules.prepare import prepare
 from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.plugin.plugins import Plugins, choose

@@ -14,12 +14,12 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.prepare import Prepared, prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.fold import Foreign, GivenUpError, advance
-from cacheproxy.core.rules.prepare import Prepared, prepare
 from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.proxy.exchange.earlier import Earlier

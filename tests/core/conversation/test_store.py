@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.core.conversation import conversation as module
+from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
-from cacheproxy.core.rules.prepare import prepare
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.observe.verdicts import Verdicts
 from tests.core.planting import prose, tool
