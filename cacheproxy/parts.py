@@ -12,6 +12,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.access import Access
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.memo import Memo
 from cacheproxy.core.prefill import Prefill
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer
@@ -50,6 +51,7 @@ class Relaying:
     reactor: Any
     plugins: Plugins
     memory: SessionMemory
+    memo: Memo
     spellings: Spellings
     collector: Collector
     finished: Callable[[Exchange], None]

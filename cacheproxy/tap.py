@@ -25,6 +25,7 @@ from cacheproxy.core.access import Access
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.locality import is_local
+from cacheproxy.core.memo import Memo
 from cacheproxy.core.rules import Normalizer, client_name
 from cacheproxy.crew.keeper import Crew
 from cacheproxy.descriptors import raise_limit
@@ -147,6 +148,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         reactor=reactor,
         plugins=plugins,
         memory=SessionMemory(keep_requests=False),
+        memo=Memo(),
         spellings=Spellings(),
         collector=collector,
         finished=afterwards,
@@ -240,6 +242,7 @@ def arrange_relaying(
             workers=plugins.workers,
             failures=plugins.failures,
             collector=relaying.collector,
+            memo=relaying.memo,
         ),
         memory=memory,
         finished=relaying.finished,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cacheproxy.core.compare import common_prefix
 from cacheproxy.core.normalize import normalize
-from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import Normalizer, settled
 

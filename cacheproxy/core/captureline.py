@@ -22,8 +22,8 @@ from typing import Any
 import msgspec
 
 from cacheproxy.core.captured import Applied, Captured
+from cacheproxy.core.compare import common_prefix, common_suffix
 from cacheproxy.core.exchange import Outcome
-from cacheproxy.core.overlap import common_prefix, common_suffix
 from cacheproxy.core.profile import Profile
 from cacheproxy.core.profiletext import plain, profile_in
 from cacheproxy.core.request import Headers

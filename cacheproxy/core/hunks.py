@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from cacheproxy.core.compare import common_prefix
 from cacheproxy.core.difference import Kind, token_at
-from cacheproxy.core.overlap import common_prefix
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WORD = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z]")

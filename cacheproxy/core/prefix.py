@@ -7,7 +7,7 @@ from itertools import chain, compress, count, islice
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
-from cacheproxy.core.overlap import common_prefix
+from cacheproxy.core.compare import common_prefix
 from cacheproxy.core.prompt import Part, Prompt, Segment
 from cacheproxy.core.segments import Piece
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from cacheproxy.core.compare import common_prefix
 from cacheproxy.core.difference import Kind, token_at
 from cacheproxy.core.located import excerpt
-from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.prefix import Parting
 from cacheproxy.core.prompt import Part, Prompt, is_late
 from cacheproxy.core.verdict import Break, Count, Rewrite

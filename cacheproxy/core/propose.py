@@ -15,8 +15,8 @@ from typing import Any
 
 from cacheproxy.core.changes import Change
 from cacheproxy.core.client import Client
+from cacheproxy.core.compare import common_prefix
 from cacheproxy.core.difference import EDGE_AFTER, EDGE_BEFORE, SHAPES, Kind
-from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.paths import parse_pointer
 from cacheproxy.core.prove import objection
 from cacheproxy.core.request import Request

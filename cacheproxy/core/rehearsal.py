@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from cacheproxy.core.clock import clock_in
-from cacheproxy.core.overlap import common_prefix
+from cacheproxy.core.compare import common_prefix
 from cacheproxy.core.questions import KEEPERS
 from cacheproxy.core.rendering import render
 from cacheproxy.core.verdict import Rewrite

@@ -10,10 +10,10 @@ import msgspec
 
 from cacheproxy.core.advice import FREQUENCY, Advice, Changed, advice
 from cacheproxy.core.captured import Captured
+from cacheproxy.core.compare import common_prefix
 from cacheproxy.core.difference import Kind, token_at
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.explain import said_of
-from cacheproxy.core.overlap import common_prefix
 from cacheproxy.core.profile import UNKNOWN
 from cacheproxy.core.prompt import prompt_of
 from cacheproxy.core.verdict import (

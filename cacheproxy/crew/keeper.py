@@ -37,7 +37,6 @@ from cacheproxy.crew.messages import (
     Stop,
 )
 from cacheproxy.crew.pages import adopt_connection
-from cacheproxy.crew.rereading import Rereading
 from cacheproxy.crew.shared import Known, LastRequests, Turns
 from cacheproxy.crew.wire import config_out, exchange_in, request_in, request_out, text_in, text_out
 from cacheproxy.parts import Arrangement, Relaying
@@ -85,7 +84,6 @@ class Crew:
         self._finished: list[tuple[Exchange, Lane | None]] = []
         self._is_due = False
         self._fewest = 0
-        self._rereading = Rereading()
         self._port: Any = None
         self._is_stopping = False
         self._has_begun = False
@@ -270,7 +268,6 @@ class Crew:
     def _finish(self, exchange: Exchange, lane: Lane | None) -> None:
         if lane is not None:
             exchange = exchange.changed(turn=self._turns.next(lane))
-        self._rereading.prepare(exchange)
         self._relaying.finished(exchange)
 
     def _stand(self, member: Member, now: Standing) -> None:

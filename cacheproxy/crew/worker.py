@@ -29,6 +29,7 @@ from zope.interface import implementer
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.exchange import Exchange
 from cacheproxy.core.failures import Count, Failures
+from cacheproxy.core.memo import Memo
 from cacheproxy.crew.asking import AskedMemory, AskedSpellings, lane_out
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
@@ -310,6 +311,7 @@ def put_together(worker: Worker, begin: Begin) -> tuple[Relaying, Callable[[Any]
         reactor=worker.reactor,
         plugins=plugins,
         memory=AskedMemory(line, begin.number),
+        memo=Memo(),
         spellings=spellings,
         finished=worker.finished,
         via=begin.via,
