@@ -1,0 +1,286 @@
+"""A body as the ordered segments a chat template would render: tools, system, messages.
+
+Two requests whose segments read alike are alike to the server, however their JSON is spelt:
+cache breakpoints (``cache_control``) are no part of a prompt, and a text is the same whether it
+stands as a string or as one text block. Key order inside a tool is part of it: templates print
+tools as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from enum import StrEnum
+from itertools import chain
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.lazy import Once
+from cacheproxy.core.document.spans import Container, Item
+from cacheproxy.core.prompt import dialect
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.segments import (
+    Part,
+    Piece,
+    Run,
+    Segment,
+    content_of,
+    gemini_texts,
+    gemini_tools,
+    is_gemini,
+    item_of,
+    names_of,
+    piece_of,
+)
+
+__all__ = [
+    "Order",
+    "Part",
+    "Prompt",
+    "Segment",
+    "is_late",
+    "prompt_of",
+    "remade",
+    "reordered",
+]
+
+
+class Order(StrEnum):
+    """What a chat template prints first. It decides what a change costs.
+
+    ``HOISTED``: system first, and system messages that come late in the list moved there, too.
+    """
+
+    TOOLS_FIRST = "tools first"
+    SYSTEM_FIRST = "system first"
+    HOISTED = "hoisted"
+
+
+class Made(NamedTuple):
+    """What a prompt was made of: ``run`` has a piece for each message.
+
+    ``texts``: system text and user text beside the messages, by the names of their members.
+    ``heads``: how many of the messages stand first and are system text.
+    """
+
+    tool_piece: Piece
+    texts: dict[str, Piece]
+    run: Run
+    heads: int = 0
+
+
+_NO_TOOLS = Piece(Part.TOOLS)
+_EMPTY = Run()
+_NOTHING = Made(_NO_TOOLS, {}, _EMPTY)
+_SEGMENTS = attrgetter("segments")
+_SYSTEM_ROLES = ("system", "developer")
+
+
+class Prompt:
+    """A whole prompt, in the order of the template. ``model`` as the request names it.
+
+    ``pieces``: by the values they were made of; ``chars``: of all their texts; ``cost``: bytes
+    that keeping it takes, roughly; ``digests``: a number for each text of the messages; ``made``:
+    for the next turn; ``order``: of its parts. Never altered. Two are equal if they name the same
+    model and read alike, segment by segment.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        run: Run,
+        made: Made = _NOTHING,
+        order: Order = Order.TOOLS_FIRST,
+    ) -> None:
+        self.model = model
+        self.order = order
+        self.pieces, self.chars, self.cost, self.digests = run
+        self.made = made
+
+    @Once
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments of all pieces: put together only where parts of texts are asked for."""
+        return tuple(chain.from_iterable(map(_SEGMENTS, self.pieces)))
+
+    def of(self, part: Part) -> tuple[Segment, ...]:
+        """Return the segments of the tools or of the system text, which stand first."""
+        found: tuple[Segment, ...] = ()
+        for piece in self.pieces:
+            if piece.part is Part.MESSAGES:
+                break
+            if piece.part is part:
+                found += piece.segments
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Prompt):
+            return NotImplemented
+        return self.model == other.model and self.segments == other.segments
+
+    def __hash__(self) -> int:
+        return hash((self.model, self.segments))
+
+
+def prompt_of(request: Request, order: Order = Order.TOOLS_FIRST) -> Prompt | None:
+    """Return the prompt of ``request``, or None if it has none that we can read.
+
+    What a message reads as is remembered with it: a turn costs what is new in it.
+    """
+    document = request.document
+    if document is None:
+        return None
+    if request.dialect is not None:
+        made = _made(request.dialect, document)
+    elif is_gemini(request.path):
+        made = _gemini(document.value)
+    else:
+        return None
+    run = _in_order(made, order)
+    if not any(map(_SEGMENTS, run.pieces)):
+        return None
+    model = document.value.get("model")
+    return Prompt(model if isinstance(model, str) else "", run, made, order)
+
+
+def reordered(prompt: Prompt, order: Order) -> Prompt:
+    """Return ``prompt`` as a template prints it that has ``order``."""
+    if prompt.order is order:
+        return prompt
+    return Prompt(prompt.model, _in_order(prompt.made, order), prompt.made, order)
+
+
+def remade(prompt: Prompt, made: Made) -> Prompt:
+    """Return ``prompt``, in its order, as if it had been ``made`` of something else."""
+    return Prompt(prompt.model, _in_order(made, prompt.order), made, prompt.order)
+
+
+def _in_order(made: Made, order: Order) -> Run:
+    """All pieces: those of the items, and those that stand outside them in their places."""
+    texts, run, heads = list(made.texts.values()), made.run, made.heads
+    system = [text for text in texts if text.part is Part.SYSTEM]
+    rest = texts[len(system) :]  # what is system text has been looked for first
+    head = (*system, *run.pieces[:heads])
+    head = (made.tool_piece, *head) if order is Order.TOOLS_FIRST else (*head, made.tool_piece)
+    later = run.pieces[heads:]
+    if order is Order.HOISTED:
+        moved = tuple(in_system(piece) for piece in later if is_late(piece))
+        head = (*head[:-1], *moved, made.tool_piece)
+        later = tuple(piece for piece in later if not is_late(piece))
+    pieces = (*head, *rest, *later)
+    _, chars, cost, digests = _EMPTY.then((made.tool_piece, *texts))
+    return Run(pieces, chars + run.chars, cost + run.cost, digests + run.digests)
+
+
+def is_late(piece: Piece) -> bool:
+    """Whether it is a system message that stands among the others."""
+    is_system = bool(piece.segments) and piece.segments[0].role in _SYSTEM_ROLES
+    return is_system and piece.part is Part.MESSAGES
+
+
+def in_system(piece: Piece) -> Piece:
+    """Return ``piece`` as a part of the system text."""
+    segments = tuple(segment._replace(part=Part.SYSTEM) for segment in piece.segments)
+    return piece._replace(part=Part.SYSTEM, segments=segments)
+
+
+def _made(spoken: str, document: Document) -> Made:
+    body = document.value
+    if spoken == dialect.COMPLETION:
+        # One text of everybody's words: nothing in it is known to be the client's own.
+        return Made(_NO_TOOLS, _texts(document, ("prompt",)), _EMPTY)
+    name = "input" if spoken == dialect.RESPONSES else "messages"
+    names: tuple[str, ...] = ("system", "instructions")
+    if isinstance(body.get("prompt"), str):
+        names += ("prompt",)
+    if isinstance(body.get(name), str):
+        names += (name,)
+    tools, items = document.array("tools"), document.array(name)
+    tool_piece = _NO_TOOLS if tools is None else _tools(document, tools)
+    texts = _texts(document, names)
+    if items is None:
+        return Made(tool_piece, texts, _EMPTY)
+    return Made(tool_piece, texts, *_items(spoken, name, items))
+
+
+def _texts(document: Document, names: Iterable[str]) -> dict[str, Piece]:
+    """Texts that stand outside the messages, by the names of their members."""
+    return {name: _text(document, name) for name in names if document.value.get(name) is not None}
+
+
+def _text(document: Document, name: str) -> Piece:
+    part = document.part(name)
+    if isinstance(part, Container) and name in part.notes:
+        return part.notes[name]  # type: ignore[no-any-return]
+    if isinstance(part, Item) and part.note is not None and part.note[0] == name:
+        return part.note[1]  # type: ignore[no-any-return]
+    is_system = name in ("system", "instructions")
+    kind, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
+    piece = piece_of(kind, content_of(f"/{name}", document.value[name], kind, role))
+    if isinstance(part, Container):
+        part.notes[name] = piece
+    elif isinstance(part, Item):
+        part.note = name, piece
+    return piece
+
+
+def _tools(document: Document, tools: Container) -> Piece:
+    """Each tool as the request spells it: a tenth of the cost of printing it anew."""
+    if "tools" not in tools.notes:
+        texts = [
+            _without_breakpoint(document, number)
+            if isinstance(tool, dict) and "cache_control" in tool
+            else tools.items[number].spelled.decode()
+            for number, tool in enumerate(tools.values)
+        ]
+        segments = [Segment(Part.TOOLS, f"/tools/{at}", text) for at, text in enumerate(texts)]
+        tools.notes["tools"] = piece_of(Part.TOOLS, segments, names_of(tools.values))
+    return tools.notes["tools"]  # type: ignore[no-any-return]
+
+
+def _without_breakpoint(document: Document, number: int) -> str:
+    """The tool as it would be spelled without its ``cache_control``, commas and spaces alike."""
+    body, tool = document.body, document.entry(("tools", number))
+    members = document.siblings(("tools", number, "cache_control"))
+    kept = [body[one.start : one.end] for one in members if one.key != "cache_control"]
+    comma = body[members[0].end : members[1].start] if len(members) > 1 else b""
+    head, tail = body[tool.value_start : members[0].start], body[members[-1].end : tool.end]
+    return (head + comma.join(kept) + tail).decode()
+
+
+def _items(spoken: str, name: str, array: Container) -> tuple[Run, int]:
+    """Messages, or the Responses API's other items; those of the array before are known.
+
+    Returned with how many of them are system text: templates take leading system messages for
+    that, later ones stay in place.
+    """
+    if spoken in array.notes:
+        return array.notes[spoken]  # type: ignore[no-any-return]
+    notes, count = array.before
+    run, heads = notes.get(spoken, (_EMPTY, 0))
+    run, heads = run.first(count), min(heads, count)
+    pieces: list[Piece] = []
+    for number in range(len(run.pieces), len(array.items)):
+        item, value = array.items[number], array.values[number]
+        role = value.get("role") if isinstance(value, dict) else None
+        role = role if isinstance(role, str) else ""
+        part = Part.MESSAGES
+        if heads == number and spoken != dialect.ANTHROPIC and role in _SYSTEM_ROLES:
+            part, heads = Part.SYSTEM, heads + 1
+        key = (name, number, part)
+        if item.note is None or item.note[0] != key:
+            item.note = key, piece_of(part, item_of(f"/{name}/{number}", value, part, role))
+        pieces.append(item.note[1])
+    array.notes[spoken] = found = run.then(pieces), heads
+    return found
+
+
+def _gemini(body: dict[str, Any]) -> Made:
+    texts = list(gemini_texts(body))
+    by_part = {
+        part.value: piece_of(part, [text for text in texts if text.part is part])
+        for part in (Part.SYSTEM, Part.MESSAGES)
+    }
+    declared = list(gemini_tools(body))
+    names = names_of(json.loads(tool.text) for tool in declared)
+    return Made(piece_of(Part.TOOLS, declared, names), by_part, _EMPTY)

@@ -1,0 +1,139 @@
+"""A request as the normalizers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.lazy import Once
+from cacheproxy.core.document.literals import Literals
+from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.document.reader import NotUnderstoodError, TooMuchError
+from cacheproxy.core.prompt.dialect import dialect_of
+from cacheproxy.core.prompt.opening import opening_of
+
+_LOOKED_AT = 8
+"""Bytes that are known already and take as long as one that is new, at most."""
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One HTTP request, frozen; its JSON is looked at lazily, and once.
+
+    ``target``: the request target as it came (RFC 9112, section 3.2), query included.
+    ``headers``: (name, value) pairs; names compare without case.
+    ``body``: the whole body, content-decoded by nobody.
+    ``memo``: what earlier bodies came to; the JSON is the same without it, but read as a whole.
+    """
+
+    method: str
+    target: str
+    headers: Headers = ()
+    body: bytes = b""
+    memo: Memo | None = field(default=None, compare=False, repr=False)
+
+    @Once
+    def path(self) -> str:
+        """The target without its query."""
+        return self.target.partition("?")[0]
+
+    @Once
+    def dialect(self) -> str | None:
+        """The API spoken, by path: see ``cacheproxy.core.prompt.dialect``; None if none we know."""
+        return dialect_of(self.path)
+
+    def header(self, name: str) -> str | None:
+        """Return the first value of header ``name`` as text (Latin-1), or None."""
+        value = self._by_name.get(name.lower().encode("latin-1"))
+        return None if value is None else value.decode("latin-1")
+
+    def first_header(self, names: Iterable[bytes]) -> str | None:
+        """Return what the first of ``names`` (lower case) says that says anything, or None."""
+        by_name = self._by_name
+        for name in names:
+            if by_name.get(name):
+                return by_name[name].decode("latin-1")
+        return None
+
+    @Once
+    def document(self) -> Document | None:
+        """The body's JSON text with its spans, or None if it is no JSON object."""
+        try:
+            return Document(self.body, self.memo)
+        except NotUnderstoodError as error:
+            self.__dict__["_why"] = str(error)
+            return None
+
+    @Once
+    def json(self) -> dict[str, Any] | None:
+        """What the body says, or None. To be looked at, never altered."""
+        document = self.document
+        return document.value if document is not None else None
+
+    @property
+    def not_understood(self) -> str | None:
+        """Why ``json`` is None, in a few words without any of the body's text."""
+        return self.__dict__["_why"] if self.document is None else None
+
+    @Once
+    def opening(self) -> list[list[str]]:
+        """The system text that the prompt opens with: see ``cacheproxy.core.prompt.opening``."""
+        return opening_of(self.json or {})
+
+    @Once
+    def clients(self) -> dict[Any, bool]:
+        """Whose request it is and whose not, as far as it was asked (core.prompt.client)."""
+        return {}
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the JSON has been looked at."""
+        return "document" in self.__dict__
+
+    def is_quick(self, most: int) -> bool:
+        """Whether to look at the JSON takes no longer than to scan ``most`` bytes.
+
+        What no memo knows has to be scanned; to look at the rest takes an eighth. A body that
+        takes no longer is read here.
+        """
+        if len(self.body) // _LOOKED_AT > most:
+            return False
+        if not self.is_read and len(self.body) > most:
+            if self.memo is None:
+                return False
+            try:
+                self.__dict__["document"] = Document(self.body, self.memo, most)
+            except TooMuchError:
+                return False
+            except NotUnderstoodError as error:
+                self.__dict__.update(document=None, _why=str(error))
+        if not self.is_read:
+            return True
+        return self.document is None or self.document.scanned <= most
+
+    @Once
+    def literals(self) -> Literals:
+        """The plain ASCII texts in the body: ``"text" in request.literals``, each found once."""
+        if self.memo is None or self.dialect is None:
+            return Literals(self.body)
+        return Literals(self.body, self.document, self.memo.words)
+
+    def with_body(self, body: bytes) -> Request:
+        """Return this request with another body."""
+        other = Request(self.method, self.target, self.headers, body, self.memo)
+        known, ours = other.__dict__, self.__dict__
+        for name in ("path", "dialect", "clients", "_by_name"):
+            if name in ours:
+                known[name] = ours[name]
+        return other
+
+    def with_text(self, text: str) -> Request:
+        """Return this request with another body."""
+        return self.with_body(text.encode())
+
+    @Once
+    def _by_name(self) -> dict[bytes, bytes]:
+        return {name.lower(): value for name, value in reversed(self.headers)}
