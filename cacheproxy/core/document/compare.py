@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import AnyStr
 
 _AT_ONCE = 16 << 10
-"""Characters or bytes compared at a time: each comparison copies one side."""
+"""Characters or bytes compared at a time, a power of 2: each comparison copies one side."""
 
 
 def common_prefix(one: AnyStr, other: AnyStr) -> int:

@@ -73,6 +73,7 @@ class Reader:
 
     def deep(self, opening: int) -> Container:
         """Return the container at ``opening``, which was read before; raises RecursionError."""
+        self._left = sys.maxsize
         made = Container(is_object=self._body[opening] == _OBJECT)
         self._fill(made, opening, self._plain)
         return made
@@ -154,7 +155,7 @@ class Reader:
                 if is_rest:
                     raise
             else:
-                if is_rest or end < len(text):
+                if is_rest or end < len(text) - 2:  # 1e+5 may be cut behind its 1, e or +
                     end = end if text.isascii() else len(text[:end].encode())
                     self.scanned += end
                     if self.scanned > self._most:

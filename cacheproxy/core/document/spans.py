@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 EACH_VALUE = 130
 """Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
+_EACH_ITEM = 250
+"""Bytes that an item takes itself."""
+_UNSEARCHED: tuple[int, frozenset[Any]] = (0, frozenset())
 _COST = attrgetter("cost")
 
 
@@ -33,8 +36,8 @@ class Item:
     def __init__(self, spelled: bytes, value: Any) -> None:
         self.spelled = spelled
         self.value = value
-        self.cost = 3 * len(spelled) + EACH_VALUE * values_in(spelled)
-        self.looked: tuple[int, frozenset[Any]] = (0, frozenset())
+        self.cost = _EACH_ITEM + 3 * len(spelled) + EACH_VALUE * values_in(spelled)
+        self.looked = _UNSEARCHED
         self.note: tuple[Any, Any] | None = None
 
 
