@@ -38,7 +38,7 @@ class Document:
     @property
     def cost(self) -> int:
         """Bytes that it takes, roughly: 2 to 5 times the body; 50 times where all is tiny."""
-        parts = sum(part.cost for part in self.root.items if part is not None)
+        parts: int = sum(part.cost for part in self.root.items if part is not None)
         return len(self.body) + parts + EACH_VALUE * len(self.root.values)
 
     def get(self, path: Path) -> Any:
