@@ -41,7 +41,9 @@ from cacheproxy.observe.recent import Recent
 from cacheproxy.observe.spans import Spans, SpansError
 from cacheproxy.options import Options
 from cacheproxy.parts import Arrangement, Lasting, Relaying
-from cacheproxy.plugins import PluginError, Plugins, choose
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.packages import Packages, choose
+from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.counting import Counting
 from cacheproxy.proxy.dialects import Dialects
 from cacheproxy.proxy.exchange import Course
@@ -177,9 +179,9 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
 
 
 def load_plugins(reactor: Any, config: Config, failures: Failures | None = None) -> Plugins:
-    """Return the installed packages' plugins; raises PluginError."""
+    """Return the plugins that are installed or named in ``config``; raises PluginError."""
     plugins = Plugins(reactor, failures)
-    plugins.load_packages(config.block)
+    plugins.adopt(Packages.load(config.block, config.plugin))
     return plugins
 
 
@@ -206,7 +208,8 @@ def arrange_relaying(
     reactor, plugins, memory = relaying.reactor, relaying.plugins, relaying.memory
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
-    rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
+    packages = plugins.reread(config.plugin, config.block)
+    rules = choose(packages.normalizers(config.rules()), config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, b"1.1 " + relaying.via)
     translating = Translating(
@@ -236,7 +239,7 @@ def arrange_relaying(
             rules,
             memory,
             edit=edits,
-            hooks=plugins.session_hooks(),
+            hooks=packages.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
             collector=relaying.collector,
@@ -255,6 +258,7 @@ def arrange_relaying(
     return Arrangement(
         config=config,
         upstream=upstream,
+        packages=packages,
         rules=rules,
         edits=edits,
         resource=ProxyResource(course, pages(course, rules if edits else (), access, profiling)),

@@ -7,7 +7,7 @@ import pytest
 from cacheproxy import banner
 from cacheproxy.core.rules import Rule
 from cacheproxy.core.server import Server
-from cacheproxy.plugins import Package
+from cacheproxy.plugin.package import Package
 
 ADDRESS = "http://127.0.0.1:8081"
 RULES = [Rule("billing", "system", "x", "-"), Rule("date", "user", "y", "-")]

@@ -49,9 +49,9 @@ def test_every_core_module_is_checked():
     "statement",
     [
         "import cacheproxy.hookspecs",
-        "import cacheproxy.plugins",
+        "import cacheproxy.plugin.plugins",
         "from cacheproxy import hookimpl",
-        "from cacheproxy.plugins import Plugins; Plugins()",
+        "from cacheproxy.plugin.plugins import Plugins; Plugins()",
     ],
 )
 def test_plugins_do_not_import_the_reactor(statement):

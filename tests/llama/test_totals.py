@@ -15,7 +15,7 @@ from cacheproxy.core.exposition import sample_of
 from cacheproxy.core.look import Metrics, State
 from cacheproxy.core.usagereader import UsageReader
 from cacheproxy.embedded import LlamaServer, write_model
-from cacheproxy.plugins import Plugins
+from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.poller import Poller
 from cacheproxy.proxy.upstream import Upstream, UpstreamURL
 from cacheproxy.totals.standing import BOTH, COUNTERS, RESPONSES, lifetime

@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.config import load
 from cacheproxy.core.request import Request
-from cacheproxy.plugins import PluginError
+from cacheproxy.plugin.errors import PluginError
 from cacheproxy.replay.rules import Fold, ruleset
 
 from . import conversation

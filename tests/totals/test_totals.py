@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from cacheproxy.core.usage import Usage
-from cacheproxy.plugins import Plugins
+from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.totals.requests import requests
 from cacheproxy.totals.standing import RESPONSES, lifetime
 from cacheproxy.totals.totals import Totals

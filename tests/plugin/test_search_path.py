@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.searchpath import entry_points, search_path, without_working_directory
+from cacheproxy.plugin.search_path import entry_points, search_path, without_working_directory
 
 from .proxy.harness import environment, running, twistd
 

@@ -10,7 +10,7 @@ from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from cacheproxy.core.failures import Failures
 from cacheproxy.core.request import Request
-from cacheproxy.observers import Observer, Waiting
+from cacheproxy.plugin.observers import Observer, Waiting
 from cacheproxy.proxy.workers import Workers
 from tests.observe.exchanges import exchange as exchange_of
 from tests.turning import TurningReactor

@@ -16,11 +16,12 @@ from cacheproxy.core.normalize import normalize
 from cacheproxy.core.request import Request
 from cacheproxy.core.rules import CodeRule, Rule
 from cacheproxy.core.session import session_of
-from cacheproxy.plugins import PluginError, Plugins, choose
-from cacheproxy.searchpath import entry_points
-
-from .observe.exchanges import exchange as exchange_of
-from .turning import TurningReactor
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.packages import Packages, choose
+from cacheproxy.plugin.plugins import Plugins
+from cacheproxy.plugin.search_path import entry_points
+from tests.observe.exchanges import exchange as exchange_of
+from tests.turning import TurningReactor
 
 HEAD = "from cacheproxy import Client, CodeRule, Edit, Rule, hookimpl\n"
 CLIENT = """
@@ -28,6 +29,7 @@ CLIENT = """
 def cacheproxy_client():
     return Client("*")
 """
+NONE = Packages()
 EDITING = ("rules", "normalize", "session")
 
 
@@ -68,16 +70,21 @@ def install(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-def loaded(block: tuple[str, ...] = ()) -> Plugins:
-    """The plugins of a test, without those that happen to be installed here."""
+def loaded(block: tuple[str, ...] = ()) -> Packages:
+    """The packages of a test, without those that happen to be installed here."""
     others = [
         entry.name
         for entry in entry_points("cacheproxy")
         if not entry.value.startswith("plugin_of_")
     ]
+    found = Packages.load((*block, *others))
+    return Packages(package for package in found if package.name not in others)
+
+
+def running(packages: Packages = NONE) -> Plugins:
+    """A proxy's plugins, with ``packages`` in force."""
     plugins = Plugins(TurningReactor())
-    plugins.load_packages((*block, *others))
-    plugins.packages = [p for p in plugins.packages if p.name not in others]
+    plugins.adopt(packages)
     return plugins
 
 
@@ -115,11 +122,11 @@ def test_packages_are_loaded_in_the_order_of_their_names(install):
     for name in ("zeta", "alpha", "mid"):
         install(name, RULE.format(name))
     plugins = loaded()
-    assert [(p.name, p.distribution, p.version) for p in plugins.packages] == [
+    assert [(p.name, p.distribution, p.version) for p in plugins] == [
         (name, f"dist-plugin_of_{name}", "1.0") for name in ("alpha", "mid", "zeta")
     ]
     assert [rule.name for rule in plugins.normalizers()] == ["alpha", "mid", "zeta"]
-    assert all(p.error is None and not p.blocked for p in plugins.packages)
+    assert all(p.error is None and not p.blocked for p in plugins)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +162,9 @@ def test_a_package_that_cannot_be_loaded_stops_no_other(install, code):
     install("alpha", RULE.format("alpha"))
     install("zeta", SESSION.format("zeta"))
     plugins = loaded()
-    assert [p.name for p in plugins.packages] == ["alpha", "broken", "zeta"]
-    assert [p.error is None for p in plugins.packages] == [True, False, True]
-    assert plugins.packages[1].error.isprintable()
+    assert [p.name for p in plugins] == ["alpha", "broken", "zeta"]
+    assert [p.error is None for p in plugins] == [True, False, True]
+    assert plugins[1].error.isprintable()
     assert [rule.name for rule in plugins.normalizers()] == ["alpha"]
     assert plugins.session(request_of()) == "zeta/1"
 
@@ -182,7 +189,7 @@ def test_a_normalize_hook_needs_an_entry_point_name_that_can_be_a_rules(install)
     install("My_Plugin", "@hookimpl\ndef cacheproxy_normalize(request): return []")
     install("zeta", RULE.format("zeta"))
     plugins = loaded()
-    assert plugins.packages[0].error.startswith("RuleError: rule 'My_Plugin'")
+    assert plugins[0].error.startswith("RuleError: rule 'My_Plugin'")
     assert [rule.name for rule in plugins.normalizers()] == ["zeta"]
 
 
@@ -191,7 +198,7 @@ def test_an_entry_point_name_used_twice_costs_the_second_only(install):
     install("same", SESSION.format("one") + RULE.format("one"), module="plugin_of_one")
     install("same", SESSION.format("two") + RULE.format("two"), module="plugin_of_two")
     plugins = loaded()
-    first, second = plugins.packages
+    first, second = plugins
     assert (first.error, second.error) == (None, "PluginError: the name 'same' is taken")
     client = plugins.session(request_of()).partition("/")[0]
     assert [rule.name for rule in plugins.normalizers()] == [client]
@@ -255,7 +262,7 @@ def test_a_blocked_package_is_not_imported(install):
     install("bad", "raise SystemExit(3)")
     install("good", RULE.format("good"))
     plugins = loaded(block=("bad",))
-    assert [(p.name, p.blocked, p.error) for p in plugins.packages] == [
+    assert [(p.name, p.blocked, p.error) for p in plugins] == [
         ("bad", True, None),
         ("good", False, None),
     ]
@@ -458,7 +465,7 @@ def test_a_package_cannot_take_an_observers_name(install, name):
     """Ours are registered later, and the proxy starts all the same."""
     install(name, SESSION.format("x"))
     plugins = loaded()
-    assert plugins.packages[0].error == f"PluginError: the name {name!r} is taken"
+    assert plugins[0].error == f"PluginError: the name {name!r} is taken"
     plugins.register(Watcher(), name)
 
 
@@ -623,7 +630,7 @@ def test_installed_packages_of_this_environment_do_not_clash():
     """Whatever is installed here loads side by side."""
     plugins = Plugins()
     plugins.load_packages()
-    assert [package.error for package in plugins.packages if package.error] == []
+    assert [package.error for package in plugins if package.error] == []
     names = [rule.name for rule in plugins.normalizers()]
     assert len(names) == len(set(names))
 
@@ -645,7 +652,7 @@ def test_what_a_package_brings_is_for_its_client_alone(install):
     hook = NORMALIZE.format(arguments="request", new="z")
     install("mine", MINE + RULE.format("first") + hook + SESSION.format("mine"))
     plugins = loaded()
-    (package,) = plugins.packages
+    (package,) = plugins
     assert package.client.name == "mine"
     rules = plugins.normalizers()
     assert [(rule.name, rule.client.name) for rule in rules] == [
