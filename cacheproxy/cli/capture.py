@@ -14,9 +14,9 @@ from pathlib import Path
 import click
 
 from cacheproxy.cli.settings import fail, json_option, plain, print_json, say, tell
-from cacheproxy.core.capture import Captured, Problem, read, read_each
-from cacheproxy.core.har import to_har
-from cacheproxy.core.session import session_of
+from cacheproxy.core.capture.files import Captured, Problem, read, read_each
+from cacheproxy.core.capture.har import to_har
+from cacheproxy.core.conversation.session import session_of
 
 _EPOCH_BEGAN = 1e9
 """Times before (2001) are a recorder's own, counted from its start."""

@@ -10,7 +10,7 @@ import click
 
 from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.cli.settings import OneLine, api_key_option, fail, json_option, print_json
-from cacheproxy.core.locality import is_local
+from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.demo.client import Client, checked_url
 from cacheproxy.demo.proxy import require_plugin
 from cacheproxy.demo.report import Report

@@ -24,15 +24,15 @@ from cacheproxy.cli.settings import (
     rules_options,
     tell,
 )
-from cacheproxy.core.capture import read
-from cacheproxy.core.captured import Captured
-from cacheproxy.core.client import UNNAMED, Client, ClientError
-from cacheproxy.core.conversations import Lane, lanes_of
-from cacheproxy.core.diagnosis import report_captured
-from cacheproxy.core.propose import Proposal, Refusal, propose
-from cacheproxy.core.report import Report, ReportError, failed
-from cacheproxy.core.request import Request
-from cacheproxy.core.volatile import fields
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.diagnose.conversations import Lane, lanes_of
+from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
+from cacheproxy.core.diagnose.report import Report, ReportError, failed
+from cacheproxy.core.diagnose.turn import report_captured
+from cacheproxy.core.diagnose.volatile import fields
+from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.configured import Configured, configured
 
 _PROXY = "http://127.0.0.1:8081"

@@ -24,9 +24,9 @@ from cacheproxy.cli.settings import (
     read_settings,
     say,
 )
-from cacheproxy.core.access import TOKEN_HEADER
-from cacheproxy.core.headers import PROBE
-from cacheproxy.core.served import is_served
+from cacheproxy.core.http1.headers import PROBE
+from cacheproxy.core.privacy.access import TOKEN_HEADER
+from cacheproxy.core.server.dialects import is_served
 from cacheproxy.demo.client import checked_url
 from cacheproxy.doctor.proxy import HEALTH
 from cacheproxy.doctor.site import NoAnswerError, Site

@@ -17,11 +17,11 @@ from cacheproxy.cli.settings import (
     rules_options,
     tell,
 )
-from cacheproxy.core.capture import read
-from cacheproxy.core.inspection import Inspection
-from cacheproxy.core.inspection import inspect as inspect_records
-from cacheproxy.core.prompt import Order
-from cacheproxy.core.volatile import Field
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.diagnose.inspection import Inspection
+from cacheproxy.core.diagnose.inspection import inspect as inspect_records
+from cacheproxy.core.diagnose.volatile import Field
+from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.plugin.configured import configured
 
 _ORDERS = {

@@ -23,10 +23,10 @@ from cacheproxy.cli.settings import (
     say,
     tell,
 )
-from cacheproxy.core.capture import Captured, read
-from cacheproxy.core.locality import is_local
-from cacheproxy.core.prompt import Order
-from cacheproxy.core.server import PAGES, identify
+from cacheproxy.core.capture.files import Captured, read
+from cacheproxy.core.privacy.locality import is_local
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.server.identify import PAGES, identify
 from cacheproxy.replay.cold import Cold
 from cacheproxy.replay.counter import Counter
 from cacheproxy.replay.errors import ReplayError

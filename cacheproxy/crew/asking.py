@@ -12,14 +12,14 @@ from typing import Any
 from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.messages import HowSpelled, Lane, Recall, Sent, Spelled
 from cacheproxy.crew.shared import Known, LastRequests
 from cacheproxy.crew.wire import request_in, request_out, text_in, text_out
-from cacheproxy.proxy.memory import Memory, SessionMemory, lane_of
+from cacheproxy.proxy.exchange.memory import Memory, SessionMemory, lane_of
 from cacheproxy.translate.messages import Spellings
 
 _log = Logger()

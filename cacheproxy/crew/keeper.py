@@ -11,8 +11,8 @@ from twisted.logger import Logger, LogLevel
 from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.core.access import Access
-from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.privacy.access import Access
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.member import Member
@@ -40,10 +40,10 @@ from cacheproxy.crew.pages import adopt_connection
 from cacheproxy.crew.rereading import Rereading
 from cacheproxy.crew.shared import Known, LastRequests, Turns
 from cacheproxy.crew.wire import config_out, exchange_in, request_in, request_out, text_in, text_out
-from cacheproxy.parts import Arrangement, Relaying
-from cacheproxy.proxy.draining import tell_broken_off, tell_stopping
-from cacheproxy.proxy.limits import Limits
-from cacheproxy.proxy.site import ProxySite
+from cacheproxy.daemon.wiring import Arrangement, Relaying
+from cacheproxy.proxy.downstream.draining import tell_broken_off, tell_stopping
+from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.site import ProxySite
 
 _log = Logger()
 _PREPARE_SECONDS = 30.0

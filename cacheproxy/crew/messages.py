@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.request import Headers
+from cacheproxy.core.prompt.request import Headers
 
 Text = bytes
 """A text as it is sent; see ``wire.text_out``."""

@@ -19,12 +19,12 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
-from cacheproxy.core.headers import end_to_end, for_client, values
+from cacheproxy.core.http1.headers import end_to_end, for_client, values
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.messages import Page
-from cacheproxy.proxy.connection import UpstreamConnection, UpstreamResponse
-from cacheproxy.proxy.relay import Relay
-from cacheproxy.proxy.request import ProxyRequest
+from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.exchange.relay import Relay
+from cacheproxy.proxy.upstream.connection import UpstreamConnection, UpstreamResponse
 
 _log = Logger()
 _REWRITTEN = frozenset({b"content-length", b"expect"})

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.overlap import overlap
-from cacheproxy.core.request import Request
-from cacheproxy.proxy.earlier import Closest, Earlier
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.document.compare import overlap
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.proxy.exchange.earlier import Closest, Earlier
 
 _MOST = 128 << 10
 """Bytes to be scanned up to which it is done here; a body with more is read where it is judged."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.crew.messages import Lane
 
 _MOST_LANES = 10_000

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from cacheproxy.config import Config
-from cacheproxy.core.edits import REMOVE, Edit
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.normalize import Report
-from cacheproxy.core.request import Headers, Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.document.edits import REMOVE, Edit
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.rules.fold import Report
 from cacheproxy.crew.frames import Load, Piece
 from cacheproxy.crew.messages import Finished, Lane, Text
 

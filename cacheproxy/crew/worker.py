@@ -27,8 +27,8 @@ from twisted.logger import (
 from zope.interface import implementer
 
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.failures import Count, Failures
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.rules.failures import Count, Failures
 from cacheproxy.crew.asking import AskedMemory, AskedSpellings, lane_out
 from cacheproxy.crew.frames import Load
 from cacheproxy.crew.line import Line
@@ -52,11 +52,11 @@ from cacheproxy.crew.messages import (
 from cacheproxy.crew.pages import Pages
 from cacheproxy.crew.port import adopt_port
 from cacheproxy.crew.wire import config_in, exchange_out, text_out
-from cacheproxy.observe.bare import bare
+from cacheproxy.daemon.wiring import Arrangement, Relaying
+from cacheproxy.observe.log_redaction import bare
 from cacheproxy.observe.prefills import Prefills
-from cacheproxy.parts import Arrangement, Relaying
-from cacheproxy.proxy.draining import Draining
-from cacheproxy.proxy.site import ProxySite
+from cacheproxy.proxy.downstream.draining import Draining
+from cacheproxy.proxy.downstream.site import ProxySite
 
 LISTENING = 3
 """The descriptor of the socket that is listened on."""

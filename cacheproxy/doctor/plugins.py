@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cacheproxy.config import Config
-from cacheproxy.core.rules import Normalizer
+from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Packages, choose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cacheproxy.config import Config
-from cacheproxy.core.rules import Normalizer, Rule
+from cacheproxy.core.rules.rule import Normalizer, Rule
 from cacheproxy.plugin.packages import Packages, choose
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import pluggy
 
 from cacheproxy import hookspecs
-from cacheproxy.core.client import Client
-from cacheproxy.core.edits import Edit
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.normalize import kind_of
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import RULE_FIELDS, CodeRule, Normalizer, RuleError
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import kind_of
+from cacheproxy.core.rules.rule import RULE_FIELDS, CodeRule, Normalizer, RuleError
 from cacheproxy.plugin.errors import PluginError
 
 PREFIX = "cacheproxy_"

@@ -15,10 +15,10 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.failures import Failures
-from cacheproxy.core.normalize import kind_of
-from cacheproxy.proxy.workers import LeftOutError, NoThreadError, TookTooLongError, Workers
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import kind_of
+from cacheproxy.proxy.exchange.workers import LeftOutError, NoThreadError, TookTooLongError, Workers
 
 _log = Logger()
 _SECONDS = 10.0

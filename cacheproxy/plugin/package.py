@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cacheproxy.core.client import Client
-from cacheproxy.core.normalize import kind_of, one_line
-from cacheproxy.core.rules import Normalizer, settled
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.rules.fold import kind_of, one_line
+from cacheproxy.core.rules.rule import Normalizer, settled
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.hooks import Hooks
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from twisted.logger import Logger
 
-from cacheproxy.core.client import Client, declared_name
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import Normalizer, Rule
-from cacheproxy.core.session import session_of
-from cacheproxy.core.sessionhook import MOST_ID, SessionHook
+from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.prompt.client import Client, declared_name
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.rule import Normalizer, Rule
+from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.files import load_file, name_of
 from cacheproxy.plugin.installed import installed

@@ -9,15 +9,15 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.threads import blockingCallFromThread
 from twisted.logger import Logger
 
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.failures import Failures
-from cacheproxy.core.normalize import kind_of
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import kind_of
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.hooks import Hooks
 from cacheproxy.plugin.observers import Observer
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Packages
-from cacheproxy.proxy.workers import Workers
+from cacheproxy.proxy.exchange.workers import Workers
 
 _log = Logger()
 _STOP_SECONDS = 3.0

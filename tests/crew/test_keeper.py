@@ -10,17 +10,17 @@ from types import SimpleNamespace
 import pytest
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.failures import Failures
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.failures import Failures
 from cacheproxy.crew.asking import AskedMemory, AskedSpellings, lane_out
 from cacheproxy.crew.keeper import Crew
 from cacheproxy.crew.line import Line
 from cacheproxy.crew.messages import Forget, FromKeeper, FromWorker, Standing
 from cacheproxy.crew.wire import exchange_out
-from cacheproxy.proxy.memory import SessionMemory
+from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.translate.messages import Spellings
 
 from .test_line import Reactor

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cacheproxy.core.access import Access
+from cacheproxy.core.privacy.access import Access
 from tests.proxy.harness import Client, eventually, whole
 from tests.web.test_live import Watcher
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.crew.rereading import Rereading
 from tests.observe.exchanges import exchange
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.crew.shared import Known, LastRequests, Turns
 
 

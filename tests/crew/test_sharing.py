@@ -14,8 +14,8 @@ import pytest
 
 from tests.proxy.harness import CHUNKED, Client, Proxy, Upstream, eventually, head, whole
 from tests.proxy.test_plugin_faults import install
-from tests.proxy.test_translating import MESSAGE as ANTHROPIC
-from tests.proxy.test_translating import chat_server, messages_server
+from tests.proxy.translation.test_translating import MESSAGE as ANTHROPIC
+from tests.proxy.translation.test_translating import chat_server, messages_server
 
 from .conftest import USAGE, Crew, chat, relayed
 

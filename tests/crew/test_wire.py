@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.config import Config, RuleTable
-from cacheproxy.core.edits import REMOVE, Edit
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.normalize import Report
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.document.edits import REMOVE, Edit
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import Report
 from cacheproxy.crew import messages, wire
 
 TEXT = st.text(st.characters(), max_size=20)  # lone surrogates as well

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
-from cacheproxy.core.failures import Failures
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.failures import Failures
 from cacheproxy.plugin.observers import Observer, Waiting
-from cacheproxy.proxy.workers import Workers
+from cacheproxy.proxy.exchange.workers import Workers
 from tests.observe.exchanges import exchange as exchange_of
 from tests.turning import TurningReactor
 

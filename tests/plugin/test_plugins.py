@@ -11,11 +11,11 @@ import threading
 import pytest
 
 from cacheproxy import hookimpl
-from cacheproxy.core.client import Client
-from cacheproxy.core.normalize import normalize
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import CodeRule, Rule
-from cacheproxy.core.session import session_of
+from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.rule import CodeRule, Rule
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.packages import Packages, choose
 from cacheproxy.plugin.plugins import Plugins

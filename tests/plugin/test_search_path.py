@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.plugin.search_path import entry_points, search_path, without_working_directory
-
-from .proxy.harness import environment, running, twistd
+from tests.proxy.harness import environment, running, twistd
 
 
 def distribution(folder, name, module, entry="evil", *, version="1.0"):

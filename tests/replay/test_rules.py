@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from cacheproxy.config import load
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.replay.rules import Fold, ruleset
 
