@@ -46,7 +46,7 @@ class Plugins:
         arguments, or if the name is taken; nothing is registered then.
         """
         hooks = Hooks(plugin, name)
-        if name in self._ours or name in (package.name for package in self.packages):
+        if name in self._ours:
             raise PluginError(f"the name {name!r} is taken")
         if hooks.finished is not None:
             self._ours[name] = plugin.cacheproxy_exchange_finished  # no pluggy call: it is slower

@@ -140,6 +140,7 @@ def test_the_same_as_json(install, own):
         "name": "good",
         "distribution": "good-plugin",
         "version": "1.2",
+        "file": None,
         "blocked": False,
         "error": None,
         "rules": [

@@ -172,7 +172,7 @@ def test_a_package_that_cannot_be_loaded_stops_no_other(install, code):
 def test_an_unknown_hook_is_refused_by_name(install):
     """A misspelt hook would never be called, so it is an error that names it."""
     install("typo", "@hookimpl\ndef cacheproxy_nomralize(request): return []")
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert package.error == "PluginError: unknown hook cacheproxy_nomralize"
 
 
@@ -180,7 +180,7 @@ def test_an_unknown_hook_is_refused_by_name(install):
 def test_a_package_without_hooks_is_an_error(install, code):
     """Whoever forgot @hookimpl is told so, instead of wondering why nothing happens."""
     install("forgot", code)
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert package.error == "PluginError: it implements no hook: mark its functions with @hookimpl"
 
 
@@ -213,22 +213,6 @@ def test_an_entry_point_name_used_twice_does_not_count_a_hook_twice(install):
     assert [rule.name for rule in loaded().normalizers()] == ["same"]
 
 
-def test_a_plugin_registered_later_is_not_called_for_an_earlier_one(install):
-    """Each normalize hook stays on its own."""
-
-    class Later:
-        @hookimpl
-        def cacheproxy_normalize(self, request):
-            raise AssertionError
-
-    install("alpha", NORMALIZE.format(arguments="request", new="y"))
-    plugins = loaded()
-    hooks = plugins.normalizers()
-    assert normalize(request_of(), hooks).request.json == {"a": "y"}
-    plugins.register(Later(), "later")
-    assert normalize(request_of(), hooks).request.json == {"a": "y"}
-
-
 def test_an_object_is_as_good_as_a_module(install):
     """An entry point may name an object with hooks."""
     install(
@@ -253,7 +237,7 @@ def test_an_object_is_as_good_as_a_module(install):
 def test_a_missing_attribute_is_recorded(install):
     """An entry point that leads nowhere is a package with an error."""
     install("gone", "", target="plugin_of_gone:nothing")
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert package.error.startswith("AttributeError")
 
 
@@ -331,11 +315,12 @@ def test_a_hook_may_take_fewer_arguments(install, arguments, needs_previous):
     install("alpha", NORMALIZE.format(arguments=arguments, new="y"))
     install("beta", "@hookimpl\ndef cacheproxy_session(): return 'b/1'")
     install("gamma", "seen = []\n@hookimpl\ndef cacheproxy_exchange_finished(): seen.append(1)")
-    plugins = loaded()
-    (hook,) = plugins.normalizers()
+    found = loaded()
+    plugins = running(found)
+    (hook,) = found.normalizers()
     assert hook.needs_previous is needs_previous
     assert normalize(request_of(), [hook]).request.json == {"a": "y"}
-    assert plugins.session(request_of()) == "b/1"
+    assert found.session(request_of()) == "b/1"
     plugins.finished(exchange_of({}))
     stop(plugins)
     assert sys.modules["plugin_of_gamma"].seen == [1]
@@ -466,7 +451,7 @@ def test_a_package_cannot_take_an_observers_name(install, name):
     install(name, SESSION.format("x"))
     plugins = loaded()
     assert plugins[0].error == f"PluginError: the name {name!r} is taken"
-    plugins.register(Watcher(), name)
+    running(plugins).register(Watcher(), name)
 
 
 def test_an_endless_answer_of_a_normalize_hook_ends(install):
@@ -494,7 +479,7 @@ def test_a_packages_observer_sees_in_a_thread_and_ours_at_once(install):
                 raise SystemExit
         """,
     )
-    plugins = loaded()
+    plugins = running(loaded())
     watcher, failing = Watcher(), Watcher(ValueError("SECRET"))
     plugins.register(watcher, "watcher")
     plugins.register(failing, "failing")
@@ -524,7 +509,7 @@ def test_stopping_does_not_wait_for_an_observer_that_hangs(install):
             gate.wait(10)
         """,
     )
-    plugins, found = loaded(), []
+    plugins, found = running(loaded()), []
     for number in range(3):
         plugins.finished(exchange_of({}, number=number))
     plugins.finish().addBoth(found.append)
@@ -534,7 +519,7 @@ def test_stopping_does_not_wait_for_an_observer_that_hangs(install):
     assert found == [None]
     assert plugins.failures.of("slow: cacheproxy_exchange_finished").dropped == 2
     sys.modules["plugin_of_slow"].gate.set()
-    stop(Plugins(TurningReactor()))
+    stop(running())
 
 
 class Watcher:
@@ -588,7 +573,6 @@ def test_registering_a_hook_with_other_arguments_registers_nothing():
         plugins.register(Odd(), "odd")
     with pytest.raises(PluginError, match="the name 'watcher' is taken"):
         plugins.register(Watcher(), "watcher")
-    assert plugins.session(request_of()) is None
     plugins.finished("exchange")
     assert watcher.seen == ["exchange"]
 
@@ -628,8 +612,7 @@ def test_choose_refuses_unknown_names_and_lists_the_known(enable, disable):
 
 def test_installed_packages_of_this_environment_do_not_clash():
     """Whatever is installed here loads side by side."""
-    plugins = Plugins()
-    plugins.load_packages()
+    plugins = Packages.load()
     assert [package.error for package in plugins if package.error] == []
     names = [rule.name for rule in plugins.normalizers()]
     assert len(names) == len(set(names))
@@ -671,7 +654,7 @@ def test_what_a_package_brings_is_for_its_client_alone(install):
 def test_a_package_that_does_not_say_whose_requests_it_is_for_is_not_loaded(install, code):
     """Else it would edit what other clients' users typed, and nobody would know."""
     install("alpha", code, client=False)
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert package.error.startswith("PluginError: it does not say whose requests it is for")
     assert loaded().normalizers() == []
     assert loaded().session_hooks() == []
@@ -680,7 +663,7 @@ def test_a_package_that_does_not_say_whose_requests_it_is_for_is_not_loaded(inst
 def test_who_only_looks_needs_no_client(install):
     """An observer sees everybody's exchanges."""
     install("alpha", "@hookimpl\ndef cacheproxy_exchange_finished(exchange): pass", client=False)
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert (package.error, package.client) == (None, None)
 
 
@@ -688,7 +671,7 @@ def test_who_only_looks_needs_no_client(install):
 def test_what_is_no_client_is_refused(install, answer):
     """By name."""
     install("alpha", f"@hookimpl\ndef cacheproxy_client(): return {answer}")
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert package.error == "PluginError: cacheproxy_client returns a cacheproxy.Client"
 
 
