@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -71,7 +70,7 @@ def test_every_option_may_stand_in_all_three_sources(option, toml, tmp_path, mon
     expected = values[option.kind]
     monkeypatch.chdir(tmp_path)  # where the file lies, too
     if option.is_file_list:
-        expected = tuple(os.path.abspath(name) for name in expected)
+        expected = tuple(str(tmp_path / name) for name in expected)
     given = True if option.kind is bool else texts[option.kind]
     environ = {"CACHEPROXY_" + option.field.upper(): texts[option.kind]}
     file = toml(f"{option.field} = {inside[option.kind]}")
@@ -283,7 +282,7 @@ def test_one_of_a_few_words(toml):
 
 
 def test_a_plugins_path_begins_where_it_is_written(toml, tmp_path, monkeypatch):
-    """In the config file: in its folder. Elsewhere: in the working directory, as it was at first."""
+    """In the config file: in its folder. Elsewhere: in the first working directory."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
@@ -294,5 +293,5 @@ def test_a_plugins_path_begins_where_it_is_written(toml, tmp_path, monkeypatch):
         "/x/a.py",
         "/x/y/b.py",
     )
-    with pytest.raises(ConfigError, match="cannot read the plugin ~nobody-here/a.py: no such user"):
+    with pytest.raises(ConfigError, match=r"cannot read the plugin ~nobody-here/a.*no such user"):
         load({"plugin": ["~nobody-here/a.py"]}, {})

@@ -311,24 +311,24 @@ def test_a_plugins_file_is_read_again(reloaded, client, first, tmp_path):
     settings = f'upstream = "{first.url}"\nplugin = ["clock.py"]\n'
     proxy = reloaded.start(settings)
 
-    def sent(path):
-        client().send("POST", path, turn("it is 12:00", "hello"))
-        client().read_response()
+    def sent():
+        path = b"/v1/chat/completions"
+        assert client().ask(path.decode(), turn("it is 12:00", "hello")).answer().status == 200
         return relayed(first, path, b"hello").body
 
-    assert b"it is 00:00" in sent("/v1/chat/completions")
+    assert b"it is 00:00" in sent()
     assert "nothing changed" in reloaded.reload(settings)
     file.write_text(PLUGIN.format("99"))
     assert "reloaded: plugin clock changed" in reloaded.reload(settings)
-    assert b"it is 99:00" in sent("/v1/chat/completions")
+    assert b"it is 99:00" in sent()
     file.write_text(PLUGIN.format("77") + "\nraise ValueError('no')\n")
     line = reloaded.reload(settings)
     assert "not reloaded, the settings stay as they were: plugin " in line
     assert "clock.py, line 6: ValueError: no; mend the file, or leave it out" in line
-    assert b"it is 99:00" in sent("/v1/chat/completions")
+    assert b"it is 99:00" in sent()
     file.write_text(PLUGIN.format("77"))
     assert "reloaded: plugin clock changed" in reloaded.reload(settings)
-    assert b"it is 77:00" in sent("/v1/chat/completions")
+    assert b"it is 77:00" in sent()
     assert "reloaded: plugin, plugin clock changed" in reloaded.reload(f'upstream = "{first.url}"')
-    assert b"it is 12:00" in sent("/v1/chat/completions")
+    assert b"it is 12:00" in sent()
     assert "Traceback" not in proxy.output

@@ -161,7 +161,7 @@ def test_two_plugins_of_one_name_are_an_error_that_names_both(write, tmp_path):
     with pytest.raises(PluginError, match=rf"plugin {two}: {one} is called 'rules', too"):
         files(one, two)
     claude = write(TABLE, "claude-code.py")
-    with pytest.raises(PluginError, match="cacheproxy-claude-code .* is called 'claude-code'"):
+    with pytest.raises(PluginError, match=r"cacheproxy-claude-code .* is called 'claude-code'"):
         Packages.load((), [str(claude)])
 
 
