@@ -93,6 +93,7 @@ def test_file_environment_and_command_line(monkeypatch, tmp_path):
     ("arguments", "names"),
     [
         (["--nonsense"], "--nonsense"),
+        (["--workers", "2"], "--workers is gone: one process serves a team"),
         (["--port"], "--port"),
         (["--edit-remote=1"], "--edit-remote"),
         (["8080"], "unexpected argument '8080'"),

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from cacheproxy.cli.running import RunningError
-from cacheproxy.config import Config, ConfigError, Option, load, options
+from cacheproxy.config import Config, ConfigError, Option, explain, load, options
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.replay.errors import ReplayError
 
@@ -40,7 +40,7 @@ class OneLine(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             said = " ".join(error.format_message().split()).rstrip(".")
-            fail(f"{said}: see {ctx.command_path} --help")
+            fail(f"{explain(said)}: see {ctx.command_path} --help")
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run it; what it cannot work with is one line, too."""

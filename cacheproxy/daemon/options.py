@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.python import usage
 
-from cacheproxy.config import ENV_PREFIX, Config, ConfigError, load, options
+from cacheproxy.config import ENV_PREFIX, Config, ConfigError, explain, load, options
 from cacheproxy.daemon.service import stop
 
 
@@ -44,7 +44,7 @@ class Options(usage.Options):
         try:
             super().parseOptions(options)
         except usage.UsageError as error:
-            stop(2, f"{error}: see twistd cacheproxy --help")
+            stop(2, f"{explain(str(error))}: see twistd cacheproxy --help")
 
     def opt_plugin(self, name: str) -> None:  # noqa: D102 - below, from the table
         self["plugin"].append(name)

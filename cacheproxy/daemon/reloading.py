@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -16,12 +16,11 @@ from cacheproxy.plugin.errors import PluginError
 from cacheproxy.proxy.upstream.upstream import UpstreamURLError
 
 _log = Logger()
-_Adopt = Callable[[Arrangement], Awaitable[list[str]]]
+_Adopt = Callable[[Arrangement], list[str]]
 NEED_A_RESTART = (
     "port",
     "interface",
     "listen",
-    "workers",
     "block",
     "capture",
     "state_dir",
@@ -77,7 +76,7 @@ class Reloading:
             wanted, arrangement = await deferToThreadPool(
                 self._reactor, self._reactor.getThreadPool(), self._prepare
             )
-            plugins = await adopt(arrangement)
+            plugins = adopt(arrangement)
         except (ConfigError, PluginError, UpstreamURLError) as error:
             _log.warn("not reloaded, the settings stay as they were: {error}", error=error)
             return

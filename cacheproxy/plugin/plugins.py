@@ -30,9 +30,9 @@ class Plugins:
     the code of packages. ``failures``: what went wrong with it. Both are for all who call plugins.
     """
 
-    def __init__(self, reactor: Any = None, failures: Failures | None = None) -> None:
+    def __init__(self, reactor: Any = None) -> None:
         self.packages = Packages()
-        self.failures = failures if failures is not None else Failures()
+        self.failures = Failures()
         self.workers = Workers(reactor, self.failures)
         self._reactor = reactor
         self._ours: dict[str, Callable[[Exchange], object]] = {}

@@ -36,7 +36,7 @@ InThread = Callable[[Callable[[], Content]], Deferred[Content]]
 
 
 class MetricsPage:
-    """The page. ``rules``: the names of those that are on. ``channels`` returns the open ones.
+    """The page. ``rules``: the names of those that are on. ``channels``: those that are open.
 
     ``in_thread`` runs a function in a thread: a page of 250 lines takes 2 ms, the largest there
     can be more than the reactor may wait.
@@ -48,7 +48,7 @@ class MetricsPage:
         now: Now,
         rules: Iterable[str],
         in_thread: InThread,
-        channels: Callable[[], Collection[Any]] = tuple,
+        channels: Collection[Any] = (),
     ) -> None:
         self._metrics = metrics
         self._standing = Standing(now)
@@ -78,7 +78,7 @@ class MetricsPage:
                 request.finish()
 
         accept, encodings = _header(request, b"accept"), _header(request, b"accept-encoding")
-        self.refresh(self._channels())
+        self.refresh(self._channels)
         self._in_thread(lambda: self.content(accept, encodings)).addCallbacks(answer, fail)
         return NOT_DONE_YET
 

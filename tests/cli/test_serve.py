@@ -159,6 +159,7 @@ def test_answers_that_are_broken_off_are_exit_code_1(tmp_path):
         (["--nonsense"], 2, "No such option '--nonsense'"),
         (["8080"], 2, "unexpected extra argument"),
         (["--port"], 2, "requires an argument"),
+        (["--workers=2"], 2, "docs/running.md shows how several proxies run behind HAProxy"),
         (["--port", "http"], 2, "the command line: port:"),
         (["--upstream", "localhost"], 2, "write it like http://localhost:8080"),
         (["--config", "none.toml"], 2, "none.toml: No such file"),

@@ -261,7 +261,7 @@ def test_one_reload_at_a_time():
     def arrange(config):
         return SimpleNamespace(config=config)
 
-    async def adopt(arrangement):
+    def adopt(arrangement):
         adopted.append(arrangement)
         return []
 

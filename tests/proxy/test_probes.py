@@ -36,11 +36,10 @@ def upstream():
     server.close()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream, workers):
+def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
     """No exchange, no session, no log line, no metric, no total, no capture, no rule's count."""
     (tmp_path / "config.toml").write_text(RULES)
-    arguments = ("--config", "config.toml", "--upstream", upstream.url, "--workers", workers)
+    arguments = ("--config", "config.toml", "--upstream", upstream.url)
     captures = tmp_path / "captures"
     more = ("--capture", str(captures), "--state-dir", str(tmp_path / "state"))
     with Proxy(tmp_path, *arguments, *more) as proxy:
