@@ -27,9 +27,8 @@ from cacheproxy.cli.settings import (
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.core.server.dialects import is_served
-from cacheproxy.demo.client import checked_url
-from cacheproxy.doctor.proxy import HEALTH
-from cacheproxy.doctor.site import NoAnswerError, Site
+from cacheproxy.doctor.site import HEALTH, NoAnswerError, Site
+from cacheproxy.replay.wire import checked_url
 
 _SECONDS = 5.0
 

@@ -24,7 +24,8 @@ from cacheproxy.config import Config
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.rule import client_name
 from cacheproxy.demo.client import checked_url
-from cacheproxy.doctor.proxy import HEALTH, is_health
+from cacheproxy.doctor.proxy import is_health
+from cacheproxy.doctor.site import HEALTH
 from cacheproxy.plugin.configured import configured
 
 _OWN = "the config file"
