@@ -23,6 +23,7 @@ from twisted.web.resource import Resource
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.rules.rule import Normalizer, client_name
@@ -42,7 +43,9 @@ from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.recent import Recent
 from cacheproxy.observe.spans import Spans, SpansError
-from cacheproxy.plugin.plugins import PluginError, Plugins, choose
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.packages import Packages, choose
+from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.exchange import Course
@@ -115,7 +118,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     """Make what lives as long as the process; raises CaptureError, ConfigError, PluginError."""
     where, endpoint = _endpoint(reactor, config)
     plugins = Plugins(reactor)
-    plugins.load_packages(config.block)
+    plugins.adopt(Packages.load(config.block, config.plugin))
     capture = None
     if config.capture:
         capture = Capture(reactor, CaptureFolder(Path(config.capture).expanduser()))
@@ -143,6 +146,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     return Lasting(
         reactor=reactor,
         site=ProxySite(Resource(), reactor, Limits(), Access()),
+        memo=Memo(),
         store=store,
         collector=collector,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
@@ -172,7 +176,8 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     via = b"1.1 " + lasting.via
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
-    rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
+    packages = plugins.reread(config.plugin, config.block)
+    rules = choose(packages.normalizers(config.rules()), config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, via)
     translating = Translating(
@@ -199,10 +204,11 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
             rules,
             store,
             edit=edits,
-            hooks=plugins.session_hooks(),
+            hooks=packages.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
             collector=lasting.collector,
+            memo=lasting.memo,
         ),
         store=store,
         finished=lasting.afterwards,
@@ -218,6 +224,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     return Arrangement(
         config=config,
         upstream=upstream,
+        packages=packages,
         rules=rules,
         edits=edits,
         resource=ProxyResource(

@@ -84,10 +84,10 @@ class Verdicts:
         if request.body is lane.request.body:
             sent: Prompt | None = reordered(lane.prompt, order)
         else:  # it was placed, or translated, or the lane has gone on
-            sent = prompt_of(request, order, before.sent if before is not None else lane.prompt)
+            sent = prompt_of(request, order)
         unedited = sent
         if request is not exchange.received:
-            unedited = prompt_of(exchange.received, order, lane.prompt)
+            unedited = prompt_of(exchange.received, order)
         if sent is None or unedited is None:
             return None
         first, replaced, usage = lane.turns == 0, place.replaced, _usage(exchange, inferred)

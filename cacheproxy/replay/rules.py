@@ -22,7 +22,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.core.rules.session_hook import SessionHook
-from cacheproxy.plugin.plugins import Plugins, choose
+from cacheproxy.plugin.packages import Packages, choose
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,15 @@ def ruleset(
     settings: Config, with_rules: Iterable[str] = (), without_rules: Iterable[str] = ()
 ) -> Ruleset:
     """Return the user's own rules, changed by names; raises PluginError, ConfigError."""
-    plugins = Plugins()
-    plugins.load_packages(settings.block)
-    known = plugins.normalizers(settings.rules())
+    packages = Packages.load(settings.block, settings.plugin)
+    known = packages.normalizers(settings.rules())
     more, less = set(with_rules), set(without_rules)
     choose(known, more, less)  # a wrong name is told, also where nothing follows from it
     enable = sorted((set(settings.enable) - less) | more)
     disable = sorted((set(settings.disable) - more) | less)
     return Ruleset(
         tuple(choose(known, enable, disable)),
-        tuple(plugins.session_hooks()),
+        tuple(packages.session_hooks()),
         _toml(settings, enable, disable),
     )
 

@@ -11,7 +11,7 @@ import pytest
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason
-from cacheproxy.core.document.compare import overlap
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import Order, Part, prompt_of
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import Kind, Memory, Profile
@@ -261,11 +261,10 @@ def steps_of(work) -> int:
     return count
 
 
-def nonced(texts, nonce, before):
-    """A conversation whose system text begins with a nonce; read with ``before`` at hand."""
+def nonced(texts, nonce, memo):
+    """A conversation whose system text begins with a nonce."""
     blocks = [{"type": "text", "text": nonce}, {"type": "text", "text": SYSTEM}]
-    made = request(body(*texts, system=blocks))
-    return made if before is None else made.after(overlap(made.body, before.document))
+    return replace(request(body(*texts, system=blocks)), memo=memo)
 
 
 @pytest.mark.parametrize("volatile", [True, False])
@@ -276,11 +275,11 @@ def test_a_turn_takes_as_many_steps_however_long_the_conversation_is(volatile):
     """
     steps = {}
     for length in (10, 400):
-        known, came = Verdicts(Store()), None
+        known, memo = Verdicts(Store()), Memo()
         texts = [f"text {number}" for number in range(length)]
         for turn in range(4):
-            came = nonced(texts, f"nonce {turn if volatile else 1}", came)
-            sent = nonced(texts, "nonce", came)
+            came = nonced(texts, f"nonce {turn if volatile else 1}", memo)
+            sent = nonced(texts, "nonce", memo)
             made = read(replace(exchange({}, usage=FIRST), received=came, sent=sent))
             steps[length] = steps_of(partial(known.judge, made, TOOLS_FIRST))
             texts += ["more", "and more"]

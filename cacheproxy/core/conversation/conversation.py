@@ -7,7 +7,7 @@ from sys import getsizeof
 
 from cacheproxy.core.conversation.lanes import Lane, Place, share_of, tools_of
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.prompt.prompt import Prompt, first_item
+from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 
 _MOST_LANES = 64
@@ -48,14 +48,6 @@ class Conversation:
         """Return the bytes that it takes now, roughly."""
         calls = sum(map(getsizeof, self.calls.values())) + _EACH_CALL * len(self.calls)
         return _EACH + calls + sum(lane.cost for lane in self.lanes)
-
-    def like(self, request: Request) -> Prompt | None:
-        """Return the prompt that ``request`` is likely to go on from."""
-        first = first_item(request)
-        for lane in self.lanes:
-            if first is not None and lane.prompt.first_item is first:
-                return lane.prompt
-        return self.lanes[-1].prompt if self.lanes else None
 
     def begin(self, lane: Lane | None, request: Request, prompt: Prompt) -> Lane:
         """Take note that ``request`` goes upstream in ``lane``, or in a new one."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import chain, compress
+from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.prompt.prompt import Part, Prompt
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.prompt.segments import Piece
 
-_TEXT = attrgetter("text")
+_COST, _TEXT = attrgetter("cost"), attrgetter("text")
 _HALF = 0.5
 _SAME_SYSTEM = 0.6
 """Share of its words from which a system text is the same one, some fields of it changed."""
@@ -177,12 +177,7 @@ def _alike_tools(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _own_cost(prompt: Prompt, other: Prompt) -> int:
-    """Bytes of the pieces of ``prompt`` that the other one does not have."""
-    if prompt is other:
-        return 0
-    if prompt.made.run is other.made.run:
-        pieces: Iterable[Piece] = (prompt.made.tool_piece, *prompt.made.texts.values())
-        known = {*map(id, (other.made.tool_piece, *other.made.texts.values()))}
-    else:
-        pieces, known = prompt.pieces, {*map(id, other.pieces)}
-    return sum(piece.cost for piece in pieces if id(piece) not in known)
+    """Bytes of the pieces of ``prompt`` that are not the very same in the other one."""
+    ours, theirs = prompt.pieces, other.pieces
+    own = compress(ours, map(is_not, ours, theirs))
+    return sum(map(_COST, chain(own, ours[len(theirs) :])))

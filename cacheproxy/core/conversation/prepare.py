@@ -48,6 +48,6 @@ async def prepare(
         return Prepared(plain.request, plain.reports, turn, tuple(problems))
     pinned = await fold(plain.request, pins, turn.previous)
     if pinned.request is not plain.request:
-        turn = turn._replace(prompt=prompt_of(pinned.request, earlier=turn.prompt))
+        turn = turn._replace(prompt=prompt_of(pinned.request))
     reports = plain.reports + pinned.reports
     return Prepared(pinned.request, reports, turn, tuple(problems))

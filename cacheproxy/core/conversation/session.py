@@ -76,11 +76,6 @@ def session_of(request: Request, answer: str | None = None, client: str | None =
     return Session(client, identity)
 
 
-def hint_of(request: Request) -> tuple[str, ...]:
-    """Return whom a request is likely to come from, by its headers alone."""
-    return (request.target, _from_headers(request) or request.header("user-agent") or "")
-
-
 def parent_of(request: Request, session: Session) -> Session | None:
     """Return the session that the ``session`` of ``request`` works for, if its client names one."""
     named = request.first_header((_PARENT,))

@@ -70,7 +70,7 @@ class Store:
         a request that has none of those in the conversation is another's.
         """
         known = self._known.get(session)
-        prompt = prompt_of(request, earlier=None if known is None else known.like(request))
+        prompt = prompt_of(request)
         if prompt is None:
             return Turn(session)
         if session in self._alike:

@@ -74,7 +74,8 @@ async def asked(
             answer, problem = hook.answer(request)
         else:
             try:
-                answer, problem = await Foreign(hook.name, partial(hook.answer, replace(request)))
+                shown = replace(request, memo=None)
+                answer, problem = await Foreign(hook.name, partial(hook.answer, shown))
             except GivenUpError as error:
                 answer, problem = None, str(error) or None
         if problem is not None:

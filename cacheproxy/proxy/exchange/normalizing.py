@@ -16,13 +16,13 @@ from twisted.logger import Logger
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.prepare import Prepared, prepare
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.fold import Foreign, GivenUpError, advance
 from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.core.rules.session_hook import SessionHook
-from cacheproxy.proxy.exchange.earlier import Earlier
 from cacheproxy.proxy.exchange.workers import Workers
 
 _log = Logger()
@@ -41,6 +41,7 @@ class Normalizing:
     ``store``: where a request's conversation is looked for. ``hooks``: asked in turn which session
     a request belongs to. ``workers``: threads for the code of others. ``failures``: where what is
     left out is counted by name. ``collector`` is paused while a large body is read in a thread.
+    ``memo``: what bodies were read as, for requests.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Normalizing:
         workers: Workers,
         failures: Failures,
         collector: Collector | None = None,
+        memo: Memo | None = None,
     ) -> None:
         self._reactor = reactor
         self._rules = tuple(rules) if edit else ()
@@ -62,29 +64,24 @@ class Normalizing:
         self._workers = workers
         self._failures = failures
         self._collector = collector or Collector()
-        self._earlier = Earlier()
+        self.memo = memo if memo is not None else Memo()
         self._told: set[str] = set()
 
     async def prepare(self, request: Request) -> Prepared:
         """Return ``request`` normalised, and where it belongs; never raises for a rule's sake."""
         if not request.body:
             return Prepared(request)
-        closest = self._earlier.closest(request) if request.dialect is not None else None
-        request.after(closest.shared if closest is not None else None)
         work = prepare(request, self._rules, self._hooks, self._store)
-        if request.effort <= _THREAD_ABOVE:
+        if request.is_quick(_THREAD_ABOVE):
             step = advance(work)
         else:
             step = await self._in_thread(work, None)
         while isinstance(step, Foreign):
             given = await self._guarded(step, request)
-            if request.effort <= _THREAD_ABOVE:
+            if request.is_quick(_THREAD_ABOVE):
                 step = advance(work, given)
             else:
                 step = await self._in_thread(work, given)
-        if closest is not None:
-            self._earlier.keep(request, closest)
-        step.request.literals.settle()
         self._tell(step)
         return step
 
