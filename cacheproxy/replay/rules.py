@@ -82,7 +82,8 @@ class Fold:
 
 def _toml(settings: Config, enable: Sequence[str], disable: Sequence[str]) -> str:
     lines = [
-        *_members({"enable": enable, "disable": disable, "block": list(settings.block)}),
+        *_members({"enable": enable, "disable": disable}),
+        *_members({"block": list(settings.block), "plugin": list(settings.plugin)}),
         *(line for table in settings.rule for line in ("", "[[rule]]", *_members(_fields(table)))),
     ]
     return "\n".join(lines) + "\n"

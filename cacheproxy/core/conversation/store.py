@@ -83,7 +83,10 @@ class Store:
         return Turn(session, prompt, lane, replaced, root)
 
     def begin(self, turn: Turn, request: Request) -> Place:
-        """Take note that ``request`` goes upstream; ``turn``: where it was found to belong."""
+        """Take note that ``request`` goes upstream; ``turn``: where it was found to belong.
+
+        Whether it is beside the conversation is known at its end.
+        """
         session, prompt, lane, replaced, root = turn
         if prompt is None:
             return Place(0, 1, is_side=False)
@@ -97,7 +100,7 @@ class Store:
                 lane = None
             lane = known.begin(lane, replace(request), prompt)  # without what it has read
             self._count(known)
-            return known.place(lane, replaced=replaced)._replace(turn=lane.turns + 1)
+            return Place(lane.number, lane.turns + 1, is_side=False, replaced=replaced)
 
     def end(self, session: Session, place: Place, before: Before | None) -> Place:
         """Take note that a turn was evaluated: the next one in its lane is compared with it."""
