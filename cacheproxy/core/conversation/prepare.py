@@ -39,9 +39,8 @@ async def prepare(
     Nothing is changed in ``store``. To be driven by ``fold.run`` or ``fold.advance``.
     """
     pins = [rule for rule in rules if rule.needs_previous]
-    plain = await fold(
-        request, [rule for rule in rules if not rule.needs_previous] if pins else rules
-    )
+    others = [rule for rule in rules if not rule.needs_previous] if pins else rules
+    plain = await fold(request, others)
     if request.dialect is None:
         return Prepared(plain.request, plain.reports)
     answer, problems = await asked(hooks, plain.request)

@@ -7,7 +7,6 @@ spelling of earlier tool calls. ``tap`` makes one and hands it to all of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import replace
 from threading import Lock
 from typing import NamedTuple
 
@@ -98,7 +97,9 @@ class Store:
             self._known.move_to_end(session)
             if lane is not None and lane not in known.lanes:  # forgotten meanwhile
                 lane = None
-            lane = known.begin(lane, replace(request), prompt)  # without what it has read
+            head = request.method, request.target, request.headers
+            bare = Request(*head, request.body, request.memo)  # without what was read of it
+            lane = known.begin(lane, bare, prompt)
             self._count(known)
             return Place(lane.number, lane.turns + 1, is_side=False, replaced=replaced)
 
