@@ -10,13 +10,12 @@ from urllib.parse import urlsplit
 
 import click
 
+from cacheproxy.asking import CommandError, checked_url
 from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.demo.client import Client, checked_url
-from cacheproxy.demo.errors import DemoError
-from cacheproxy.demo.proxy import require_plugin
+from cacheproxy.demo.client import Client
 from cacheproxy.demo.report import Report
-from cacheproxy.demo.run import Plan, Scene, on_embedded, on_upstream, scenes
+from cacheproxy.demo.run import Plan, Scene, on_embedded, on_upstream, require_plugin, scenes
 from cacheproxy.embedded import EmbeddedUnavailable, StartFailedError
 
 MOST_TURNS = 6
@@ -60,7 +59,7 @@ def demo(
             report = _on_upstream(plan, played, checked_url(upstream))
     except EmbeddedUnavailable as error:
         _fail(f"{error} Or use a server of your own: cacheproxy demo --upstream URL")
-    except (DemoError, StartFailedError) as error:
+    except (CommandError, StartFailedError) as error:
         _fail(str(error))
     if as_json:
         click.echo(json.dumps(report.json(), ensure_ascii=False, indent=2))

@@ -13,11 +13,10 @@ from typing import IO, NoReturn
 
 import click
 
+from cacheproxy.asking import CommandError, checked_url
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.progress import console
 from cacheproxy.config import ConfigError, load
-from cacheproxy.demo.client import checked_url
-from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
 from cacheproxy.doctor.guard import Ask
 from cacheproxy.doctor.report import Report, of_examination
@@ -123,7 +122,7 @@ def _text(lines: IO[bytes]) -> Iterator[str]:
 def _url(text: str) -> str:
     try:
         return checked_url(text)
-    except DemoError as error:
+    except CommandError as error:
         _fail(str(error))
 
 

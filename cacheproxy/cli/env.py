@@ -12,6 +12,7 @@ import click
 from cacheproxy.agents.need import Need, late, told
 from cacheproxy.agents.setups import CLIENTS, Setup
 from cacheproxy.agents.shell import SHELLS, lines
+from cacheproxy.asking import PAGE_SECONDS, CommandError, NoAnswerError, Site, checked_url
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.cli.settings import OneLine, fail
@@ -19,12 +20,7 @@ from cacheproxy.config import ConfigError, load
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.core.server.dialects import is_served
-from cacheproxy.demo.client import checked_url
-from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.proxy import HEALTH
-from cacheproxy.doctor.site import NoAnswerError, Site
-
-_SECONDS = 5.0
 
 
 @click.command(cls=OneLine)
@@ -63,7 +59,7 @@ def env(
     try:
         settings = load({}, os.environ, config)
         url = checked_url(proxy or proxy_url(settings))
-    except (ConfigError, DemoError) as error:
+    except (ConfigError, CommandError) as error:
         fail(str(error))
     page = None
     try:
@@ -108,7 +104,7 @@ def _serves_responses(need: Need) -> bool | None:
     if need.token:
         headers[TOKEN_HEADER.decode()] = need.token
     try:
-        answer = Site(need.url, headers).post("/v1/responses", b"{}", _SECONDS)
+        answer = Site(need.url, headers).post("/v1/responses", b"{}", PAGE_SECONDS)
     except NoAnswerError:
         return None
     return is_served(answer.status, answer.body)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from cacheproxy.asking import CommandError, checked_url
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.rule_hits import Fired, look
 from cacheproxy.cli.running import RunningError, get_json
@@ -17,8 +18,6 @@ from cacheproxy.cli.settings import OneLine, fail
 from cacheproxy.config import Config, ConfigError, load
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.rule import client_name
-from cacheproxy.demo.client import checked_url
-from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.proxy import HEALTH, is_health
 from cacheproxy.plugin.plugins import PluginError, Plugins, choose
 
@@ -82,7 +81,7 @@ def rules(*, proxy: str | None, turns: int, config: str | None, as_json: bool) -
         url = checked_url(proxy or proxy_url(settings))
         seen = _seen(url, settings)
         rows = list(_rows(settings, seen))
-    except (ConfigError, DemoError, PluginError) as error:
+    except (ConfigError, CommandError, PluginError) as error:
         fail(str(error))
     if as_json:
         click.echo(json.dumps(_as_json(rows, seen, turns), indent=2))

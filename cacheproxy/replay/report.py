@@ -11,7 +11,7 @@ from cacheproxy.replay import table
 from cacheproxy.replay.cold import Cold
 from cacheproxy.replay.figures import Figures, Row
 from cacheproxy.replay.run import AS_CAPTURED, THROUGH, Run, Via
-from cacheproxy.replay.words import counted, seconds, times
+from cacheproxy.words import counted, seconds, times
 
 WIDTH = 96
 WORTH_NAMING = 1.2

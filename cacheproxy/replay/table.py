@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.replay.figures import Figures, Row, Total
 from cacheproxy.replay.run import AS_CAPTURED, THROUGH
-from cacheproxy.replay.words import UNKNOWN, count, seconds, share
+from cacheproxy.words import UNKNOWN, count, seconds, share
 
 Cells = tuple[str, ...]
 

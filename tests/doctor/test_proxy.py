@@ -37,8 +37,7 @@ def test_nobody_there(nobody):
 
 
 @pytest.mark.parametrize("page", [(404, {}), {}, [], "x", {"version": 5, "upstream": {}}])
-def test_another_server(peer, page):
-    """It is told apart."""
+def test_another_server_is_told_apart(peer, page):
     finding = check(peer({proxies.HEALTH: page}).url)
     assert finding.state is State.FAIL
     assert "is no cacheproxy" in finding.text

@@ -7,11 +7,11 @@ import pytest
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import template
 from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.doctor.record import Record
+from tests.doctor.builders import seen
 
 SAYS = "refuses late system messages -> placed as the user's, in place"
-CLAUDE = Record((Seen(1, "claude", "s", 1, False, 9, 0, "cold", "", 0.0),))
-OTHER = Record((Seen(1, "cline", "s", 1, False, 9, 0, "cold", "", 0.0),))
+CLAUDE, OTHER = Record((seen(),)), Record((seen(client="cline"),))
 
 
 def page(**placement):

@@ -22,8 +22,8 @@ from typing import IO, Any, Self
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.demo.chat import to_chat
 from cacheproxy.demo.client import Client
+from cacheproxy.demo.run import to_chat
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import PLAIN_WORDS
 from cacheproxy.plugin.plugins import Plugins

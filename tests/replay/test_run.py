@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.embedded import LlamaServer, write_model
@@ -16,6 +17,7 @@ from cacheproxy.replay.plan import plan
 from cacheproxy.replay.rules import ruleset
 from cacheproxy.replay.run import Run, Target, Via, chosen, is_named, places_of
 from tests import needs
+from tests.peer import NOBODY
 
 from . import conversation
 
@@ -32,7 +34,7 @@ def quiet(_doing, _done):
 
 def measured(run, progress=quiet):
     run.run(progress)
-    counter = Counter(run.target.url, {})
+    counter = Counter(run.target.site)
     order = counter.order()
     assert order is Order.SYSTEM_FIRST
     return figures(*(assess(turns, counter, Slots(1), order, quiet) for turns in run.passes))
@@ -77,7 +79,7 @@ def test_a_slot_that_was_emptied_in_between_is_a_break_that_is_not_explained(nam
 
     def progress(doing, _done):
         if doing == f"request 3 of 4 {name}":
-            erase(llama.url, {})
+            erase(Site(llama.url))
 
     run = Run(plan(conversation.captured()), Target(llama.url), rules, via=Via.RULES)
     found = measured(run, progress)
@@ -107,8 +109,8 @@ def test_the_order_of_a_template_is_asked_for(tmp_path):
     template += "{% for m in messages %}{{ m.content }}{% endfor %}"
     model = write_model(tmp_path / "m.gguf", template=template)
     with LlamaServer(model, n_ctx=2048) as server:
-        assert Counter(server.url, {}).order() is Order.TOOLS_FIRST
-    assert Counter("http://127.0.0.1:9", {}).order() is None
+        assert Counter(Site(server.url)).order() is Order.TOOLS_FIRST
+    assert Counter(Site(NOBODY)).order() is None
 
 
 def test_sessions_are_named_and_chosen(rules):
