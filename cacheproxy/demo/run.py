@@ -183,7 +183,7 @@ def _play(
 
     direct = replay(url, "directly")
     progress("starting the proxy", 0)
-    with ProxyService(url, edit_remote=edit_remote) as proxy:
+    with ProxyService(url, *(["--edit-remote"] if edit_remote else [])) as proxy:
         through = replay(proxy.url, "through cacheproxy")
         health = Site(proxy.url).tell("/_cacheproxy/health") or {}
     return Outcome(scene, api, direct, through, health.get("placement") or {})

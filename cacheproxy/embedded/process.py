@@ -66,9 +66,9 @@ class ServerProcess:
         """Whether the process is no more."""
         return self._process.poll() is not None
 
-    def kill(self) -> None:
-        """End it at once."""
-        self._process.kill()
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
 
     def close(self) -> int:
         """Stop it and return its exit status, 0 if it left in peace. Idempotent."""

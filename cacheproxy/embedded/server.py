@@ -71,7 +71,7 @@ class LlamaServer(ServerProcess):
 
     def _wait_until_ready(self) -> str:
         """Return the URL the child announces."""
-        alarm = threading.Timer(START_SECONDS, self.kill)
+        alarm = threading.Timer(START_SECONDS, self._process.kill)
         alarm.start()
         try:
             for line in self.stdout:

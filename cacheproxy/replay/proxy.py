@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from pathlib import Path
 
 from cacheproxy.asking import CommandError
 from cacheproxy.config import ENV_PREFIX
@@ -18,24 +17,23 @@ _BANNER = re.compile(r"^cacheproxy\b.*?(http://127\.0\.0\.1:\d+)", re.MULTILINE)
 
 
 class ProxyService(ServerProcess):
-    """A running cacheproxy in front of ``upstream`` (a URL).
+    """A running cacheproxy in front of ``upstream`` (a URL; empty where a config file names it).
 
-    The user's own settings are left aside, so that the result is the proxy's as it comes, or what
-    the TOML file ``config`` says; ``edit_remote`` as in its configuration. The constructor returns
-    when the service listens. Raises CommandError if it does not.
+    The user's own settings are left aside, so that the result is the proxy's as it comes, but for
+    ``options`` of its command line. The constructor returns when the service listens. Raises
+    CommandError if it does not.
     """
 
     url: str
     """``http://127.0.0.1:PORT``, without a slash at the end."""
 
-    def __init__(
-        self, upstream: str, *, edit_remote: bool = False, config: Path | None = None
-    ) -> None:
+    def __init__(self, upstream: str, *options: str) -> None:
         arguments = [
             *("cacheproxy.demo.child", "-n", "--pidfile=", "cacheproxy"),
-            *("--config", str(config or os.devnull), "--listen", "tcp:0:interface=127.0.0.1"),
-            *("--upstream", upstream, *(["--edit-remote"] if edit_remote else [])),
+            *("--config", os.devnull, "--listen", "tcp:0:interface=127.0.0.1"),
             *("--state-dir", "none", "--poll", "0"),
+            *(("--upstream", upstream) if upstream else ()),
+            *options,
         ]
         env = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
         super().__init__(arguments, env | {"PYTHONUNBUFFERED": "1"})

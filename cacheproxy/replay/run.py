@@ -177,5 +177,6 @@ def _proxied(target: Target, ruleset: Ruleset) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="cacheproxy-replay-") as folder:
         config = Path(folder) / "config.toml"
         config.write_text(ruleset.toml, encoding="utf-8")
-        with ProxyService(target.url, edit_remote=target.edit_remote, config=config) as proxy:
+        options = ["--config", str(config), *(["--edit-remote"] if target.edit_remote else [])]
+        with ProxyService(target.url, *options) as proxy:
             yield proxy.url

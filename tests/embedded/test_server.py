@@ -79,12 +79,12 @@ def test_its_template_can_take_move_or_refuse_late_system_messages(server, model
     )
     with LlamaServer(model, n_ctx=512, chat_template=default_template("hoisted")) as hoisting:
         assert prompt(hoisting, *late).startswith("<|im_start|>system\nBe brief.\nNow.<|im_end|>\n")
-    refused = pytest.raises(AssertionError, match="System message must be at the beginning")
-    with (
-        LlamaServer(model, n_ctx=512, chat_template=default_template("refused")) as strict,
-        refused,
-    ):
-        prompt(strict, *late)
+    template = default_template("refused")
+    with LlamaServer(model, n_ctx=512, chat_template=template) as strict:
+        asked = json.dumps({"messages": late}).encode()
+        answer = Site(strict.url).post("/apply-template", asked)
+    assert answer.status == 400
+    assert b"System message must be at the beginning" in answer.body
 
 
 def test_calls_and_results_are_rendered_and_the_next_turn_extends_the_prompt(server):
