@@ -25,6 +25,8 @@ from urllib.parse import urlsplit
 
 from cacheproxy.core.server.base_url import server_root
 
+HEALTH = "/_cacheproxy/health"
+"""The proxy's page that says how it is."""
 CONNECT_SECONDS = 5.0
 PAGE_SECONDS = 10.0
 ANSWER_SECONDS = 3600.0

@@ -8,8 +8,8 @@ from typing import Any
 from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url
 
 
-class RunningError(Exception):
-    """No good answer; the message says in one line what is wrong and what mends it."""
+class RunningError(CommandError):
+    """The proxy gives no good answer."""
 
 
 def get_json(proxy: str, path: str, token: Mapping[str, str]) -> Any:

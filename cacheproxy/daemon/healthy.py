@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
+from cacheproxy.asking import HEALTH
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.config import ConfigError, load
-from cacheproxy.doctor.proxy import HEALTH, is_health
+from cacheproxy.doctor.proxy import is_health
 
 
 def main() -> int:

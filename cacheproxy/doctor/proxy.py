@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cacheproxy.asking import (
+    HEALTH,
     CommandError,
     NoAnswerError,
     Site,
@@ -20,7 +21,6 @@ from cacheproxy.asking import (
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.template import Placement, of_health
 
-HEALTH = "/_cacheproxy/health"
 _DOCUMENTATION = ("192.0.2.1", 9)
 """RFC 5737: nobody is there, and connecting a datagram socket sends nothing."""
 

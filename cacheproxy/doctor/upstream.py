@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.asking import Answer, NoAnswerError, Site, shown
+from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, shown
 from cacheproxy.core.server import status
 from cacheproxy.core.server.identify import LLAMA_SERVER, PAGES, Server
 from cacheproxy.core.server.metrics_page import sample_of
@@ -14,7 +14,7 @@ from cacheproxy.core.server.profile_text import for_people
 from cacheproxy.core.server.telling import told
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.load import NOTHING, Load, load_of
-from cacheproxy.doctor.proxy import HEALTH, is_health
+from cacheproxy.doctor.proxy import is_health
 
 LLAMA = LLAMA_SERVER
 _LARGEST = 512 << 10

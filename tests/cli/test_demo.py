@@ -20,6 +20,8 @@ from tests import needs
 from tests.demo.conftest import smaller
 from tests.proxy.harness import TIMEOUT, eventually, running, runs
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = "from cacheproxy.cli.demo import demo; demo()"
 
 

@@ -21,7 +21,7 @@ from cacheproxy.demo.client import Client
 from cacheproxy.demo.run import to_chat
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import PLAIN_WORDS
-from cacheproxy.plugin.plugins import Plugins
+from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import capture_name, load_capture
 from cacheproxy.translate.chat import ChatToMessages
 from cacheproxy.translate.messages import MessagesToChat
@@ -87,8 +87,7 @@ def sessions(capture: str, requests: Iterable[Request]) -> list[Session]:
 
     Requests with tools and requests without do not extend each other.
     """
-    plugins = Plugins()
-    plugins.load_packages()
+    plugins = Packages.load()
     found: dict[tuple[str, str, bool], list[Turn]] = {}
     posts = [request for request in requests if request.method == "POST"]
     for number, request in enumerate(posts, start=1):
@@ -207,8 +206,7 @@ def breaks(measured: Sequence[Measured]) -> Iterator[Measured]:
 
 def pin_rules() -> list[str]:
     """Return the names of the installed rules that keep the first value of a session."""
-    plugins = Plugins()
-    plugins.load_packages()
+    plugins = Packages.load()
     return [rule.name for rule in plugins.normalizers() if rule.needs_previous]
 
 

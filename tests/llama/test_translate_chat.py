@@ -9,11 +9,9 @@ import pytest
 
 pytest.importorskip("openai")
 
-from cacheproxy.asking import Site
 from cacheproxy.core.http1.sse import EventReader
 from cacheproxy.testing import request
 from cacheproxy.translate.chat import ChatToMessages
-from cacheproxy.translate.chat.models import models
 from tests.translate.chat.events import CHUNK, COMPLETION, assembled
 
 from .replay import by_way_of, end_of_a_prompt, erase, post
@@ -167,12 +165,3 @@ def test_a_prompt_that_is_too_long_is_said_in_openai_s_words(llama):
         assert (status, error["code"]) == (400, "context_length_exceeded")
         assert "maximum context length is 65536 tokens" in error["message"]
         assert "resulted in 70" in error["message"]
-
-
-def test_its_models_are_listed(llama):
-    """As it lists them itself, to a client of either API."""
-    own = Site(llama.url).get("/v1/models").body
-    [model] = json.loads(models(own))["data"]
-    [same] = [one for one in json.loads(own)["data"] if one["id"] == model["id"]]
-    assert {name: same[name] for name in model} == model
-    assert model["created"] > 0

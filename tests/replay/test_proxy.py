@@ -10,6 +10,8 @@ from cacheproxy.replay.proxy import ProxyService
 from tests.peer import NOBODY
 from tests.proxy.harness import eventually, running, runs
 
+pytestmark = pytest.mark.slow
+
 
 def test_it_listens_on_loopback_with_its_own_settings_and_leaves_when_closed(monkeypatch):
     monkeypatch.setenv("CACHEPROXY_PORT", "nonsense")
