@@ -325,7 +325,7 @@ def _totals(reactor: Any, config: Config, plugins: Plugins) -> Totals | None:
         folder = platformdirs.user_state_path("cacheproxy")
     totals = Totals(reactor, folder, time.time)
     totals.check()
-    plugins.register(totals.recorder, "totals")
+    plugins.register(totals, "totals")
     return totals
 
 
