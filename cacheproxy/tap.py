@@ -33,7 +33,7 @@ from cacheproxy.daemon.service import ProxyService, stop, version
 from cacheproxy.daemon.single import Alone
 from cacheproxy.daemon.wiring import Arrangement, Lasting, Relaying
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import Now
+from cacheproxy.metrics.snapshot import Standing
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
 from cacheproxy.observe.deferred_observer import Afterwards
@@ -299,7 +299,7 @@ def _own_pages(
     }
     metrics = MetricsPage(
         lasting.metrics,
-        Now(version(), failures, reactor.seconds, lambda: lasting.latest.look),
+        Standing(version(), failures, reactor.seconds, lambda: lasting.latest.look),
         names,
         lambda work: deferToThreadPool(reactor, reactor.getThreadPool(), work),
         lasting.front.channels,
