@@ -25,6 +25,8 @@ ENV_PREFIX = "CACHEPROXY_"
 _GONE = {
     "pin_slots": "is gone: on llama-server's defaults a pinned conversation reuses nothing. "
     "Take it out; llama-server --slot-prompt-similarity 0.5 does what it was for",
+    "workers": "is gone: one process serves a team. Take it out; docs/running.md shows how several "
+    "proxies run behind HAProxy or nginx",
 }
 """Settings there were, and why there are none any more."""
 
@@ -82,14 +84,6 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     listen: Annotated[
         str, Meta(description="Twisted endpoint to listen on, instead of port and interface")
     ] = ""
-    workers: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=64,
-            description="processes that serve; with more than one, another keeps the records",
-        ),
-    ] = 1
     enable: Annotated[
         tuple[str, ...], Meta(description="rules to switch on, joined by commas")
     ] = ()
@@ -132,12 +126,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         int, Meta(ge=1, le=1024, description="longest request target, in KiB")
     ] = 32
     max_connections: Annotated[
-        int,
-        Meta(
-            ge=1,
-            le=65535,
-            description="most client connections at a time; workers share them evenly",
-        ),
+        int, Meta(ge=1, le=65535, description="most client connections at a time")
     ] = 4096
     idle_timeout: Annotated[
         float,
@@ -225,6 +214,18 @@ def options() -> Iterator[Option]:
             choices = get_args(kind) if get_origin(kind) is Literal else ()
             known = str if choices else get_origin(kind) or kind
             yield Option(info.name, known, info.default, meta.description or "", choices)
+
+
+def explain(mistake: str) -> str:
+    """Return ``mistake``, or the reason if it names an option that is gone.
+
+    ``mistake``: what a parser says of a command line that it cannot read.
+    """
+    for field, why in _GONE.items():
+        option = "--" + field.replace("_", "-")
+        if option in mistake:
+            return f"{option} {why}"
+    return mistake
 
 
 def default_file() -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,18 @@ from twisted.application.service import IService
 from twisted.internet.endpoints import quoteStringArgument, serverFromString
 from twisted.internet.interfaces import IStreamServerEndpoint
 from twisted.internet.threads import deferToThreadPool
+from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.rule import Normalizer, client_name
-from cacheproxy.crew.keeper import Crew
 from cacheproxy.daemon.descriptors import raise_limit
 from cacheproxy.daemon.options import Options
 from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.service import ProxyService, stop, version
-from cacheproxy.daemon.single import Alone
-from cacheproxy.daemon.wiring import Arrangement, Lasting, Relaying
+from cacheproxy.daemon.wiring import Arrangement, Lasting
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.snapshot import Standing
 from cacheproxy.observe.capture import Capture
@@ -45,7 +43,7 @@ from cacheproxy.observe.recent import Recent
 from cacheproxy.observe.spans import Spans, SpansError
 from cacheproxy.plugin.plugins import PluginError, Plugins, choose
 from cacheproxy.proxy.downstream.limits import Limits
-from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.exchange import Course
 from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.normalizing import Normalizing
@@ -90,9 +88,7 @@ def makeService(options: Options) -> IService:
     """Return the proxy as a service; a bad setting is one line and exit code 2."""
     from twisted.internet import reactor  # noqa: PLC0415 - it must not be chosen on import
 
-    if options.settings.workers > 1 and not hasattr(os, "fork"):
-        stop(2, "this system has no way to share a socket: leave --workers out")
-    set_up_process(reactor)
+    _set_up_process(reactor)
     try:
         lasting = make_lasting(reactor, options.settings)
         arrangement = arrange(lasting, options.settings)
@@ -109,7 +105,7 @@ def makeService(options: Options) -> IService:
     return ProxyService(lasting, arrangement, reloading, options.parent)
 
 
-def set_up_process(reactor: Any) -> None:
+def _set_up_process(reactor: Any) -> None:
     """Let this process have what it needs of the system, of Python and of its reactor."""
     raise_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -119,7 +115,8 @@ def set_up_process(reactor: Any) -> None:
 def make_lasting(reactor: Any, config: Config) -> Lasting:
     """Make what lives as long as the process; raises CaptureError, ConfigError, PluginError."""
     where, endpoint = _endpoint(reactor, config)
-    plugins = load_plugins(reactor, config)
+    plugins = Plugins(reactor)
+    plugins.load_packages(config.block)
     capture = None
     if config.capture:
         capture = Capture(reactor, CaptureFolder(Path(config.capture).expanduser()))
@@ -143,22 +140,13 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     pricing = Pricing(plugins.finished)
     judging = Judging(reactor, pricing, collector)
     afterwards = Afterwards(reactor, judging)
-    relaying = Relaying(
+    return Lasting(
         reactor=reactor,
-        plugins=plugins,
+        site=ProxySite(Resource(), reactor, Limits(), Access()),
         memory=SessionMemory(keep_requests=False),
         spellings=Spellings(),
         collector=collector,
-        finished=afterwards,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
-        keep_bodies=capture is not None,
-        progressed=latest.prefills,
-    )
-    several = config.workers > 1
-    return Lasting(
-        reactor=reactor,
-        relaying=relaying,
-        front=Crew(reactor, config.workers, relaying) if several else Alone(reactor),
         endpoint=endpoint,
         where=where,
         plugins=plugins,
@@ -176,47 +164,24 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     )
 
 
-def load_plugins(reactor: Any, config: Config, failures: Failures | None = None) -> Plugins:
-    """Return the installed packages' plugins; raises PluginError."""
-    plugins = Plugins(reactor, failures)
-    plugins.load_packages(config.block)
-    return plugins
-
-
 def arrange(lasting: Lasting, config: Config) -> Arrangement:
     """Make what depends on the configuration; raises ConfigError, PluginError, UpstreamURLError.
 
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
     """
-    return arrange_relaying(lasting.relaying, config, partial(_own_pages, lasting))
-
-
-def arrange_relaying(
-    relaying: Relaying,
-    config: Config,
-    pages: Callable[
-        [Course, Sequence[Normalizer], Access, Profiling],
-        Callable[[ProxyRequest], bytes | int],
-    ],
-) -> Arrangement:
-    """Do the same for a process that relays; ``pages`` makes what answers for our own pages.
-
-    It is given the rules that edit requests: none for an upstream that is not local.
-    """
-    reactor, plugins, memory = relaying.reactor, relaying.plugins, relaying.memory
+    reactor, plugins, memory = lasting.reactor, lasting.plugins, lasting.memory
+    via = b"1.1 " + lasting.via
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
     rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
-    dialects = Dialects(upstream, reactor, config.dialect, b"1.1 " + relaying.via)
+    dialects = Dialects(upstream, reactor, config.dialect, via)
     translating = Translating(
         reactor,
         dialects,
-        Counting(upstream, reactor, relaying.spellings),
-        relaying.spellings,
+        Counting(upstream, reactor, lasting.spellings),
+        lasting.spellings,
         time.time,
-        learn=relaying.learn,
-        forgot=relaying.forgot,
     )
     profiling = Profiling(
         reactor,
@@ -225,7 +190,7 @@ def arrange_relaying(
         translating,
         asks=edits and config.placement in (AUTO, QUIET),
         wall=time.time,
-        via=b"1.1 " + relaying.via,
+        via=via,
     )
     placing = Placing(reactor, profiling, config.placement)
     course = Course(
@@ -239,17 +204,17 @@ def arrange_relaying(
             hooks=plugins.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
-            collector=relaying.collector,
+            collector=lasting.collector,
         ),
         memory=memory,
-        finished=relaying.finished,
+        finished=lasting.afterwards,
         wall=time.time,
-        via=relaying.via,
+        via=lasting.via,
         translating=translating,
         placing=placing if edits else None,
-        keep_bodies=relaying.keep_bodies,
+        keep_bodies=lasting.capture is not None,
         ping_after=config.ping_after,
-        progressed=relaying.progressed,
+        progressed=lasting.latest.prefills,
     )
     access = Access(frozenset(name.lower() for name in config.allow_host), config.token)
     return Arrangement(
@@ -257,19 +222,15 @@ def arrange_relaying(
         upstream=upstream,
         rules=rules,
         edits=edits,
-        resource=ProxyResource(course, pages(course, rules if edits else (), access, profiling)),
+        resource=ProxyResource(
+            course, _own_pages(lasting, course, rules if edits else (), access, profiling)
+        ),
         limits=_limits(config),
         access=access,
         placing=placing,
         profiling=profiling,
-        proving=Proving(reactor, upstream, profiling, b"1.1 " + relaying.via),
-        forget=partial(_forget, dialects, profiling),
+        proving=Proving(reactor, upstream, profiling, via),
     )
-
-
-def _forget(dialects: Dialects, profiling: Profiling) -> None:
-    dialects.forget()
-    profiling.forget()
 
 
 def _own_pages(
@@ -291,7 +252,6 @@ def _own_pages(
             failures,
             clients={rule.name: client_name(rule) for rule in rules},
             recent=lasting.recent,
-            workers=lasting.front.standing,
             placement=None if placing is None else placing.told,
             profile=profiling.told,
         ),
@@ -302,7 +262,7 @@ def _own_pages(
         Standing(version(), failures, reactor.seconds, lambda: lasting.latest.look),
         names,
         lambda work: deferToThreadPool(reactor, reactor.getThreadPool(), work),
-        lasting.front.channels,
+        lasting.site.channels,
     )
     dashboard = lasting.dashboard
     return OwnPages(
@@ -345,7 +305,7 @@ def _limits(config: Config) -> Limits:
         body=config.max_body << 20,
         head=config.max_head << 10,
         target=config.max_target << 10,
-        connections=-(-config.max_connections // config.workers),
+        connections=config.max_connections,
         idle=config.idle_timeout,
         head_seconds=config.head_timeout,
     )

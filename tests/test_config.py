@@ -184,14 +184,21 @@ def test_a_bad_file_is_named_with_its_place(text, names, toml):
     assert names in message
 
 
-def test_a_setting_that_is_gone_is_named_with_the_reason(toml):
+@pytest.mark.parametrize(
+    ("field", "value", "instead"),
+    [
+        ("pin_slots", "true", "--slot-prompt-similarity"),
+        ("pin_slots", "false", "--slot-prompt-similarity"),
+        ("workers", "2", "docs/running.md"),
+    ],
+)
+def test_a_setting_that_is_gone_is_named_with_the_reason(toml, field, value, instead):
     """Wherever it still stands, and whatever it says."""
-    for value in ("true", "false"):
-        file = toml(f"port = 1\npin_slots = {value}")
-        for message in (wrong((), (), file), wrong((), {"CACHEPROXY_PIN_SLOTS": value})):
-            assert "pin_slots is gone: on llama-server's defaults" in message
-            assert "--slot-prompt-similarity" in message
-        assert wrong((), (), file).startswith(f"{file}: ")
+    file = toml(f"port = 1\n{field} = {value}")
+    for message in (wrong((), (), file), wrong((), {f"CACHEPROXY_{field.upper()}": value})):
+        assert f"{field} is gone: " in message
+        assert instead in message
+    assert wrong((), (), file).startswith(f"{file}: ")
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
@@ -261,6 +268,7 @@ def test_a_rule_that_cannot_work(toml, fields, names):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_file_is_utf_8_whatever_the_locale(toml):
     """TOML says so."""
     file = toml('[[rule]]\nname = "x"\nwhere = "user"\npattern = "é→"\nreplacement = ""\nwhy = "ü"')

@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from cacheproxy.config import Option, options
+from cacheproxy.config import Option, explain, options
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FOLDERS = ("capture", "state_dir")
@@ -23,7 +23,7 @@ class OneLine(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             said = " ".join(error.format_message().split()).rstrip(".")
-            fail(f"{said}: see {ctx.command_path} --help")
+            fail(f"{explain(said)}: see {ctx.command_path} --help")
 
 
 def proxy_options(function: _F) -> _F:

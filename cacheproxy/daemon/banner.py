@@ -31,17 +31,15 @@ def rest(
     open_to_others: bool,
     is_loop: bool = False,
     lifetime: str | None = None,
-    workers: str | None = None,
     placement: Placement | None = None,
     cache: str | None = None,
     trouble: str | None = None,
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
-    ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``workers``:
-    who they are, where there are any. ``placement``: what is known of it. ``cache``: what is known
-    of its memory, and of how it reports reuse. ``trouble``: why there is no ``server``, if that is
-    known.
+    ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``placement``:
+    what is known of it. ``cache``: what is known of its memory, and of how it reports reuse.
+    ``trouble``: why there is no ``server``, if that is known.
     """
     yield ""
     if server is None:
@@ -54,8 +52,6 @@ def rest(
     if placement is not None:
         yield f"  template    {placement.says}"
     yield f"  rules       {_rules(rules, packages, edits=edits)}"
-    if workers:
-        yield workers
     for package in packages:
         if package.error is not None:
             yield f"  plugin      {package.distribution} could not be loaded: {package.error}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.python import usage
 
-from cacheproxy.config import ENV_PREFIX, Config, ConfigError, load, options
+from cacheproxy.config import ENV_PREFIX, Config, ConfigError, explain, load, options
 from cacheproxy.daemon.service import stop
 
 
@@ -42,7 +42,7 @@ class Options(usage.Options):
         try:
             super().parseOptions(options)
         except usage.UsageError as error:
-            stop(2, f"{error}: see twistd cacheproxy --help")
+            stop(2, f"{explain(str(error))}: see twistd cacheproxy --help")
 
     def parseArgs(self, *arguments: str) -> None:
         """Take no arguments: they are usually a forgotten ``--``."""

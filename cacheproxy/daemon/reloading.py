@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,7 +20,6 @@ NEED_A_RESTART = (
     "port",
     "interface",
     "listen",
-    "workers",
     "block",
     "capture",
     "state_dir",
@@ -51,7 +50,7 @@ class Reloading:
         self._asked = False
         self._busy = False
 
-    def ask(self, adopt: Callable[[Arrangement], Awaitable[None]]) -> None:
+    def ask(self, adopt: Callable[[Arrangement], None]) -> None:
         """Reload once, however often this is called meanwhile, and once more after that.
 
         ``adopt`` puts an arrangement in force, or raises ConfigError.
@@ -62,7 +61,7 @@ class Reloading:
             done = Deferred.fromCoroutine(self._reload_while_asked(adopt))
             done.addErrback(lambda failure: _log.failure("the reload failed", failure))
 
-    async def _reload_while_asked(self, adopt: Callable[[Arrangement], Awaitable[None]]) -> None:
+    async def _reload_while_asked(self, adopt: Callable[[Arrangement], None]) -> None:
         try:
             while self._asked:
                 self._asked = False
@@ -70,12 +69,12 @@ class Reloading:
         finally:
             self._busy = False
 
-    async def _reload(self, adopt: Callable[[Arrangement], Awaitable[None]]) -> None:
+    async def _reload(self, adopt: Callable[[Arrangement], None]) -> None:
         try:
             wanted, arrangement = await deferToThreadPool(
                 self._reactor, self._reactor.getThreadPool(), self._prepare
             )
-            await adopt(arrangement)
+            adopt(arrangement)
         except (ConfigError, PluginError, UpstreamURLError) as error:
             _log.warn("not reloaded, the settings stay as they were: {error}", error=error)
             return

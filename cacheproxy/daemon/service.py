@@ -14,7 +14,7 @@ from typing import Any, NoReturn, cast
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IListeningPort
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import ILogObserver, Logger, globalLogPublisher
@@ -29,9 +29,10 @@ from cacheproxy.daemon.signals import Signals, exit_with
 from cacheproxy.daemon.wiring import Arrangement, Lasting
 from cacheproxy.observe.log_redaction import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
+from cacheproxy.proxy.downstream.draining import Draining
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.probe import probe, trouble
-from cacheproxy.totals import snapshot
+from cacheproxy.totals import snapshot as standing
 
 _log = Logger()
 _STATUS = 98
@@ -50,7 +51,7 @@ class ProxyService(Service):
     ) -> None:
         self.address = ""
         self._lasting = lasting
-        self._front = lasting.front
+        self._draining = Draining(lasting.site, lasting.reactor)
         self._arrangement = arrangement
         self._reloading = reloading
         self._twistd = twistd
@@ -76,7 +77,7 @@ class ProxyService(Service):
         """Listen; a port that cannot be had is one line and exit code 1."""
         super().privilegedStartService()
         found: list[Any] = []
-        self._lasting.endpoint.listen(self._front.site).addBoth(found.append)
+        self._lasting.endpoint.listen(self._lasting.site).addBoth(found.append)
         port = found[0] if found else None
         if not hasattr(port, "getHost"):
             error = getattr(port, "value", None)
@@ -86,9 +87,6 @@ class ProxyService(Service):
         self.address = address_url(self._host)
         if self._open_to_others() and not self._arrangement.access.token:
             self._refuse_start(2, self._needs_token())
-        objection = self._front.objection(port)
-        if objection:
-            self._refuse_start(2, f"listen on {self._lasting.where}: {objection}")
 
     def startService(self) -> None:
         """Print the banner: the first line at once, the rest when the upstream has answered."""
@@ -98,8 +96,6 @@ class ProxyService(Service):
         self._lasting.judging.start()
         self._start_totals()
         self._lasting.reactor.callWhenRunning(self._signals.take)
-        assert self._port is not None
-        self._front.start(self._port, self._gave_up)
         url = self._arrangement.upstream.url.text
         self._say(banner.first_line(version(), self.address, url))
         # Not before signals are taken: who reads "Ready." may send one.
@@ -113,11 +109,12 @@ class ProxyService(Service):
             return None
         if self._poller is not None:
             self._poller.stopService()
-        return Deferred.fromCoroutine(self._end())
+        return Deferred.fromCoroutine(self._end(port))
 
-    async def _end(self) -> None:
+    async def _end(self, port: IListeningPort) -> None:
         self._lasting.live.close()
-        broken_off = await self._front.stop(self._arrangement.config.grace)
+        await maybeDeferred(port.stopListening)
+        broken_off = await self._draining.run(self._arrangement.config.grace)
         await self._finish_records()
         if broken_off:
             exit_with(1)
@@ -150,8 +147,7 @@ class ProxyService(Service):
             self._lasting.totals.looked(look)
         self._lasting.judging.looked(look)
         self._arrangement.proving.looked(look)
-        if self._arrangement.profiling.looked(look) and self._arrangement.edits:
-            self._front.forget()
+        self._arrangement.profiling.looked(look)
 
     def _start_totals(self) -> None:
         totals = self._lasting.totals
@@ -167,34 +163,27 @@ class ProxyService(Service):
         if self.running:
             self._lasting.reactor.stop()
         else:
-            self._front.hurry()
+            self._draining.hurry()
 
     def _asked_to_reload(self) -> None:
         if self.running:
             self._reloading.ask(self._adopt)
 
-    def _gave_up(self, why: str) -> None:
-        """End: nothing can be served."""
-        _log.critical("{why}", why=why)
-        exit_with(1)
-        self._lasting.reactor.stop()
-
-    async def _adopt(self, arrangement: Arrangement) -> None:
+    def _adopt(self, arrangement: Arrangement) -> None:
         """Put ``arrangement`` in force for what begins from now on; raises ConfigError."""
         objection = self._objection(arrangement)
         if objection:
             raise ConfigError(objection)
-        await self._front.prepare(arrangement.config)
         self._arrangement = arrangement
         self._put_in_force(arrangement)
         if self._poller is not None:
             self._poller.upstream = arrangement.upstream
-        self._run(self._meet(arrangement))
+        self._run(arrangement.profiling.learn())
 
     def _put_in_force(self, arrangement: Arrangement) -> None:
         lasting = self._lasting
-        self._front.adopt(arrangement)
-        lasting.relaying.keep_what_is_needed(arrangement)
+        lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
+        lasting.memory.keep_requests = any(rule.needs_previous for rule in arrangement.rules)
         lasting.judging.known = arrangement.proving
         lasting.dashboard.url = arrangement.upstream.url.text
         lasting.dashboard.profile = lambda: arrangement.profiling.profile
@@ -228,7 +217,6 @@ class ProxyService(Service):
         else:
             await arrangement.profiling.learn()
         lifetime = await self._lifetime()
-        workers = await self._front.ready()
         if not self.running:
             return
         lines = banner.rest(
@@ -240,7 +228,6 @@ class ProxyService(Service):
             open_to_others=self._open_to_others(),
             is_loop=is_same(self._host, arrangement.upstream.url),
             lifetime=lifetime,
-            workers=workers,
             placement=arrangement.placing.placement if arrangement.edits else None,
             cache=says(arrangement.profiling.profile).get("memory"),
             trouble=why,
@@ -251,13 +238,10 @@ class ProxyService(Service):
     async def _lifetime(self) -> str | None:
         totals = self._lasting.totals
         try:
-            kept = None if totals is None else await totals.ask(snapshot.lifetime)
+            kept = None if totals is None else await totals.ask(standing.lifetime)
         except Exception:  # in use by another proxy, say: the log has said so
             return None
         return None if kept is None else banner.lifetime_line(kept)
-
-    async def _meet(self, arrangement: Arrangement) -> None:
-        await arrangement.profiling.learn()
 
     def _open_to_others(self) -> bool:
         host = self._host

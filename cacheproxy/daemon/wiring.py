@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from twisted.internet.interfaces import IListeningPort, IStreamServerEndpoint
+from twisted.internet.interfaces import IStreamServerEndpoint
 
 from cacheproxy.config import Config
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.privacy.access import Access
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import Normalizer
-from cacheproxy.core.server.prefill import Prefill
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.deferred_observer import Afterwards
@@ -39,41 +36,18 @@ from cacheproxy.web.live import Live
 
 
 @dataclass(frozen=True, slots=True)
-class Relaying:
-    """What lasts in a process that relays, whatever its configuration becomes.
-
-    ``finished`` takes each exchange that is over. ``via``: our own token in the Via header.
-    ``keep_bodies``: whether observers want response bodies. ``learn`` and ``forgot``: see
-    ``Translating``. ``progressed``: see ``Course``.
-    """
-
-    reactor: Any
-    plugins: Plugins
-    memory: SessionMemory
-    spellings: Spellings
-    collector: Collector
-    finished: Callable[[Exchange], None]
-    via: bytes
-    keep_bodies: bool
-    progressed: Callable[[int, Prefill | None], None]
-    learn: Callable[[Request], Awaitable[None]] | None = None
-    forgot: Callable[[], None] = lambda: None
-
-    def keep_what_is_needed(self, arrangement: Arrangement) -> None:
-        """Remember the requests of sessions if one of the rules looks at them."""
-        self.memory.keep_requests = any(rule.needs_previous for rule in arrangement.rules)
-
-
-@dataclass(frozen=True, slots=True)
 class Lasting:
     """What lives as long as the process, whatever its configuration becomes.
 
-    ``where``: the endpoint as text, for messages.
+    ``where``: the endpoint as text, for messages. ``via``: our own token in the Via header.
     """
 
     reactor: Any
-    relaying: Relaying
-    front: Front
+    site: ProxySite
+    memory: SessionMemory
+    spellings: Spellings
+    collector: Collector
+    via: bytes
     endpoint: IStreamServerEndpoint
     where: str
     plugins: Plugins
@@ -97,7 +71,6 @@ class Arrangement:
     ``rules``: those that are on; ``edits``: whether they are used with this upstream.
     ``placing``: where its late system messages go; ``profiling``: what is known of it;
     ``proving``: asks it what it rendered, and for its counters.
-    ``forget`` drops what was learned of it.
     """
 
     config: Config
@@ -110,43 +83,3 @@ class Arrangement:
     placing: Placing
     profiling: Profiling
     proving: Proving
-    forget: Callable[[], None]
-
-
-class Front(Protocol):
-    """What stands between the listening socket and the exchanges: this process, or several."""
-
-    site: ProxySite
-
-    def objection(self, port: Any) -> str | None:
-        """Return what speaks against serving ``port``, which listens with ``site``."""
-
-    def start(self, port: IListeningPort, gave_up: Callable[[str], None]) -> None:
-        """Serve ``port``; call ``gave_up`` with one line if that turns out to be impossible."""
-
-    async def ready(self) -> str | None:
-        """Return when requests are served, with a line for the banner if there is one to say."""
-
-    async def prepare(self, config: Config) -> None:
-        """Make sure that ``config`` can be adopted; raises ConfigError."""
-
-    def adopt(self, arrangement: Arrangement) -> None:
-        """Have what begins from now on go by ``arrangement``."""
-
-    def forget(self) -> None:
-        """Take note that another server may have taken the upstream's place."""
-
-    async def stop(self, grace: float) -> int:
-        """Listen no more, let open answers finish for ``grace`` seconds.
-
-        Return how many were broken off.
-        """
-
-    def hurry(self) -> None:
-        """Wait no longer."""
-
-    def channels(self) -> Collection[Any]:
-        """Return the open connections of clients, each with its ``requests``."""
-
-    def standing(self) -> list[dict[str, int]] | None:
-        """Return how it stands with each worker, None where there are none."""

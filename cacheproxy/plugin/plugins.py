@@ -73,11 +73,11 @@ class Plugins:
     for all who call plugins.
     """
 
-    def __init__(self, reactor: Any = None, failures: Failures | None = None) -> None:
+    def __init__(self, reactor: Any = None) -> None:
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self.packages: list[Package] = []
-        self.failures = failures if failures is not None else Failures()
+        self.failures = Failures()
         self.workers = Workers(reactor, self.failures)
         self._reactor = reactor
         self._observers: dict[str, Observer] = {}

@@ -19,9 +19,8 @@ class Health:
 
     ``clients``: for which client each rule is, ``*`` for all. ``probe`` returns what the
     upstream says of itself, or None while it is down. ``recent``: the last exchanges.
-    ``workers``: how it stands with each of them, None where there are none. ``placement``:
-    returns what is known of where the upstream puts late system messages, which it is asked for;
-    ``profile``: likewise of its memory, its template and its reporting.
+    ``placement``: returns what is known of where the upstream puts late system messages, which it
+    is asked for; ``profile``: likewise of its memory, its template and its reporting.
     """
 
     def __init__(
@@ -34,7 +33,6 @@ class Health:
         *,
         clients: Mapping[str, str] | None = None,
         recent: Iterable[Exchange] = (),
-        workers: Callable[[], list[dict[str, int]] | None] = lambda: None,
         placement: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
         profile: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
     ) -> None:
@@ -43,7 +41,6 @@ class Health:
         self._probe = probe
         self._failures = failures
         self._recent = recent
-        self._workers = workers
         self._placement = placement
         self._profile = profile
 
@@ -53,7 +50,7 @@ class Health:
         state: dict[str, Any] = {"url": self._upstream, "state": "down" if server is None else "up"}
         if server is not None:
             state["server"] = asdict(server)
-        page = {
+        return {
             **self._fixed,
             "upstream": state,
             "placement": await _told(self._placement, server),
@@ -61,8 +58,6 @@ class Health:
             "failures": self._failures.as_dict(),
             "requests": _requests(self._recent),
         }
-        workers = self._workers()
-        return page if workers is None else {**page, "workers": workers}
 
 
 async def _told(

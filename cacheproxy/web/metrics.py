@@ -48,7 +48,7 @@ class Families(Collector):
 
 
 class MetricsPage:
-    """The page. ``rules``: the names of those that are on. ``channels`` returns the open ones.
+    """The page. ``rules``: the names of those that are on. ``channels``: those that are open.
 
     ``in_thread`` runs a function in a thread: the largest page there can be takes longer than the
     reactor may wait.
@@ -60,7 +60,7 @@ class MetricsPage:
         standing: Standing,
         rules: Iterable[str],
         in_thread: InThread,
-        channels: Callable[[], Collection[Any]] = tuple,
+        channels: Collection[Any] = (),
     ) -> None:
         self._metrics = metrics
         self._standing = standing
@@ -80,7 +80,7 @@ class MetricsPage:
 
     def families(self) -> Families:
         """Ask the others what is so now. For the reactor's thread."""
-        standing = self._standing.families(self._channels())
+        standing = self._standing.families(self._channels)
         return Families(standing, self._metrics.snapshot(self._rules))
 
 

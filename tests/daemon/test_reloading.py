@@ -16,6 +16,8 @@ from cacheproxy.config import Config
 from cacheproxy.daemon.reloading import NEED_A_RESTART, Reloading, summary
 from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream
 
+pytestmark = pytest.mark.slow
+
 RULE = r"""
 [[rule]]
 name = "{name}"
@@ -261,7 +263,7 @@ def test_one_reload_at_a_time():
     def arrange(config):
         return SimpleNamespace(config=config)
 
-    async def adopt(arrangement):
+    def adopt(arrangement):
         adopted.append(arrangement)
 
     reloading = Reloading(threads, lambda: files.pop(0), arrange, Config())

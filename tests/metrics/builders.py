@@ -34,7 +34,7 @@ def value(series: Series, name: str, /, **labels: str) -> float | None:
 def families(metrics=None, standing=None, rules=(), channels=()) -> Families:
     """What the page is made of, now."""
     standing = standing or Standing("1.0", Failures(), lambda: 0.0)
-    return MetricsPage(metrics or Metrics(), standing, rules, None, lambda: channels).families()
+    return MetricsPage(metrics or Metrics(), standing, rules, None, channels).families()
 
 
 def shown(*arguments, **more) -> Series:

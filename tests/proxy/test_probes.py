@@ -12,6 +12,8 @@ from cacheproxy.core.conversation.session import DOCTOR
 from .conftest import RULES
 from .harness import Client, Proxy, Upstream, whole
 
+pytestmark = pytest.mark.slow
+
 ANSWER = json.dumps(
     {
         "choices": [{"message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}],
@@ -36,11 +38,10 @@ def upstream():
     server.close()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream, workers):
+def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
     """No exchange, no session, no log line, no metric, no total, no capture, no rule's count."""
     (tmp_path / "config.toml").write_text(RULES)
-    arguments = ("--config", "config.toml", "--upstream", upstream.url, "--workers", workers)
+    arguments = ("--config", "config.toml", "--upstream", upstream.url)
     captures = tmp_path / "captures"
     more = ("--capture", str(captures), "--state-dir", str(tmp_path / "state"))
     with Proxy(tmp_path, *arguments, *more) as proxy:

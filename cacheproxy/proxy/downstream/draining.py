@@ -23,22 +23,15 @@ class Draining:
         self._clock = clock
         self._hurried = False
 
-    def begin(self, *, without: int = 0) -> int:
-        """Answer no new request, and close idle connections; return how many answers are open.
+    async def run(self, seconds: float) -> int:
+        """Answer no new request, and wait until the last client has its answer.
 
-        ``without``: open ones that are not to be counted, since they end by themselves.
-        """
-        self._site.drain()
-        waiting = sum(1 for channel in self._site.channels if channel.requests)
-        return max(0, waiting - without)
-
-    async def finish(self, seconds: float) -> int:
-        """Wait until the last client has its answer, ``seconds`` at most.
-
-        Return how many connections were broken off: their upstreams are closed, and their clients
-        see answers that do not end.
+        After ``seconds``, connections are broken off: their upstreams are closed, and their clients
+        see answers that do not end. Return how many these were. Idle connections close at once.
         """
         site = self._site
+        site.drain()
+        _log_start(sum(1 for channel in site.channels if channel.requests), seconds)
         until = self._clock.seconds() + seconds
         while site.channels and not self._hurried and self._clock.seconds() < until:
             await self._pause()
@@ -48,6 +41,8 @@ class Draining:
         until = self._clock.seconds() + _CLOSING_SECONDS
         while site.channels and self._clock.seconds() < until:
             await self._pause()
+        if left:
+            _log.warn("{answers} broken off", answers=_answers(len(left)))
         return len(left)
 
     def hurry(self) -> None:
@@ -60,8 +55,7 @@ class Draining:
         return pause
 
 
-def tell_stopping(waiting: int, seconds: float) -> None:
-    """Log that it begins, with ``waiting`` open answers that have ``seconds``."""
+def _log_start(waiting: int, seconds: float) -> None:
     if waiting:
         _log.info(
             "stopping: {answers} may take up to {seconds:g} s; "
@@ -71,12 +65,6 @@ def tell_stopping(waiting: int, seconds: float) -> None:
         )
     else:
         _log.info("stopping")
-
-
-def tell_broken_off(count: int) -> None:
-    """Log how many answers were broken off, if there were any."""
-    if count:
-        _log.warn("{answers} broken off", answers=_answers(count))
 
 
 def _answers(count: int) -> str:

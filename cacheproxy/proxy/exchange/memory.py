@@ -25,27 +25,21 @@ class SessionMemory:
 
     A session has lanes: requests with tools and requests without do not extend each other (a
     title request between two turns), so each kind remembers its own. Requests are kept only
-    where a rule looks at them (``keep_requests``). One that is ``is_shared`` by several processes
-    wants ``refresh`` before ``recall``.
+    where a rule looks at them (``keep_requests``).
     """
-
-    is_shared = False
 
     def __init__(self, *, keep_requests: bool) -> None:
         self.keep_requests = keep_requests
         self._lanes: OrderedDict[tuple[str, ...], Memory] = OrderedDict()
         self._bytes = 0
 
-    async def refresh(self, session: Session, request: Request) -> None:
-        """Have the newest of the lane that ``request`` belongs to. There is nothing to do here."""
-
     def recall(self, session: Session, request: Request) -> Memory:
         """Return what is known of the lane that ``request`` belongs to."""
-        return self._lanes.get(lane_of(session, request), Memory())
+        return self._lanes.get(_lane_of(session, request), Memory())
 
     def sent(self, session: Session, request: Request) -> int:
         """Note that ``request`` went upstream; return which turn of its lane it is, from 1."""
-        key = lane_of(session, request)
+        key = _lane_of(session, request)
         before = self._lanes.get(key)
         turn = before.turns + 1 if before is not None else 1
         self._put(key, Memory(turn, request if self.keep_requests else None))
@@ -66,8 +60,7 @@ class SessionMemory:
             self._bytes -= _size(memory)
 
 
-def lane_of(session: Session, request: Request) -> tuple[str, ...]:
-    """Return which lane of a session ``request`` belongs to."""
+def _lane_of(session: Session, request: Request) -> tuple[str, ...]:
     has_tools = bool((request.json or {}).get("tools"))
     return (session.client, session.id, request.dialect or "", "tools" if has_tools else "")
 

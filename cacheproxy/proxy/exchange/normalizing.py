@@ -94,7 +94,6 @@ class Normalizing:
         self._pins = tuple(rule for rule in active if rule.needs_previous)
         self._all_ours = all(map(_is_ours, active)) and all(hook.own for hook in self._hooks)
         self._earlier = Earlier()
-        self._at_once = self._all_ours and not (self._pins and memory.is_shared)
         self._told: set[str] = set()
 
     def prepare(self, request: Request) -> Deferred[Prepared]:
@@ -103,7 +102,7 @@ class Normalizing:
             return succeed(Prepared(request))
         closest = self._earlier.closest(request) if request.dialect is not None else None
         request.after(closest.shared if closest is not None else None)
-        if not self._at_once:
+        if not self._all_ours:
             prepared = Deferred.fromCoroutine(self._prepare_with_others(request))
         elif _is_small(request):
             return succeed(self._tell(self._prepare(request), request, closest))
@@ -142,7 +141,6 @@ class Normalizing:
         answer, problems = await self._ask(request)
         session = await self._ours(request, session_of, request, answer)
         if self._pins:
-            await self._memory.refresh(session, request)
             memory = await self._ours(request, self._memory.recall, session, request)
             request, more = await self._fold(request, self._pins, memory.request)
             reports += more

@@ -153,16 +153,13 @@ class Profiling:
         if self.known(request) is None and self._may_ask(request):
             await self._locked(request, quietly=quietly)
 
-    def looked(self, look: Look) -> bool:
-        """Take note of a look at the upstream: what is learned counts for one server and model.
-
-        Returns whether another may have taken its place.
-        """
+    def looked(self, look: Look) -> None:
+        """Take note of a look at the upstream: what is learned counts for one server and model."""
         if look.state is not State.UP:
             has_gone, self._server = self._server is not None, None
             if has_gone:
                 self.forget()
-            return has_gone
+            return
         self._server, is_other = identity_of(look, self._server)
         if is_other:
             self.forget()
@@ -170,7 +167,6 @@ class Profiling:
         if self._server is not None and not self._has_asked:
             done = Deferred.fromCoroutine(self.learn())
             done.addErrback(lambda failure: _log.failure("the upstream was not asked", failure))
-        return is_other
 
     def _take(self, look: Look | None) -> None:
         if look is None or look.server is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,9 +37,7 @@ class Translated:
 class Translating:
     """Translates for one upstream, as ``dialects`` says. ``wall``: the time.
 
-    ``spellings``: how the model spelled the arguments of its tool calls; shared by all. ``learn``
-    has them know what they should of a request's calls before it is translated. ``forgot`` is told
-    when the upstream was down.
+    ``spellings``: how the model spelled the arguments of its tool calls; shared by all.
     """
 
     def __init__(
@@ -49,12 +47,7 @@ class Translating:
         counting: Counting,
         spellings: Spellings,
         wall: Callable[[], float],
-        *,
-        learn: Callable[[Request], Awaitable[None]] | None = None,
-        forgot: Callable[[], None] = lambda: None,
     ) -> None:
-        self._forgot = forgot
-        self._learn = learn
         self._reactor = reactor
         self._dialects = dialects
         self._counting = counting
@@ -66,8 +59,6 @@ class Translating:
         translation = self._translation(request)
         if translation is None:
             return None
-        if self._learn is not None and isinstance(translation, MessagesToChat):
-            await self._learn(request)
         return Translated(await self._run(translation.request, request), translation)
 
     async def learns_from(self, response: UpstreamResponse, request: Request) -> bool:
@@ -98,7 +89,6 @@ class Translating:
     def forget(self) -> None:
         """Know nothing of the upstream: it was down."""
         self._dialects.forget()
-        self._forgot()
 
     def _translation(self, request: Request) -> Translation | None:
         if request.method == "GET" and request.path.rstrip("/").endswith("/models"):

@@ -43,22 +43,18 @@ class Spellings:
             while len(self._texts) > self._most or self._bytes > self._most_bytes:
                 self._forget(next(iter(self._texts)))
 
-    def kept(self, call: str) -> str | None:
-        """Return the arguments of the call ``call`` as the model wrote them, None if not known."""
-        with self._lock:
-            text = self._texts.get(call)
-            if text is not None:
-                self._texts.move_to_end(call)
-            return text
-
     def find(self, call: str, text: str, value: Any) -> str:
         """Return the arguments as the model wrote them, else ``text``.
 
         ``text``: how the client spells them; ``value``: what that means. Only a text that means
         the same is put in its place: a client may have changed the call.
         """
-        kept = self.kept(call)
-        if kept is None or kept == text:
+        with self._lock:
+            kept = self._texts.get(call)
+            if kept is None:
+                return text
+            self._texts.move_to_end(call)
+        if kept == text:
             return text
         try:
             same = _alike(json.loads(kept), value)

@@ -6,7 +6,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.document.document import Document, values_in
@@ -117,7 +117,6 @@ def masked(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 @given(text_and_edits())
-@settings(max_examples=200)
 def test_edits_do_to_the_text_what_they_say_of_the_value(case):
     """The edited text means what the same edits make of the parsed value."""
     text, edits = case
@@ -127,7 +126,6 @@ def test_edits_do_to_the_text_what_they_say_of_the_value(case):
 
 
 @given(text_and_edits())
-@settings(max_examples=200)
 def test_nothing_that_no_edit_names_changes(case):
     """Law 1: all bytes outside the edited values survive; so do siblings of removed ones."""
     text, edits = case
@@ -163,7 +161,6 @@ def any_edit(draw, text):
 
 
 @given(spelling.document, st.data())
-@settings(max_examples=200)
 def test_whatever_is_asked_is_done_or_refused(text, data):
     """Any edits of any places: a JSON object that says the same when read, or one of two errors."""
     document = Document(text.encode())
@@ -209,7 +206,6 @@ def test_span_edits_keep_the_spelling_of_the_rest(new, data):
 
 
 @given(new_value)
-@settings(max_examples=150)
 def test_encode_is_json_that_utf8_can_carry(value):
     """Whatever is encoded can be read back, and sent."""
     text = encode(value)
@@ -461,6 +457,7 @@ def test_replacement_beside_a_lone_surrogate_keeps_it(raw, new):
     result.encode()
 
 
+@pytest.mark.slow
 def test_deep_places_can_be_edited():
     """A place 900 levels down is edited like any other."""
     depth = 900
@@ -470,7 +467,6 @@ def test_deep_places_can_be_edited():
 
 
 @given(spelling.document, st.data())
-@settings(max_examples=200)
 def test_an_edited_body_reads_the_same_with_the_document_before_it_at_hand(text, data):
     """What it shares with that one is what is said, so that only the rest has to be scanned."""
     document = Document(text.encode())
@@ -525,14 +521,6 @@ def strings_of(value: object, path: tuple = ()):
     elif isinstance(value, dict | list):
         for step, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from strings_of(item, (*path, step))
-
-
-def test_captured_bodies_without_edits_are_the_same_object(captured):
-    """Real bodies pass untouched, as the very same text."""
-    for requests in captured.values():
-        for request in requests:
-            if request.document is not None:
-                assert apply(request.document, []) is request.body
 
 
 def test_every_string_of_captured_bodies_can_be_edited_and_back(captured):

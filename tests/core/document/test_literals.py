@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.document.compare import common_prefix, common_suffix
@@ -15,7 +15,6 @@ words = st.text(alphabet="ab", min_size=1, max_size=4)
 
 
 @given(st.lists(bodies, min_size=1, max_size=4), st.lists(words, min_size=1), st.data())
-@settings(max_examples=300)
 def test_a_text_is_in_the_body_or_not_whatever_came_before(turns, asked, data):
     """Also where the shared bytes are fewer than they could be, and the text was moved."""
     before, literals = turns[0], Literals(turns[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.document import rawreader, reader
@@ -30,7 +30,6 @@ def spellings(text: str) -> list[str]:
 
 
 @given(spelling.document, st.data())
-@settings(max_examples=300)
 def test_a_body_is_read_as_the_scanner_reads_it_or_not_at_all(text, data):
     """Whole, cut, or with a sign put in anywhere."""
     for spelled in spellings(text):

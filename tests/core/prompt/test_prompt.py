@@ -4,7 +4,7 @@ import json
 from operator import is_
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.lanes import tools_of
@@ -260,7 +260,6 @@ PATHS = [
 
 
 @given(st.lists(st.tuples(a_body, st.sampled_from(PATHS), st.sampled_from(Order)), max_size=5))
-@settings(max_examples=400)
 def test_whatever_came_before_a_prompt_is_the_same(turns):
     """But what both have in common is taken from the earlier one."""
     before = prompt = None

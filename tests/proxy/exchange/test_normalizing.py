@@ -169,6 +169,7 @@ def install(folder, name, source):
     (info / "entry_points.txt").write_text(f"[cacheproxy]\n{name} = {name}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filler", ["small", "large"])
 def test_a_failing_plugin_harms_only_itself(tmp_path, filler):
     """It is named in the log, without what it said; the request goes on, with others' edits."""

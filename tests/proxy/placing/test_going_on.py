@@ -10,7 +10,7 @@ import pytest
 from tests.core.templates import chatml, drop, hoist, inline, strict, turns
 from tests.proxy.harness import CHUNKED, Client, eventually, head, whole
 
-from .bodies import LLAMA, MOST_QUESTIONS, ask, late, spoken
+from .bodies import LLAMA, ask, late, spoken
 from .templated import PAGE, PATHS, REFUSAL, ModelServer, says
 
 # The client leaves.
@@ -181,16 +181,6 @@ def test_a_stream_flows_through_a_placed_request(start):
         assert next(pieces) == b"data: 1\n\n"
         go_on.set()
         assert b"".join(pieces) == b"data: 2\n\n"
-
-
-def test_workers_place_as_one_process_does(start):
-    """Each learns for itself, with the first late message that it gets."""
-    server = ModelServer(strict, pages=LLAMA)
-    proxy = start(server, "--workers", "2")
-    for _ in range(8):
-        assert ask(proxy).status == 200
-    assert {spoken(body) for body in server.bodies(PATHS["messages"])} == {"user"}
-    assert server.paths().count(PAGE) <= 3 * MOST_QUESTIONS
 
 
 def test_the_text_of_a_prompt_stays_out_of_the_log(start):

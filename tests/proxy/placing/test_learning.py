@@ -14,6 +14,8 @@ from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, 
 from .bodies import LLAMA, MOST_QUESTIONS, PAGES, ask, late, spoken
 from .templated import PAGE, PATHS, REFUSAL, TOKENIZE, ModelServer, put, renders, says, tokenizes
 
+pytestmark = pytest.mark.slow
+
 # Learning.
 
 
@@ -171,23 +173,6 @@ def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start, looke
     ask(proxy)
     assert spoken(server.bodies(PATHS["messages"])[0]) == "user"
     assert server.paths() == [PATHS["messages"]]
-
-
-def test_workers_are_told_that_there_is_another_server(start, looked_at):
-    """One process looks; each that relays asks again."""
-    server, script, looks = looked_at
-    proxy = start(script, "--workers", "2", CACHEPROXY_POLL="0.05")
-    for _ in range(8):
-        assert ask(proxy).status == 200
-    server.template = drop
-    server.paths()
-    eventually(lambda: len(server.asked) >= 6)
-    seen = len(looks)
-    eventually(lambda: len(looks) > seen + 3)
-    server.paths()
-    for _ in range(8):
-        assert ask(proxy).status == 200
-    assert {spoken(body) for body in server.bodies(PATHS["messages"])} == {"user"}
 
 
 # Settings.
