@@ -51,8 +51,8 @@ def broken():
     first = body("a", system=system.format("1a2b3c4d"))
     second = body("a", "b", "c", system=system.format("9c8d7e6f"))
     shown.finish(
-        judged(known, 1, first, usage=Usage(2000, 0, 5, prompt_ms=4_000)),
-        judged(known, 2, second, usage=Usage(2010, 3, 5, prompt_ms=4_000)),
+        judged(known, 1, first, usage=Usage(2000, 0, 5, prompt_seconds=4.0)),
+        judged(known, 2, second, usage=Usage(2010, 3, 5, prompt_seconds=4.0)),
     )
     return shown
 
