@@ -61,17 +61,15 @@ from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
 from cacheproxy.translate.messages import Spellings
 from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
-from cacheproxy.web.diagnosis import PREFIX as DIAGNOSIS
-from cacheproxy.web.diagnosis import Diagnosis
+from cacheproxy.web.exchanges import DIAGNOSIS, diagnosis, exchanges
 from cacheproxy.web.exchanges import PATH as EXCHANGES
-from cacheproxy.web.exchanges import Exchanges
 from cacheproxy.web.files import static_files
 from cacheproxy.web.health import PATH as HEALTH
-from cacheproxy.web.health import Health
+from cacheproxy.web.health import health
 from cacheproxy.web.live import PATH as LIVE
 from cacheproxy.web.live import Live
 from cacheproxy.web.login import PATH as LOGIN
-from cacheproxy.web.login import Login
+from cacheproxy.web.login import login
 from cacheproxy.web.memory_store import Unkept
 from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
@@ -244,18 +242,19 @@ def _own_pages(
     upstream, placing = course.upstream, course.placing
     names = [rule.name for rule in rules]
     pages: dict[bytes, Page] = {
-        HEALTH: Health(
+        HEALTH: partial(
+            health,
             version(),
             upstream.url.text,
-            names,
-            lambda: probe(upstream, reactor),
-            failures,
+            rules=names,
             clients={rule.name: client_name(rule) for rule in rules},
+            failures=failures,
             recent=lasting.recent,
+            probe=lambda: probe(upstream, reactor),
             placement=None if placing is None else placing.told,
             profile=profiling.told,
         ),
-        EXCHANGES: Exchanges(lasting.recent),
+        EXCHANGES: partial(exchanges, lasting.recent),
     }
     metrics = MetricsPage(
         lasting.metrics,
@@ -268,11 +267,16 @@ def _own_pages(
     return OwnPages(
         pages,
         {
-            DIAGNOSIS: Diagnosis(lasting.recent, names, lambda: dashboard.captures),
+            DIAGNOSIS: partial(diagnosis, lasting.recent, names, lambda: dashboard.captures),
             DETAIL: dashboard.detail,
         },
         queried={DATA: dashboard.data, REQUESTS: dashboard.requests},
-        direct={**static_files(), METRICS: metrics, LIVE: lasting.live, LOGIN: Login(access)},
+        direct={
+            **static_files(),
+            METRICS: metrics,
+            LIVE: lasting.live,
+            LOGIN: partial(login, access),
+        },
         before=lasting.afterwards.settle,
     )
 

@@ -17,7 +17,7 @@ from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.load import Load, Slot
 from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.traffic import Look
-from cacheproxy.web.exchanges import Exchanges
+from cacheproxy.web import exchanges as page
 
 NOW = 1_000_000.0
 PROXY, SERVER = "http://127.0.0.1:8081", "http://localhost:8080"
@@ -48,8 +48,8 @@ def read(peer):
     """Read the record of a proxy with these exchanges, from the page that the proxy serves."""
 
     def read(*exchanges):
-        page = asyncio.run(Exchanges(exchanges)())
-        return record.read(peer({record.PAGE: page}).url, {})
+        said = asyncio.run(page.exchanges(exchanges))
+        return record.read(peer({record.PAGE: said}).url, {})
 
     return read
 

@@ -28,8 +28,8 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.profile import Profile
-from cacheproxy.observe.capture import Capture, Waiting
-from cacheproxy.observe.capturefolder import Caps, CaptureError, CaptureFolder, file_name
+from cacheproxy.observe.capture import Capture
+from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder, file_name
 from tests.proxy.harness import eventually
 
 SECRET = "kanarienvogel"
@@ -100,9 +100,9 @@ def open_umask():
     os.umask(before)
 
 
-def capture(folder, *exchanges, caps=None, **waiting):
+def capture(folder, *exchanges, caps=(), **waiting):
     """Capture the exchanges into ``folder``, and close."""
-    observer = Capture(Reactor(), CaptureFolder(folder, caps), Waiting(**waiting))
+    observer = Capture(Reactor(), CaptureFolder(folder, **dict(caps)), **waiting)
     for one in exchanges:
         observer.cacheproxy_exchange_finished(one)
     observer.close(30)
@@ -168,7 +168,7 @@ def test_a_file_that_begins_anew_after_old_ones_went_says_the_profile_again(tmp_
     old = large(2000, session=Session("cline", "x"), wall=NOON - DAY, profile=profile)
     new = large(2000, profile=profile)
     again = large(20, session=Session("cline", "x"), wall=NOON - DAY, profile=profile)
-    capture(tmp_path / "captures", old, new, again, caps=Caps(size=4200))
+    capture(tmp_path / "captures", old, new, again, caps={"size": 4200})
     found, _ = read(tmp_path / "captures")
     assert [(each.session.id, each.profile) for each in found] == [
         ("3f9a-1111", profile),
@@ -349,7 +349,7 @@ def test_what_is_too_old_goes(tmp_path):
     """By the day in its name, when a new day begins."""
     folder = tmp_path / "captures"
     walls = [NOON - 40 * DAY, NOON - 31 * DAY, NOON - 30 * DAY, NOON - DAY, NOON]
-    capture(folder, *(exchange(wall=wall) for wall in walls), caps=Caps(days=30))
+    capture(folder, *(exchange(wall=wall) for wall in walls), caps={"days": 30})
     assert names(folder) == [
         "claude-3f9a-1111-2026-10-22.jsonl",
         "claude-3f9a-1111-2026-11-20.jsonl",
@@ -361,19 +361,19 @@ def test_what_is_too_much_goes(tmp_path):
     """The oldest first, and never more than the cap is there."""
     folder = tmp_path / "captures"
     for day in range(20):
-        capture(folder, large(9_000, wall=NOON + day * DAY), caps=Caps(size=50_000))
+        capture(folder, large(9_000, wall=NOON + day * DAY), caps={"size": 50_000})
         assert sum(file.stat().st_size for file in folder.iterdir()) <= 50_000
     assert len(names(folder)) == 5
     assert names(folder)[-1] == "claude-3f9a-1111-2026-12-10.jsonl"
     many = [large(9_000, session=Session("a", str(i)), wall=NOON) for i in range(30)]
-    capture(folder, *many, caps=Caps(size=50_000))
+    capture(folder, *many, caps={"size": 50_000})
     assert sum(file.stat().st_size for file in folder.iterdir()) <= 50_000
 
 
 def test_an_exchange_larger_than_all_may_be(tmp_path, logged):
     """Is dropped, and drives nothing else out."""
     folder = tmp_path / "captures"
-    observer = capture(folder, exchange(), large(60_000), caps=Caps(size=50_000))
+    observer = capture(folder, exchange(), large(60_000), caps={"size": 50_000})
     assert (observer.written, observer.dropped) == (1, 1)
     assert len(names(folder)) == 1
     assert "larger than all captures may be" in logged[0]
@@ -392,7 +392,7 @@ def test_only_our_own_files_go(tmp_path):
         (folder / name).write_text(text)
     (folder / "a-folder-2020-01-01.jsonl").mkdir()
     (folder / "a-link-2020-01-01.jsonl").symlink_to("notes-2020-01-01.txt")
-    capture(folder, exchange(), large(31_300, wall=NOON + DAY), caps=Caps(size=32_000, days=1))
+    capture(folder, exchange(), large(31_300, wall=NOON + DAY), caps={"size": 32_000, "days": 1})
     assert names(folder) == sorted(
         {*theirs, "a-folder-2020-01-01.jsonl", "a-link-2020-01-01.jsonl"}
         | {"claude-3f9a-1111-2026-11-22.jsonl"}
@@ -415,7 +415,7 @@ def test_a_slow_disk_costs_captures_and_nothing_else(tmp_path, logged):
     """What waits is bounded in bytes; it is told of once, and counted at the end."""
     folder = tmp_path / "captures"
     done = large(1_000_000)
-    observer = Capture(Reactor(), CaptureFolder(folder), Waiting(size=3_000_000))
+    observer = Capture(Reactor(), CaptureFolder(folder), size=3_000_000)
     for _ in range(100):
         observer.cacheproxy_exchange_finished(done)
     observer.close(30)
@@ -430,7 +430,7 @@ def test_a_slow_disk_costs_captures_and_nothing_else(tmp_path, logged):
 
 def test_the_number_that_waits_is_bounded(tmp_path):
     """Many small ones cost memory too."""
-    observer = capture(tmp_path / "captures", *[exchange()] * 500, exchanges=3)
+    observer = capture(tmp_path / "captures", *[exchange()] * 500, most=3)
     assert observer.dropped > 0
     assert observer.written + observer.dropped == 500
 
@@ -518,7 +518,7 @@ def test_one_exchange_that_cannot_be_spelled(tmp_path, logged):
 
 def test_closing_waits_no_longer_than_it_is_told(tmp_path):
     """What is left is counted as dropped."""
-    observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"), Waiting(size=1 << 30))
+    observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"), size=1 << 30)
     done = large(3_000_000)
     for _ in range(60):
         observer.cacheproxy_exchange_finished(done)
@@ -576,7 +576,7 @@ def test_the_thread_starts_with_the_first_exchange(tmp_path):
 @pytest.mark.slow
 def test_the_reactor_thread_only_hands_over(tmp_path):
     """Its own steps do not grow with the bodies; spelling and writing are another thread's."""
-    observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"), Waiting(size=1 << 30))
+    observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"), size=1 << 30)
 
     def steps(done):
         entered = []
@@ -596,7 +596,7 @@ def test_the_reactor_thread_only_hands_over(tmp_path):
 @pytest.mark.slow
 def test_what_waits_does_without_its_parsed_json(tmp_path):
     """It would be ten times the size that is counted."""
-    observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"), Waiting(size=1 << 30))
+    observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"), size=1 << 30)
     done = exchange()
     assert done.received.json is not None
     before = sys.getrefcount(done.received)
