@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
-from twisted.logger import globalLogPublisher
 
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
@@ -272,15 +271,6 @@ def test_every_exchange_has_a_line(usage, fields):
     (found,) = lines(exchange(usage=usage, **fields))
     assert found.isprintable()
     assert SECRET not in found
-
-
-@pytest.fixture
-def events():
-    """The log events that come, in their order."""
-    found = []
-    globalLogPublisher.addObserver(found.append)
-    yield found
-    globalLogPublisher.removeObserver(found.append)
 
 
 def test_the_observer_logs_each_line(events):

@@ -14,7 +14,6 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from twisted.logger import globalLogPublisher
 
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.usage import Usage
@@ -107,19 +106,6 @@ def make(collector, monkeypatch):
         return Spans("1.2")
 
     return make
-
-
-@pytest.fixture
-def logged():
-    lines: list[str] = []
-
-    def observe(event) -> None:
-        if event["log_namespace"] == "cacheproxy.observe.spans":
-            lines.append(event["log_format"].format(**event))
-
-    globalLogPublisher.addObserver(observe)
-    yield lines
-    globalLogPublisher.removeObserver(observe)
 
 
 def test_an_exchange_is_a_span(make, collector):
