@@ -10,9 +10,9 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.web.health import PATH
 from cacheproxy.web.pages import OwnPages
-from tests.proxy.harness import Client, Proxy, Upstream, answer_ok, free_port, whole
+from tests.proxy.harness import Client, Proxy, answer_ok, free_port, whole
 
-from .asking import Asking
+from .asking import Asking, get
 
 pytestmark = pytest.mark.slow
 
@@ -35,13 +35,6 @@ def llama_server(peer, received):
 
 
 @pytest.fixture(scope="module")
-def upstream():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
-
-
-@pytest.fixture(scope="module")
 def proxy(upstream, tmp_path_factory):
     folder = tmp_path_factory.mktemp("health")
     (folder / "config.toml").write_text(RULE)
@@ -53,8 +46,7 @@ def proxy(upstream, tmp_path_factory):
 @pytest.fixture
 def ask(proxy):
     def ask(target=HEALTH, method=b"GET", body=None):
-        with Client(proxy.address) as client:
-            answer = client.ask(target, body, method=method).answer(method=method)
+        answer = get(proxy, target, method=method, payload=body)
         assert answer.end == "whole"
         assert answer.values(b"content-type") == [b"application/json"]
         assert answer.values(b"cache-control") == [b"no-store"]
