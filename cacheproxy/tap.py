@@ -22,6 +22,8 @@ from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.rules.rule import Normalizer, client_name
@@ -41,11 +43,12 @@ from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.recent import Recent
 from cacheproxy.observe.spans import Spans, SpansError
-from cacheproxy.plugin.plugins import PluginError, Plugins, choose
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.packages import Packages, choose
+from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.exchange import Course
-from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.learning.profiling import Profiling
@@ -59,7 +62,6 @@ from cacheproxy.proxy.upstream.probe import probe
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
-from cacheproxy.translate.messages import Spellings
 from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
 from cacheproxy.web.exchanges import DIAGNOSIS, diagnosis, exchanges
 from cacheproxy.web.exchanges import PATH as EXCHANGES
@@ -114,7 +116,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     """Make what lives as long as the process; raises CaptureError, ConfigError, PluginError."""
     where, endpoint = _endpoint(reactor, config)
     plugins = Plugins(reactor)
-    plugins.load_packages(config.block)
+    plugins.adopt(Packages.load(config.block, config.plugin))
     capture = None
     if config.capture:
         capture = Capture(reactor, CaptureFolder(Path(config.capture).expanduser()))
@@ -136,13 +138,14 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     collector = Collector()
     plugins.register(live, "live")
     pricing = Pricing(plugins.finished)
-    judging = Judging(reactor, pricing, collector)
+    store = Store()
+    judging = Judging(reactor, pricing, store, collector)
     afterwards = Afterwards(reactor, judging)
     return Lasting(
         reactor=reactor,
         site=ProxySite(Resource(), reactor, Limits(), Access()),
-        memory=SessionMemory(keep_requests=False),
-        spellings=Spellings(),
+        memo=Memo(),
+        store=store,
         collector=collector,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
         endpoint=endpoint,
@@ -167,18 +170,18 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
 
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
     """
-    reactor, plugins, memory = lasting.reactor, lasting.plugins, lasting.memory
+    reactor, plugins, store = lasting.reactor, lasting.plugins, lasting.store
     via = b"1.1 " + lasting.via
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
-    rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
+    packages = plugins.reread(config.plugin, config.block)
+    rules = choose(packages.normalizers(config.rules()), config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, via)
     translating = Translating(
         reactor,
         dialects,
-        Counting(upstream, reactor, lasting.spellings),
-        lasting.spellings,
+        Counting(upstream, reactor, store.spellings()),
         time.time,
     )
     profiling = Profiling(
@@ -197,14 +200,15 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         normalizing=Normalizing(
             reactor,
             rules,
-            memory,
+            store,
             edit=edits,
-            hooks=plugins.session_hooks(),
+            hooks=packages.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
             collector=lasting.collector,
+            memo=lasting.memo,
         ),
-        memory=memory,
+        store=store,
         finished=lasting.afterwards,
         wall=time.time,
         via=lasting.via,
@@ -218,6 +222,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     return Arrangement(
         config=config,
         upstream=upstream,
+        packages=packages,
         rules=rules,
         edits=edits,
         resource=ProxyResource(

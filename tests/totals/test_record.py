@@ -8,13 +8,14 @@ import pytest
 
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.spared import Spared
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Rewrite, Verdict
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.profile import Profile
-from cacheproxy.observe.known import KnownPrompts
+from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.totals.record import record_of
 from tests.observe.exchanges import body, exchange
 
@@ -53,7 +54,7 @@ def test_figures_and_names_are_taken():
 def test_nothing_of_the_content_is_kept():
     """Neither texts, nor headers, nor the query, nor what a verdict quotes."""
     canary = "canary-7f3d"
-    known = KnownPrompts()
+    known = Verdicts(Store())
     long = f"{canary} " * 400
     first = exchange(body(canary, long), usage=Usage(2000, 0, 5))
     known.judge(first, PROFILE)
