@@ -16,6 +16,10 @@ BROKE = {"verdict": Judgement.BREAK, "reason": Reason.MESSAGES_CHANGED, "lost_ms
 
 @pytest.mark.parametrize("name", WINDOWS)
 def test_sums_and_series(store, name):
+    """Nothing of a window without anything."""
+    nothing = overview(store, name, MS)
+    assert nothing["sums"]["first_median"] is nothing["sums"]["prefill_speed"] is None
+    assert nothing["series"] == nothing["server"] == breaks(store, name, MS) == []
     keep(
         store,
         record(wall=NOW, first_ms=200, spared=500, spared_ms=3_250),
@@ -46,15 +50,6 @@ def test_sums_and_series(store, name):
     assert found["start"] <= NOW < found["end"]
     assert (found["end"] - found["start"]) * 1000 == WINDOWS[name].length
     json.dumps(found)
-
-
-@pytest.mark.parametrize("name", WINDOWS)
-def test_a_window_without_anything(store, name):
-    found = overview(store, name, MS)
-    assert found["sums"]["requests"] == 0
-    assert found["sums"]["first_median"] is None
-    assert found["sums"]["prefill_speed"] is None
-    assert found["series"] == found["server"] == breaks(store, name, MS) == []
 
 
 def test_the_median_is_exact_in_the_shortest_window(store):
