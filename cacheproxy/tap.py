@@ -33,7 +33,7 @@ from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.service import ProxyService, stop, version
 from cacheproxy.daemon.wiring import Arrangement, Lasting
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import Now
+from cacheproxy.metrics.snapshot import Standing
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
 from cacheproxy.observe.deferred_observer import Afterwards
@@ -63,17 +63,15 @@ from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamUR
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
-from cacheproxy.web.diagnosis import PREFIX as DIAGNOSIS
-from cacheproxy.web.diagnosis import Diagnosis
+from cacheproxy.web.exchanges import DIAGNOSIS, diagnosis, exchanges
 from cacheproxy.web.exchanges import PATH as EXCHANGES
-from cacheproxy.web.exchanges import Exchanges
 from cacheproxy.web.files import static_files
 from cacheproxy.web.health import PATH as HEALTH
-from cacheproxy.web.health import Health
+from cacheproxy.web.health import health
 from cacheproxy.web.live import PATH as LIVE
 from cacheproxy.web.live import Live
 from cacheproxy.web.login import PATH as LOGIN
-from cacheproxy.web.login import Login
+from cacheproxy.web.login import login
 from cacheproxy.web.memory_store import Unkept
 from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
@@ -249,22 +247,23 @@ def _own_pages(
     upstream, placing = course.upstream, course.placing
     names = [rule.name for rule in rules]
     pages: dict[bytes, Page] = {
-        HEALTH: Health(
+        HEALTH: partial(
+            health,
             version(),
             upstream.url.text,
-            names,
-            lambda: probe(upstream, reactor),
-            failures,
+            rules=names,
             clients={rule.name: client_name(rule) for rule in rules},
+            failures=failures,
             recent=lasting.recent,
+            probe=lambda: probe(upstream, reactor),
             placement=None if placing is None else placing.told,
             profile=profiling.told,
         ),
-        EXCHANGES: Exchanges(lasting.recent),
+        EXCHANGES: partial(exchanges, lasting.recent),
     }
     metrics = MetricsPage(
         lasting.metrics,
-        Now(version(), failures, reactor.seconds, lambda: lasting.latest.look),
+        Standing(version(), failures, reactor.seconds, lambda: lasting.latest.look),
         names,
         lambda work: deferToThreadPool(reactor, reactor.getThreadPool(), work),
         lasting.site.channels,
@@ -273,11 +272,16 @@ def _own_pages(
     return OwnPages(
         pages,
         {
-            DIAGNOSIS: Diagnosis(lasting.recent, names, lambda: dashboard.captures),
+            DIAGNOSIS: partial(diagnosis, lasting.recent, names, lambda: dashboard.captures),
             DETAIL: dashboard.detail,
         },
         queried={DATA: dashboard.data, REQUESTS: dashboard.requests},
-        direct={**static_files(), METRICS: metrics, LIVE: lasting.live, LOGIN: Login(access)},
+        direct={
+            **static_files(),
+            METRICS: metrics,
+            LIVE: lasting.live,
+            LOGIN: partial(login, access),
+        },
         before=lasting.afterwards.settle,
     )
 
@@ -290,7 +294,7 @@ def _totals(reactor: Any, config: Config, plugins: Plugins) -> Totals | None:
         folder = platformdirs.user_state_path("cacheproxy")
     totals = Totals(reactor, folder, time.time)
     totals.check()
-    plugins.register(totals.recorder, "totals")
+    plugins.register(totals, "totals")
     return totals
 
 
