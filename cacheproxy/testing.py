@@ -17,6 +17,20 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Normalizer, settled
 
+__all__ = [
+    "CAPTURES",
+    "assert_extends",
+    "assert_idempotent",
+    "assert_untouched",
+    "capture_name",
+    "find_captures",
+    "load_capture",
+    "normalized",
+    "request",
+    "rule_named",
+    "rules_of",
+]
+
 CAPTURES = "tests/captures"
 """Where a project keeps the traffic its tests read, from the folder that holds its tests."""
 
@@ -84,7 +98,7 @@ def rules_of(plugin: Any) -> list[Normalizer]:
     ``plugin``: its module, with cacheproxy_client and cacheproxy_rules.
     """
     client = plugin.cacheproxy_client()
-    return [settled(rule, own=False, client=client) for rule in plugin.cacheproxy_rules()]
+    return [settled(rule, client) for rule in plugin.cacheproxy_rules()]
 
 
 def rule_named(rules: Iterable[Normalizer], name: str) -> Normalizer:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import Parting, parting
+from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     CHANGED,
@@ -29,7 +30,6 @@ from cacheproxy.core.judge.located import located, tokens_of
 from cacheproxy.core.judge.proof import Proof
 from cacheproxy.core.judge.repairs import as_unaided
 from cacheproxy.core.prompt.prompt import Order, Part, Prompt, reordered
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting
 
 _REASONS = {
@@ -41,25 +41,6 @@ _TEXTUAL = CHANGED | {Reason.UNKNOWN}
 _ORDERS = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
 _NOTHING = Count(0, "estimated")
 _PROVEN = (Basis.TOLD, Basis.RENDERED)
-
-
-class Before(NamedTuple):
-    """The turn before: its prompt as sent and unedited, and its tokens if they were counted.
-
-    ``request``: as sent, to be rendered again; ``upstream``: where it went; ``generated``: tokens
-    of its answer; ``was_ok``: whether it had reused all of the one before. ``ended``: seconds since
-    the epoch; ``start``: of the server then (see ``Profile``).
-    """
-
-    sent: Prompt
-    unedited: Prompt
-    tokens: int | None = None
-    request: Request | None = None
-    upstream: str = ""
-    generated: int | None = None
-    was_ok: bool = False
-    ended: float = 0.0
-    start: str | None = None
 
 
 class _Compared(NamedTuple):

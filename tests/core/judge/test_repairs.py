@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.conversation.divergence import extends
+from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.judge import Before, judge
 from cacheproxy.core.judge.repairs import as_repaired, as_unaided
@@ -131,7 +131,7 @@ def saved(late, told_by="test"):
     came = as_unaided(prompt_of(second), "anthropic", profile)
     known = Before(before, as_unaided(before, "anthropic", profile), 1000)
     sent = prompt_of(placed)
-    assert extends(before, sent)
+    assert parting(before, sent).was is None
     return judge(known, sent, came, Usage(1100, 1000), first=False).saved.tokens
 
 

@@ -1,0 +1,67 @@
+"""The exact text of tool-call arguments, as the model wrote them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+LARGEST = 1 << 53
+"""Integers from here on mean what the nearest double means (RFC 8259, section 6)."""
+
+
+class Spellings:
+    """The arguments of tool calls, by the call's id.
+
+    Anthropic clients keep a call's ``input`` as a value and spell it anew when they send it back:
+    other spaces, other escapes, ``1`` for ``1.0``. A server that reads its own text again reuses
+    the prompt; one that reads another does not.
+
+    ``known``: what is remembered, of all conversations; ``keep``: remembers one more, as that of
+    one conversation. Safe to use from several threads.
+    """
+
+    def __init__(
+        self, known: dict[str, str] | None = None, keep: Callable[[str, str], None] | None = None
+    ) -> None:
+        self._known: dict[str, str] = {} if known is None else known
+        self._keep = self._known.__setitem__ if keep is None else keep
+
+    def keep(self, call: str, text: str) -> None:
+        """Remember that the call with the id ``call`` has the arguments ``text``, a JSON object."""
+        self._keep(call, text)
+
+    def find(self, call: str, text: str, value: Any) -> str:
+        """Return the arguments as the model wrote them, else ``text``.
+
+        ``text``: how the client spells them; ``value``: what that means. Only a text that means
+        the same is put in its place: a client may have changed the call.
+        """
+        kept = self._known.get(call)
+        if kept is None or kept == text:
+            return text
+        try:
+            same = _alike(json.loads(kept), value)
+        except (ValueError, RecursionError):
+            return text
+        return kept if same else text
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal: numbers as doubles, objects in any order."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int) and isinstance(other, int) and min(abs(one), abs(other)) >= LARGEST:
+        return _double(one) == _double(other)
+    return bool(one == other)
+
+
+def _double(number: int) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")

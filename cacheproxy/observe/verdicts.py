@@ -1,0 +1,219 @@
+"""The verdict on each turn, reached from the turn before it in its conversation's store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.lanes import Before, Lane, Place
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.usage import NOTHING, Usage
+from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdict
+from cacheproxy.core.judge.cause import NOTHING_SEEN, Meanwhile
+from cacheproxy.core.judge.judge import judge, order_of, wants_proof
+from cacheproxy.core.judge.proof import Compared, Proof
+from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of, reordered
+from cacheproxy.core.server.inferred import Inferred
+from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.observe.passed import Passed, PassedTurns
+
+_ENOUGH = 512
+"""Tokens of a prompt from which a server is expected to reuse some of it."""
+_ORDERED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED)
+"""Reasons by which the order of the tools and the system text shows."""
+
+
+class Judged(NamedTuple):
+    """A turn's verdict, and what it takes to reach a better one.
+
+    ``again``: judges with a proof, with usage that was counted in another way, or with more that
+    is known of the time between. ``before``: None where there is nothing to compare.
+    """
+
+    verdict: Verdict
+    place: Place
+    usage: Usage
+    again: Callable[..., Verdict]
+    before: Before | None
+    sent: Prompt
+    meanwhile: Meanwhile
+
+    @property
+    def wants_proof(self) -> bool:
+        """Whether the rendered prompts could tell more."""
+        return wants_proof(self.verdict, self.usage)
+
+    def compared(self, profile: Profile) -> Compared | None:
+        """Return what a proof is made of, None where something of it is not known."""
+        before, prompt = self.before, self.usage.prompt
+        if before is None or before.tokens is None or prompt is None:
+            return None
+        left = parting(reordered(before.sent, self.sent.order), self.sent)
+        return Compared(before.sent, self.sent, before.tokens, prompt, left, profile.has_clock)
+
+
+class Verdicts:
+    """Reaches the verdicts. ``store``: where conversations are remembered.
+
+    Not thread-safe: it belongs to whoever judges.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.passed = PassedTurns()
+        self._store = store
+
+    def judge(
+        self, exchange: Exchange, profile: Profile = UNKNOWN, inferred: Inferred | None = None
+    ) -> Judged | None:
+        """Return the verdict on a turn and its place; None if there is no prompt we can read."""
+        session, place, request = exchange.session, exchange.place, exchange.sent
+        if session is None or request is None:
+            return None
+        lane = None if place is None else self._lane(session, place.lane)
+        if place is None or lane is None:  # nobody has said where it belongs, or it was forgotten
+            found = self._store.find(session, request)
+            session, place = found.session, self._store.begin(found, request)
+            lane = self._lane(session, place.lane)
+        if lane is None:
+            return None
+        before, order = lane.before, profile.order or Order.TOOLS_FIRST
+        if request.body is lane.request.body:
+            sent: Prompt | None = reordered(lane.prompt, order)
+        else:  # it was placed, or translated, or the lane has gone on
+            sent = prompt_of(request, order)
+        unedited = sent
+        if request is not exchange.received:
+            unedited = prompt_of(exchange.received, order)
+        if sent is None or unedited is None:
+            return None
+        first, replaced, usage = lane.turns == 0, place.replaced, _usage(exchange, inferred)
+        spoken = request.dialect
+        caches = (request.json or {}).get("cache_prompt") is not False
+
+        def again(
+            usage: Usage = usage,
+            meanwhile: Meanwhile = NOTHING_SEEN,
+            proof: Proof | None = None,
+        ) -> Verdict:
+            return judge(
+                before,
+                sent,
+                unedited,
+                usage,
+                profile,
+                meanwhile,
+                proof,
+                first=first,
+                replaced=replaced,
+                caches=caches,
+                spoken=spoken,
+            )
+
+        verdict, meanwhile = again(), NOTHING_SEEN
+        is_break, key = verdict.judgement is Judgement.BREAK, (*session, place.lane)
+        if before is not None and (is_break or (usage.reused is None and profile.counts_reuse)):
+            meanwhile = self._meanwhile(exchange, key, before, sent, profile)
+            verdict = again(meanwhile=meanwhile) if is_break else verdict
+        if inferred is not None:
+            _infer(inferred, verdict, before, sent, usage, exchange)
+        end = exchange.wall + exchange.seconds
+        self.passed.add(Passed(key, exchange.upstream, exchange.wall, end, usage.evaluated))
+        following = before
+        if before is None or exchange.usage != NOTHING:  # else the cache still holds that one
+            following = Before(
+                sent,
+                unedited,
+                exchange.usage.prompt,
+                lane.request if request.body is lane.request.body else replace(request),
+                exchange.upstream,
+                exchange.usage.output,
+                verdict.judgement is Judgement.OK,
+                end,
+                profile.start,
+            )
+        place = self._store.end(session, place, following)
+        return Judged(verdict, place, usage, again, before, sent, meanwhile)
+
+    def _lane(self, session: Session, number: int) -> Lane | None:
+        known = self._store.conversation(session)
+        return None if known is None else known.lane(number)
+
+    def _meanwhile(
+        self,
+        exchange: Exchange,
+        lane: tuple[str, str, int],
+        before: Before,
+        sent: Prompt,
+        profile: Profile,
+    ) -> Meanwhile:
+        """Return what is known of the time between a turn and the one before it."""
+        usage = exchange.usage
+        others = self.passed.since(before.ended, exchange, lane)
+        shares = []
+        for client, session, number in dict.fromkeys(one.lane for one in others[-8:]):
+            other = self._lane(Session(client, session), number)
+            last = None if other is None else other.before
+            if last is not None and last.sent.order is sent.order and sent.chars:
+                share = parting(last.sent, sent).shared / sent.chars
+                shares.append(round(share * (usage.prompt or 0)))
+        reused = usage.reused or 0
+        return Meanwhile(
+            others=len({one.lane for one in others}),
+            alike=min(shares, key=lambda share: abs(share - reused), default=None),
+            evaluated=sum(one.evaluated or 0 for one in others),
+            restarted=self.passed.was_down(before.ended, exchange.wall)
+            or (None if before.start is None else is_another(before.start, profile.start)),
+            emptied=self.passed.was_empty(before.ended, exchange.wall, before.tokens or 0),
+            moved=bool(before.upstream) and before.upstream != exchange.upstream,
+        )
+
+
+def is_another(start: str | None, now: str | None) -> bool:
+    """Whether two marks of a server's start, None for not told, are of two servers."""
+    return start is not None and now is not None and start != now
+
+
+def _usage(exchange: Exchange, inferred: Inferred | None) -> Usage:
+    """Return what was counted: a server that has reported reuse leaves it out where it is 0."""
+    usage, sent = exchange.usage, exchange.sent
+    if inferred is None or sent is None or sent.dialect is None:
+        return usage
+    if usage.reused is not None or usage.prompt is None or exchange.outcome is not Outcome.COMPLETE:
+        return usage
+    return replace(usage, reused=0) if inferred.has_reported(sent.dialect) else usage
+
+
+def _infer(  # noqa: PLR0917 (a turn)
+    inferred: Inferred,
+    verdict: Verdict,
+    before: Before | None,
+    sent: Prompt,
+    usage: Usage,
+    exchange: Exchange,
+) -> None:
+    """Learn from a turn what its upstream does."""
+    if exchange.sent is not None and exchange.sent.dialect is not None:
+        expected = verdict.expected  # all of the turn before, which was counted, if it was added to
+        appended = expected is not None and expected.source == "measured"
+        appended = appended and (usage.prompt or 0) >= _ENOUGH
+        inferred.saw_reuse(exchange.sent.dialect, usage.reused, appended=appended)
+    is_break = verdict.judgement is Judgement.BREAK
+    if before is None or not is_break or verdict.reason not in _ORDERED:
+        return
+    order = order_of(before, sent, usage)
+    if order is not None:
+        inferred.saw_order(order)
+
+
+def learn(inferred: Inferred, verdict: Verdict, proof: Proof | None, usage: Usage) -> None:
+    """Learn from rendered prompts how a memory can be gone back in."""
+    if proof is None or verdict.basis is not Basis.RENDERED or usage.reused is None:
+        return
+    if verdict.reason is Reason.CHECKPOINT:
+        inferred.saw_checkpoint()
+    elif verdict.reason is not Reason.EVICTED and abs(proof.shared - usage.reused) <= 1:
+        inferred.saw_rewind()
