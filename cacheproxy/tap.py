@@ -42,12 +42,11 @@ from cacheproxy.parts import Arrangement, Lasting
 from cacheproxy.plugins import PluginError, Plugins, choose
 from cacheproxy.proxy.counting import Counting
 from cacheproxy.proxy.dialects import Dialects
-from cacheproxy.proxy.exchange import Course
+from cacheproxy.proxy.exchange import ExchangeContext
 from cacheproxy.proxy.limits import Limits
 from cacheproxy.proxy.memory import SessionMemory
 from cacheproxy.proxy.normalizing import Normalizing
 from cacheproxy.proxy.placing import AUTO, QUIET, Placing
-from cacheproxy.proxy.polling import poll_plainly
 from cacheproxy.proxy.probe import probe
 from cacheproxy.proxy.profiling import Profiling
 from cacheproxy.proxy.proving import Proving
@@ -88,7 +87,8 @@ def makeService(options: Options) -> IService:
     """Return the proxy as a service; a bad setting is one line and exit code 2."""
     from twisted.internet import reactor  # noqa: PLC0415 - it must not be chosen on import
 
-    _set_up_process(reactor)
+    raise_limit()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     try:
         lasting = make_lasting(reactor, options.settings)
         arrangement = arrange(lasting, options.settings)
@@ -103,13 +103,6 @@ def makeService(options: Options) -> IService:
         stop(2, str(error))
     reloading = Reloading(reactor, options.read, partial(arrange, lasting), options.settings)
     return ProxyService(lasting, arrangement, reloading, options.parent)
-
-
-def _set_up_process(reactor: Any) -> None:
-    """Let this process have what it needs of the system, of Python and of its reactor."""
-    raise_limit()
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    poll_plainly(reactor)
 
 
 def make_lasting(reactor: Any, config: Config) -> Lasting:
@@ -193,7 +186,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         via=via,
     )
     placing = Placing(reactor, profiling, config.placement)
-    course = Course(
+    context = ExchangeContext(
         clock=reactor,
         upstream=upstream,
         normalizing=Normalizing(
@@ -223,7 +216,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         rules=rules,
         edits=edits,
         resource=ProxyResource(
-            course, _own_pages(lasting, course, rules if edits else (), access, profiling)
+            context, _own_pages(lasting, context, rules if edits else (), access, profiling)
         ),
         limits=_limits(config),
         access=access,
@@ -235,13 +228,13 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
 
 def _own_pages(
     lasting: Lasting,
-    course: Course,
+    context: ExchangeContext,
     rules: Sequence[Normalizer],
     access: Access,
     profiling: Profiling,
 ) -> OwnPages:
     reactor, failures = lasting.reactor, lasting.plugins.failures
-    upstream, placing = course.upstream, course.placing
+    upstream, placing = context.upstream, context.placing
     names = [rule.name for rule in rules]
     pages: dict[bytes, Page] = {
         HEALTH: Health(

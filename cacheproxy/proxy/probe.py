@@ -35,11 +35,12 @@ async def answer(
 
     async def whole() -> Answer:
         response = await upstream.request(request, via=via)
-        software = b"".join(response.head.values(b"server")[:1])[:80].decode("latin-1")
+        head = response.head
+        software = b"".join(head.values(b"server")[:1])[:80].decode("latin-1")
         try:
-            return Answer(response.code, await collect(response, _MOST_BYTES), software)
+            return Answer(head.status, await collect(response, _MOST_BYTES), software)
         except ResponseError:  # endless, or broken off: as good as empty
-            return Answer(response.code, b"", software)
+            return Answer(head.status, b"", software)
 
     deferred = Deferred.fromCoroutine(whole())
     return cast("Answer", await deferred.addTimeout(seconds, clock))

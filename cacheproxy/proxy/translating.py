@@ -12,7 +12,7 @@ from twisted.internet.threads import deferToThreadPool
 from cacheproxy.core.dialect import ANTHROPIC, CHAT
 from cacheproxy.core.request import Request
 from cacheproxy.core.responsehead import ResponseHead
-from cacheproxy.proxy.connection import UpstreamResponse
+from cacheproxy.proxy.connection import UpstreamConnection
 from cacheproxy.proxy.counting import Counting
 from cacheproxy.proxy.dialects import Dialects
 from cacheproxy.translate import models
@@ -61,7 +61,7 @@ class Translating:
             return None
         return Translated(await self._run(translation.request, request), translation)
 
-    async def learns_from(self, response: UpstreamResponse, request: Request) -> bool:
+    async def learns_from(self, response: UpstreamConnection, request: Request) -> bool:
         """Return whether ``response`` says that ``request`` has to be translated, after all.
 
         Where its path is not known there, the upstream is asked what it serves. The response is
@@ -74,7 +74,7 @@ class Translating:
             learned = await self._dialects.learn(request)
         finally:
             if learned:  # or the client has left
-                response.connection.abort()
+                response.abort()
         return learned
 
     async def count(self, request: Request) -> bytes | None:
