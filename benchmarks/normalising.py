@@ -27,15 +27,15 @@ from typing import Any
 import cacheproxy_claude_code
 import cacheproxy_openclaw
 
-from cacheproxy.core.document import Document
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.normalize import normalize
-from cacheproxy.core.overlap import overlap
-from cacheproxy.core.prompt import Order
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import Normalizer, Rule, settled
-from cacheproxy.core.session import session_of
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.document.compare import overlap
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.rule import Normalizer, Rule, settled
 from cacheproxy.observe.known import KnownPrompts
 
 SIZES = (80_000, 500_000, 2_000_000)

@@ -19,7 +19,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
-from cacheproxy.core.usage import usage_of
+from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.replay.proxy import ProxyService
 
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}

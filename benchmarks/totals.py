@@ -18,21 +18,21 @@ from pathlib import Path
 
 from twisted.internet.task import Clock
 
-from cacheproxy.core.counters import Figures
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.exposition import Sample
-from cacheproxy.core.look import Look, Metrics, State
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Judgement, Reason
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.metrics_page import Sample
+from cacheproxy.core.server.status import Look, Metrics, State
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.file import NAME, open_file
 from cacheproxy.totals.record import Record, record_of
 from cacheproxy.totals.recorder import Recorder
 from cacheproxy.totals.requests import FILTERS, requests, sessions
 from cacheproxy.totals.retention import tidy
-from cacheproxy.totals.standing import lifetime
+from cacheproxy.totals.snapshot import lifetime
 from cacheproxy.totals.store import Store
 from cacheproxy.totals.windows import WINDOWS, breaks, overview
 

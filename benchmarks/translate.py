@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import find_captures, load_capture
 from cacheproxy.translate.chat import ChatToMessages
 from cacheproxy.translate.messages import MessagesToChat

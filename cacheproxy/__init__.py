@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cacheproxy.core.client import Client
-from cacheproxy.core.codeblocks import lines_outside_code
-from cacheproxy.core.edits import REMOVE, Edit
-from cacheproxy.core.paths import match_paths, to_pointer
-from cacheproxy.core.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import CodeRule, Rule
+from cacheproxy.core.document.edits import REMOVE, Edit
+from cacheproxy.core.document.pointer import match_paths, to_pointer
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.codeblocks import lines_outside_code
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
+from cacheproxy.core.rules.rule import CodeRule, Rule
 
 if TYPE_CHECKING:
     from cacheproxy.hookspecs import hookimpl

@@ -17,9 +17,9 @@ import msgspec
 import platformdirs
 from msgspec import Meta
 
-from cacheproxy.core.baseurl import server_root
-from cacheproxy.core.client import EVERY, Client, ClientError
-from cacheproxy.core.rules import Rule, RuleError
+from cacheproxy.core.prompt.client import EVERY, Client, ClientError
+from cacheproxy.core.rules.rule import Rule, RuleError
+from cacheproxy.core.server.base_url import server_root
 
 ENV_PREFIX = "CACHEPROXY_"
 _GONE = {
@@ -36,9 +36,9 @@ class ConfigError(ValueError):
 
 
 class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.Rule.
+    """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.rule.Rule.
 
-    ``client``: the name of one (cacheproxy.core.client), or ``*`` for all.
+    ``client``: the name of one (cacheproxy.core.prompt.client), or ``*`` for all.
     """
 
     name: str

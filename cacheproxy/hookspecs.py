@@ -14,11 +14,11 @@ import pluggy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cacheproxy.core.client import Client
-    from cacheproxy.core.edits import Edit
-    from cacheproxy.core.exchange import Exchange
-    from cacheproxy.core.request import Request
-    from cacheproxy.core.rules import Normalizer
+    from cacheproxy.core.conversation.exchange import Exchange
+    from cacheproxy.core.document.edits import Edit
+    from cacheproxy.core.prompt.client import Client
+    from cacheproxy.core.prompt.request import Request
+    from cacheproxy.core.rules.rule import Normalizer
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 

@@ -21,41 +21,41 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
-from cacheproxy.core.access import Access
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.locality import is_local
-from cacheproxy.core.rules import Normalizer, client_name
-from cacheproxy.descriptors import raise_limit
+from cacheproxy.core.privacy.access import Access
+from cacheproxy.core.privacy.locality import is_local
+from cacheproxy.core.rules.rule import Normalizer, client_name
+from cacheproxy.daemon.descriptors import raise_limit
+from cacheproxy.daemon.options import Options
+from cacheproxy.daemon.reloading import Reloading
+from cacheproxy.daemon.service import ProxyService, stop, version
+from cacheproxy.daemon.wiring import Arrangement, Lasting
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.standing import Now
-from cacheproxy.observe.afterwards import Afterwards
+from cacheproxy.metrics.snapshot import Now
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
+from cacheproxy.observe.deferred_observer import Afterwards
 from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.recent import Recent
 from cacheproxy.observe.spans import Spans, SpansError
-from cacheproxy.options import Options
-from cacheproxy.parts import Arrangement, Lasting
-from cacheproxy.plugins import PluginError, Plugins, choose
-from cacheproxy.proxy.counting import Counting
-from cacheproxy.proxy.dialects import Dialects
-from cacheproxy.proxy.exchange import ExchangeContext
-from cacheproxy.proxy.limits import Limits
-from cacheproxy.proxy.memory import SessionMemory
-from cacheproxy.proxy.normalizing import Normalizing
-from cacheproxy.proxy.placing import AUTO, QUIET, Placing
-from cacheproxy.proxy.probe import probe
-from cacheproxy.proxy.profiling import Profiling
-from cacheproxy.proxy.proving import Proving
+from cacheproxy.plugin.plugins import PluginError, Plugins, choose
+from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.proxy.exchange.exchange import ExchangeContext
+from cacheproxy.proxy.exchange.memory import SessionMemory
+from cacheproxy.proxy.exchange.normalizing import Normalizing
+from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
+from cacheproxy.proxy.learning.profiling import Profiling
+from cacheproxy.proxy.learning.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
-from cacheproxy.proxy.site import ProxySite
-from cacheproxy.proxy.translating import Translating
-from cacheproxy.proxy.upstream import Upstream, UpstreamURL, UpstreamURLError
-from cacheproxy.reloading import Reloading
-from cacheproxy.service import ProxyService, stop, version
+from cacheproxy.proxy.translation.counting import Counting
+from cacheproxy.proxy.translation.dialects import Dialects
+from cacheproxy.proxy.translation.translating import Translating
+from cacheproxy.proxy.upstream.probe import probe
+from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
 from cacheproxy.translate.messages import Spellings
@@ -71,10 +71,10 @@ from cacheproxy.web.live import PATH as LIVE
 from cacheproxy.web.live import Live
 from cacheproxy.web.login import PATH as LOGIN
 from cacheproxy.web.login import Login
+from cacheproxy.web.memory_store import Unkept
 from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
 from cacheproxy.web.pages import OwnPages, Page
-from cacheproxy.web.unkept import Unkept
 
 _SWITCH_SECONDS = 0.0005
 """How long a thread with work may keep the reactor waiting for the interpreter, each time that it

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cacheproxy.core.normalize import normalize
-from cacheproxy.core.overlap import common_prefix
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import Normalizer, settled
+from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.rule import Normalizer, settled
 
 CAPTURES = "tests/captures"
 """Where a project keeps the traffic its tests read, from the folder that holds its tests."""

@@ -15,7 +15,7 @@ from typing import get_args, get_type_hints
 import msgspec
 
 from cacheproxy.config import ENV_PREFIX, Config, Option, RuleTable, options
-from cacheproxy.reloading import NEED_A_RESTART
+from cacheproxy.daemon.reloading import NEED_A_RESTART
 
 PAGE = Path(__file__).with_name("configuration.md")
 _KINDS = {str: "text", int: "whole number", float: "number", bool: "yes or no", tuple: "names"}

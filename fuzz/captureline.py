@@ -4,8 +4,10 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["cacheproxy.core.captureline", "cacheproxy.core.redact"]):
-    from cacheproxy.core.captureline import CapturedError, from_line, to_line
+with atheris.instrument_imports(
+    include=["cacheproxy.core.capture.jsonl", "cacheproxy.core.privacy.redact"]
+):
+    from cacheproxy.core.capture.jsonl import CapturedError, from_line, to_line
 
 
 def one(data: bytes) -> None:

@@ -10,8 +10,8 @@ import atheris
 with atheris.instrument_imports(
     include=[f"cacheproxy.core.{name}" for name in ("document", "jsonreader", "rawreader")]
 ):
-    from cacheproxy.core.document import Document
-    from cacheproxy.core.jsonreader import NotUnderstoodError
+    from cacheproxy.core.document.document import Document
+    from cacheproxy.core.document.reader import NotUnderstoodError
 
 
 def same(one: Any, other: Any) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 import atheris
 
 with atheris.instrument_imports(include=["cacheproxy.core"]):
-    from cacheproxy.core.document import Document
-    from cacheproxy.core.edits import REMOVE, Edit, EditError, apply
-    from cacheproxy.core.jsonreader import NotUnderstoodError
-    from cacheproxy.core.paths import PathError, parse_pointer, to_pointer
+    from cacheproxy.core.document.document import Document
+    from cacheproxy.core.document.edits import REMOVE, Edit, EditError, apply
+    from cacheproxy.core.document.pointer import PathError, parse_pointer, to_pointer
+    from cacheproxy.core.document.reader import NotUnderstoodError
 
 VALUES = ["", "new", '"\\\n\0', "\ud83d", "\U0001f600", 0, 1.5, True, None, [], {"a": [1]}, {}]
 

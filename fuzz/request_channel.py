@@ -5,12 +5,13 @@ import sys
 import atheris
 
 with atheris.instrument_imports(
-    include=["cacheproxy.proxy.channel", "cacheproxy.proxy.request", "cacheproxy.core.access",
-             "cacheproxy.core.http1request"]
+    include=["cacheproxy.proxy.downstream.channel", "cacheproxy.proxy.downstream.request",
+             "cacheproxy.core.privacy.access",
+             "cacheproxy.core.http1.request_reader"]
 ):  # fmt: skip
     from tests.proxy.inmemory import converse
 
-from cacheproxy.proxy.limits import Limits
+from cacheproxy.proxy.downstream.limits import Limits
 
 ROOMY = Limits()
 TIGHT = Limits(body=64, head=200, target=40, headers=6)

@@ -4,8 +4,8 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["cacheproxy.core.http1"]):
-    from cacheproxy.core import http1
+with atheris.instrument_imports(include=["cacheproxy.core.http1.response_reader"]):
+    from cacheproxy.core.http1 import response_reader as http1
 
 LIMITS = (http1.LONGEST_HEAD, http1._LONGEST_CHUNK_LINE)
 MANY = http1._MANY

@@ -4,8 +4,8 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["cacheproxy.core.sse"]):
-    from cacheproxy.core import sse
+with atheris.instrument_imports(include=["cacheproxy.core.http1.sse"]):
+    from cacheproxy.core.http1 import sse
 
 
 def events(pieces: list[bytes]) -> list[sse.Event]:

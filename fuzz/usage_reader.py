@@ -4,8 +4,10 @@ import sys
 
 import atheris
 
-with atheris.instrument_imports(include=["cacheproxy.core.usage", "cacheproxy.core.sse"]):
-    from cacheproxy.core import usage
+with atheris.instrument_imports(
+    include=["cacheproxy.core.conversation.usage", "cacheproxy.core.http1.sse"]
+):
+    from cacheproxy.core.conversation import usage
 
 TYPES = ["text/event-stream", "application/json", "application/x-ndjson", "json event-stream"]
 LONGEST = usage._LONGEST_KEPT

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import capture_name, find_captures, load_capture
 
 settings.register_profile("cacheproxy", deadline=None, max_examples=100, database=None)

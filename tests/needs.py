@@ -8,7 +8,13 @@ import pytest
 
 from cacheproxy.embedded.child import import_library
 
-PACKAGES = {"chromium": "chromium", "node": "nodejs", "npm": "npm", "fish": "fish"}
+PACKAGES = {
+    "chromium": "chromium",
+    "node": "nodejs",
+    "npm": "npm",
+    "fish": "fish",
+    "haproxy": "haproxy",
+}
 """Of a program: its package in Debian and Ubuntu."""
 
 

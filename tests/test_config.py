@@ -10,7 +10,7 @@ import pytest
 
 from cacheproxy import config
 from cacheproxy.config import Config, ConfigError, load, options
-from cacheproxy.core.client import Client
+from cacheproxy.core.prompt.client import Client
 
 
 @pytest.fixture(autouse=True)

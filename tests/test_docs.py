@@ -16,7 +16,7 @@ import pytest
 
 from cacheproxy import hookspecs
 from cacheproxy.config import RuleTable, options
-from cacheproxy.core.places import NAMED
+from cacheproxy.core.rules.places import NAMED
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

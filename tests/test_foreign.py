@@ -15,10 +15,10 @@ from random import Random
 
 import pytest
 
-from cacheproxy.core.normalize import normalize
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import session_of
-from cacheproxy.plugins import Plugins
+from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.plugin.plugins import Plugins
 
 ROOT = Path(__file__).parents[1]
 BODIES = 10_000

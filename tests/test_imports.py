@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pkgutil
 import subprocess
 import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
 
 import pytest
 
+import cacheproxy
 import cacheproxy.core
 
 CORE = sorted(
-    f"cacheproxy.core.{module.name}" for module in pkgutil.iter_modules(cacheproxy.core.__path__)
+    module.name
+    for module in pkgutil.walk_packages(cacheproxy.core.__path__, "cacheproxy.core.")
+    if not module.ispkg
 )
 TRANSLATE = [
     "cacheproxy.translate.messages",
@@ -42,16 +48,16 @@ def test_core_is_loaded_without_twisted_treq_or_pluggy(module):
 
 def test_every_core_module_is_checked():
     """The list is read from the folder, and is not empty."""
-    assert {"cacheproxy.core.document", "cacheproxy.core.usage"} <= set(CORE)
+    assert {"cacheproxy.core.document.document", "cacheproxy.core.conversation.usage"} <= set(CORE)
 
 
 @pytest.mark.parametrize(
     "statement",
     [
         "import cacheproxy.hookspecs",
-        "import cacheproxy.plugins",
+        "import cacheproxy.plugin.plugins",
         "from cacheproxy import hookimpl",
-        "from cacheproxy.plugins import Plugins; Plugins()",
+        "from cacheproxy.plugin.plugins import Plugins; Plugins()",
     ],
 )
 def test_plugins_do_not_import_the_reactor(statement):
@@ -70,3 +76,79 @@ def test_what_a_client_package_needs_is_in_the_package_itself():
         assert getattr(cacheproxy, name) is not None
     with pytest.raises(AttributeError, match="nope"):
         cacheproxy.nope  # noqa: B018
+
+
+PACKAGE = Path(cacheproxy.__file__).parent
+FILES = {
+    ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): file
+    for file in PACKAGE.rglob("*.py")
+}
+KNOWN_CIRCLES = {"downstream", "document"}
+"""The protocols of the client's side know each other, and the document its readers."""
+APART = [
+    ("cacheproxy.core", "cacheproxy"),
+    ("cacheproxy.translate", "cacheproxy.proxy"),
+    ("cacheproxy.proxy", "cacheproxy.observe"),
+    ("cacheproxy.observe", "cacheproxy.proxy"),
+    ("cacheproxy.observe", "cacheproxy.web"),
+    ("cacheproxy.proxy", "cacheproxy.daemon"),
+    ("cacheproxy.plugin", "cacheproxy.daemon"),
+    ("cacheproxy.web", "cacheproxy.daemon"),
+]
+"""Rooms that must not import the room beside them; ``cacheproxy`` is all of it but the room."""
+
+
+def imported_by(file: Path) -> set[str]:
+    """The modules of the package that a file imports, at its head or later."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {
+                name if (name := f"{node.module}.{alias.name}") in FILES else node.module
+                for alias in node.names
+            }
+    return found & FILES.keys()
+
+
+IMPORTS = {module: imported_by(file) for module, file in FILES.items()}
+
+
+def room_of(module: str) -> str:
+    """The folder that a module stands in; a module of the top folder is a room of its own."""
+    room = module.rpartition(".")[0]
+    return module if room in ("", "cacheproxy") or FILES[module].stem == "__init__" else room
+
+
+@pytest.mark.parametrize(("room", "other"), APART)
+def test_no_arrow_runs_up(room, other):
+    """Who imports whom is as docs/architecture.md says."""
+    wrong = [
+        f"{module} imports {imported}"
+        for module, all_imported in IMPORTS.items()
+        if module.startswith(f"{room}.")
+        for imported in all_imported
+        if imported.startswith(f"{other}.") and not imported.startswith(f"{room}.")
+    ]
+    assert not wrong
+
+
+def test_no_two_rooms_of_the_core_or_the_proxy_need_each_other():
+    """A room can be read with what stands below it, and nothing else."""
+    rooms: dict[str, set[str]] = {}
+    for module, imported in IMPORTS.items():
+        if module.startswith(("cacheproxy.core.", "cacheproxy.proxy.")):
+            below = {room_of(name) for name in imported} - {room_of(module)}
+            rooms.setdefault(room_of(module), set()).update(below)
+    TopologicalSorter(rooms).prepare()
+
+
+def test_no_modules_need_each_other():
+    """No circle of imports, wherever it would begin."""
+    TopologicalSorter(
+        {
+            module: {name for name in found if room_of(name).split(".")[-1] not in KNOWN_CIRCLES}
+            for module, found in IMPORTS.items()
+        }
+    ).prepare()

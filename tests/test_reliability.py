@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.config import options
-from cacheproxy.core import http1
-from cacheproxy.proxy import channel, exchange, normalizing, relay, workers
-from cacheproxy.proxy.limits import Limits
-from cacheproxy.reloading import NEED_A_RESTART
+from cacheproxy.core.http1 import response_reader as http1
+from cacheproxy.daemon.reloading import NEED_A_RESTART
+from cacheproxy.proxy.downstream import channel
+from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.exchange import exchange, normalizing, relay, workers
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/reliability.md").read_text()

@@ -16,9 +16,10 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.error import CannotListenError
 from twisted.python import usage
 
-from cacheproxy import config, listening, service, tap
+from cacheproxy import config, tap
 from cacheproxy.config import Config, options
-from cacheproxy.proxy.upstream import UpstreamURL
+from cacheproxy.daemon import listening, service
+from cacheproxy.proxy.upstream.upstream import UpstreamURL
 from cacheproxy.tap import Options
 from tests.proxy.harness import (
     TIMEOUT,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from typing import Any
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import find_captures, load_capture
 
 SIZES = {

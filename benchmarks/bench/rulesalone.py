@@ -19,9 +19,9 @@ import msgspec
 
 from bench.bodies import CHAT
 from bench.rules import BAR, FIND, SCAN
-from cacheproxy.core.normalize import normalize
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import settled
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.rule import settled
 
 _ABSENT = b"x-anthropic-billing-footer"
 _SECONDS = 0.2

@@ -13,8 +13,8 @@ from typing import Any
 
 from cacheproxy.agents.need import Need
 from cacheproxy.agents.shell import bash
-from cacheproxy.core.access import TOKEN_HEADER
-from cacheproxy.core.placement import DOES, Late
+from cacheproxy.core.placement.placement import DOES, Late
+from cacheproxy.core.privacy.access import TOKEN_HEADER
 
 _TOKEN = TOKEN_HEADER.decode().title()
 _PROVIDER = "cacheproxy"

@@ -15,9 +15,9 @@ from typing import NoReturn
 
 import click
 
-from cacheproxy.core.capture import Captured, Problem, read, read_each
-from cacheproxy.core.har import to_har
-from cacheproxy.core.session import session_of
+from cacheproxy.core.capture.files import Captured, Problem, read, read_each
+from cacheproxy.core.capture.har import to_har
+from cacheproxy.core.conversation.session import session_of
 
 _EPOCH_BEGAN = 1e9
 """Times before (2001) are a recorder's own, counted from its start."""

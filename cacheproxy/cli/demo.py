@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import click
 
 from cacheproxy.cli.progress import console, progress_bar
-from cacheproxy.core.locality import is_local
+from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.demo.client import Client, checked_url
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.demo.proxy import require_plugin

@@ -18,16 +18,16 @@ from cacheproxy.cli.installed import Installed, installed
 from cacheproxy.cli.proposing import AppendError, append, proposal_lines
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.config import ConfigError, load
-from cacheproxy.core.capture import read
-from cacheproxy.core.captured import Captured
-from cacheproxy.core.client import UNNAMED, Client, ClientError
-from cacheproxy.core.conversations import Lane, lanes_of
-from cacheproxy.core.diagnosis import report_captured
-from cacheproxy.core.propose import Proposal, Refusal, propose
-from cacheproxy.core.report import Report, ReportError, failed
-from cacheproxy.core.request import Request
-from cacheproxy.core.volatile import fields
-from cacheproxy.plugins import PluginError
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.diagnose.conversations import Lane, lanes_of
+from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
+from cacheproxy.core.diagnose.report import Report, ReportError, failed
+from cacheproxy.core.diagnose.turn import report_captured
+from cacheproxy.core.diagnose.volatile import fields
+from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.plugin.plugins import PluginError
 
 _PROXY = "http://127.0.0.1:8081"
 _PAGE = "/_cacheproxy/diagnose/"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from cacheproxy.cli.inspecttext import place_name
-from cacheproxy.core.report import Report
-from cacheproxy.core.verdict import CHANGED, Basis, Count, Judgement, Reason
+from cacheproxy.core.conversation.verdict import CHANGED, Basis, Count, Judgement, Reason
+from cacheproxy.core.diagnose.report import Report
 
 _SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND)
 """Reasons that the first sentence has named."""

@@ -23,7 +23,7 @@ from cacheproxy.doctor.guard import Ask
 from cacheproxy.doctor.report import Report, of_examination
 from cacheproxy.doctor.server_log import NoLogError
 from cacheproxy.doctor.server_log import read as read_log
-from cacheproxy.plugins import PluginError
+from cacheproxy.plugin.plugins import PluginError
 
 
 @click.command()

@@ -16,9 +16,9 @@ from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.cli.settings import OneLine, fail
 from cacheproxy.config import ConfigError, load
-from cacheproxy.core.access import TOKEN_HEADER
-from cacheproxy.core.headers import PROBE
-from cacheproxy.core.served import is_served
+from cacheproxy.core.http1.headers import PROBE
+from cacheproxy.core.privacy.access import TOKEN_HEADER
+from cacheproxy.core.server.dialects import is_served
 from cacheproxy.demo.client import checked_url
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.proxy import HEALTH

@@ -11,12 +11,12 @@ import msgspec
 from cacheproxy.cli.inspecttext import lines, visible
 from cacheproxy.cli.installed import installed
 from cacheproxy.config import ConfigError
-from cacheproxy.core.capture import read
-from cacheproxy.core.inspection import Inspection
-from cacheproxy.core.inspection import inspect as inspect_records
-from cacheproxy.core.prompt import Order
-from cacheproxy.core.volatile import Field
-from cacheproxy.plugins import PluginError
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.diagnose.inspection import Inspection
+from cacheproxy.core.diagnose.inspection import inspect as inspect_records
+from cacheproxy.core.diagnose.volatile import Field
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.plugin.plugins import PluginError
 
 _ORDERS = {
     "hoisted": (Order.HOISTED,),

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
-from cacheproxy.core.difference import Kind
-from cacheproxy.core.inspection import Inspection, PartView, SideView
-from cacheproxy.core.volatile import Field
+from cacheproxy.core.diagnose.inspection import Inspection, PartView, SideView
+from cacheproxy.core.diagnose.volatile import Field
+from cacheproxy.core.diff.kind import Kind
 
 WIDTH = 96
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")

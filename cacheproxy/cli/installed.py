@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cacheproxy.config import load
-from cacheproxy.core.client import Client
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import Normalizer
-from cacheproxy.plugins import Plugins, choose
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.plugin.plugins import Plugins, choose
 
 
 @dataclass(frozen=True, slots=True)

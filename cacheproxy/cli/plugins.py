@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from cacheproxy.config import ConfigError, load
-from cacheproxy.core.rules import Normalizer, client_name
-from cacheproxy.plugins import Package, PluginError, Plugins, choose
+from cacheproxy.core.rules.rule import Normalizer, client_name
+from cacheproxy.plugin.plugins import Package, PluginError, Plugins, choose
 
 
 @click.command()

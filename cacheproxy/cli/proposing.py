@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cacheproxy.cli.inspecttext import field_name
 from cacheproxy.config import ENV_PREFIX, ConfigError, default_file, load
-from cacheproxy.core.propose import Proposal, Refusal
+from cacheproxy.core.diagnose.propose import Proposal, Refusal
 
 
 class AppendError(Exception):

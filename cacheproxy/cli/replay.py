@@ -16,11 +16,11 @@ from rich.text import Text
 
 from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.config import Config, ConfigError, load
-from cacheproxy.core.capture import Captured, Problem, read
-from cacheproxy.core.locality import is_local
-from cacheproxy.core.prompt import Order
-from cacheproxy.core.server import PAGES, identify
-from cacheproxy.plugins import PluginError
+from cacheproxy.core.capture.files import Captured, Problem, read
+from cacheproxy.core.privacy.locality import is_local
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.server.identify import PAGES, identify
+from cacheproxy.plugin.plugins import PluginError
 from cacheproxy.replay.cold import Cold
 from cacheproxy.replay.counter import Counter
 from cacheproxy.replay.errors import ReplayError

@@ -11,16 +11,16 @@ from typing import Any
 import click
 
 from cacheproxy.cli.address import proxy_url
-from cacheproxy.cli.fired import Fired, look
+from cacheproxy.cli.rule_hits import Fired, look
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.cli.settings import OneLine, fail
 from cacheproxy.config import Config, ConfigError, load
-from cacheproxy.core.client import EVERY
-from cacheproxy.core.rules import client_name
+from cacheproxy.core.prompt.client import EVERY
+from cacheproxy.core.rules.rule import client_name
 from cacheproxy.demo.client import checked_url
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.proxy import HEALTH, is_health
-from cacheproxy.plugins import PluginError, Plugins, choose
+from cacheproxy.plugin.plugins import PluginError, Plugins, choose
 
 _OWN = "the config file"
 

@@ -12,7 +12,7 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from cacheproxy.core.baseurl import server_root
+from cacheproxy.core.server.base_url import server_root
 
 _SECONDS = 10.0
 _LARGEST = 16 << 20

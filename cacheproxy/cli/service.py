@@ -16,8 +16,8 @@ import platformdirs
 
 from cacheproxy.cli.settings import OneLine, arguments, fail, proxy_options
 from cacheproxy.config import ConfigError, load, options
-from cacheproxy.plugins import PluginError, Plugins, choose
-from cacheproxy.proxy.upstream import UpstreamURL, UpstreamURLError
+from cacheproxy.plugin.plugins import PluginError, Plugins, choose
+from cacheproxy.proxy.upstream.upstream import UpstreamURL, UpstreamURLError
 from cacheproxy.units import launchd, systemd
 from cacheproxy.units.program import program, secrets, settings
 from cacheproxy.units.unit import Command, File, Manager, Unit, UnitError, run_all

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.messages import MessagesToChat
 
 Json = dict[str, Any]

@@ -9,8 +9,8 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
-from cacheproxy.core.roleerror import STATUSES, refuses_late
-from cacheproxy.core.usage import Usage, usage_of
+from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.placement.role_error import STATUSES, refuses_late
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.replay.wire import checked_url, connect, explain, reason_of
 

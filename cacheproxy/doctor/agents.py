@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cacheproxy.core.weights import share_in_words
+from cacheproxy.core.judge.weights import share_in_words
 from cacheproxy.doctor.finding import Finding, State, ago, counted
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.running import diagnose

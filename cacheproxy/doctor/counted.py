@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from cacheproxy.core.counters import NOTHING, Figures
-from cacheproxy.core.exposition import sample_of
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.server.counters import NOTHING, Figures
+from cacheproxy.core.server.metrics_page import sample_of
 from cacheproxy.doctor.site import NoAnswerError, Site
 
 _TRIES, _PAUSE = 10, 0.05

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cacheproxy.config import Config
-from cacheproxy.core.locality import is_local
-from cacheproxy.core.server import VLLM
+from cacheproxy.core.privacy.locality import is_local
+from cacheproxy.core.server.identify import VLLM
 from cacheproxy.doctor import (
     agents,
     claude,

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from cacheproxy.core.advice import SET_UP
-from cacheproxy.core.serverflags import ServerFlags, of_kind
+from cacheproxy.core.judge.advice import SET_UP
+from cacheproxy.core.server.flags import ServerFlags, of_kind
 from cacheproxy.doctor.finding import Finding, State, ago, counted
 from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.running import diagnose

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cacheproxy.config import Config
-from cacheproxy.core.rules import Normalizer
+from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.plugins import Package, Plugins, choose
+from cacheproxy.plugin.plugins import Package, Plugins, choose
 
 INSTALL = "pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy.core.exposition import sample_of
-from cacheproxy.core.look import METRICS, MORE_PAGES, PAGES, Answers, look_of
-from cacheproxy.core.profiletext import for_people
-from cacheproxy.core.telling import told
+from cacheproxy.core.server.metrics_page import sample_of
+from cacheproxy.core.server.profile_text import for_people
+from cacheproxy.core.server.status import METRICS, MORE_PAGES, PAGES, Answers, look_of
+from cacheproxy.core.server.telling import told
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.site import NoAnswerError, Site
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.exchange import Outcome
-from cacheproxy.core.session import DOCTOR
-from cacheproxy.core.verdict import Judgement
-from cacheproxy.core.weights import FELT
+from cacheproxy.core.conversation.exchange import Outcome
+from cacheproxy.core.conversation.session import DOCTOR
+from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.judge.weights import FELT
 from cacheproxy.doctor.site import NoAnswerError, Site
 
 PAGE = "/_cacheproxy/exchanges"

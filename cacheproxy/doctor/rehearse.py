@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from cacheproxy.core import rendering
-from cacheproxy.core.rehearsal import Lapse, Rehearsal, rehearsing
-from cacheproxy.core.serverflags import as_object, of_kind
-from cacheproxy.core.verdict import Rewrite
+from cacheproxy.core.conversation.verdict import Rewrite
+from cacheproxy.core.server.flags import as_object, of_kind
+from cacheproxy.core.template import rendering
+from cacheproxy.core.template.rehearsal import Lapse, Rehearsal, rehearsing
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.site import NoAnswerError, Site
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from cacheproxy.core.normalize import normalize
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import Normalizer
-from cacheproxy.core.usage import Usage, usage_of
+from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.doctor.counted import TOKENS, Blocks, Counters
 from cacheproxy.doctor.prompt import PATHS, Api, Header, body, rounds_for
 from cacheproxy.doctor.site import Answer, NoAnswerError, Site

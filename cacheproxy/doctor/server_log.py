@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
-from cacheproxy.core.llama_log import LogReader
-from cacheproxy.core.logged import LoggedRequest, ServerFacts
-from cacheproxy.core.verdict import Judgement
+from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.serverlog.reader import LogReader
+from cacheproxy.core.serverlog.record import LoggedRequest, ServerFacts
 from cacheproxy.doctor.conclusion import Answer, Conclusion
 from cacheproxy.doctor.finding import Finding, State, counted
 from cacheproxy.doctor.report import Report

@@ -13,8 +13,8 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
-from cacheproxy.core.headers import PROBE
-from cacheproxy.core.session import DOCTOR
+from cacheproxy.core.conversation.session import DOCTOR
+from cacheproxy.core.http1.headers import PROBE
 
 CONNECT_SECONDS = 3.0
 PAGE_SECONDS = 5.0

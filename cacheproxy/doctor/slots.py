@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.doctor.finding import Finding, State, counted
 from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.reuse import Trial

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core import rendering
-from cacheproxy.core.placement import Late
+from cacheproxy.core.placement.placement import Late
+from cacheproxy.core.template import rendering
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.site import NoAnswerError, Site

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.core.server import (
+from cacheproxy.core.server.identify import (
     LLAMA_SERVER,
     MORE_PAGES,
     PAGES,

@@ -6,11 +6,11 @@ from bisect import bisect_left
 from functools import partial
 
 from cacheproxy import hookimpl
-from cacheproxy.core.client import client_of
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.redact import carried
-from cacheproxy.core.speeds import generation_speed, prefill_speed
-from cacheproxy.core.verdict import Judgement, Verdict
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.speeds import generation_speed, prefill_speed
+from cacheproxy.core.conversation.verdict import Judgement, Verdict
+from cacheproxy.core.privacy.redact import carried
+from cacheproxy.core.prompt.client import client_of
 from cacheproxy.metrics import table
 from cacheproxy.metrics.counted import Counted
 from cacheproxy.metrics.labels import UNKNOWN, Labels

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from cacheproxy.core.credentials import hide_text
+from cacheproxy.core.privacy.credentials import hide_text
 
 OTHER = "other"
 """Stands for all values beyond the most there may be."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 
 _READ_HERE = 32 << 10
 """Bytes of a body that is read here, on the reactor, if nobody has read it yet."""

@@ -17,12 +17,12 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl
-from cacheproxy.core.captured import Captured
-from cacheproxy.core.captureline import to_line
-from cacheproxy.core.client import client_of
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.profile import Profile
-from cacheproxy.core.session import Session
+from cacheproxy.core.capture.jsonl import to_line
+from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.prompt.client import client_of
+from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.capturefolder import CaptureFolder, day_of
 
 _log = Logger()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
-from cacheproxy.core.session import Session
+from cacheproxy.core.conversation.session import Session
 
 _NAME = re.compile(r"[A-Za-z0-9._]+-[A-Za-z0-9._-]+-(\d{4}-\d\d-\d\d)\.jsonl")
 _OURS = b'{"cacheproxy": '

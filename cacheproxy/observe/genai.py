@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from cacheproxy.core import dialect
-from cacheproxy.core.client import client_of
-from cacheproxy.core.credentials import hide_text
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.redact import carried
-from cacheproxy.core.request import Request
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.privacy.redact import carried
+from cacheproxy.core.prompt import dialect
+from cacheproxy.core.prompt.client import client_of
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.observe.body import body_of
 
 Value = str | bool | int | float | tuple[str, ...]

@@ -17,14 +17,14 @@ from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from cacheproxy.core.collector import Collector
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.inferred import Inferred
-from cacheproxy.core.look import Look
-from cacheproxy.core.profile import UNKNOWN, Profile
-from cacheproxy.core.proof import Compared, Proof
-from cacheproxy.core.request import Request
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Basis
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Basis
+from cacheproxy.core.judge.proof import Compared, Proof
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.inferred import Inferred
+from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.core.server.status import Look
 from cacheproxy.observe.known import Judged, KnownPrompts, is_another, learn
 
 _log = Logger()

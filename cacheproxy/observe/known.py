@@ -10,21 +10,21 @@ from operator import attrgetter, is_not
 from sys import getsizeof
 from typing import NamedTuple
 
-from cacheproxy.core.cause import NOTHING_SEEN, Meanwhile
-from cacheproxy.core.document import Document
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.inferred import Inferred
-from cacheproxy.core.judge import Before, judge, order_of, wants_proof
-from cacheproxy.core.overlap import overlap
-from cacheproxy.core.prefix import parting
-from cacheproxy.core.profile import UNKNOWN, Profile
-from cacheproxy.core.prompt import Order, Prompt, first_item, prompt_of, reordered
-from cacheproxy.core.proof import Compared, Proof
-from cacheproxy.core.request import Request
-from cacheproxy.core.segments import EACH_SEGMENT, Piece
-from cacheproxy.core.turns import Lanes, Place
-from cacheproxy.core.usage import NOTHING, Usage
-from cacheproxy.core.verdict import Basis, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.lanes import Lanes, Place
+from cacheproxy.core.conversation.usage import NOTHING, Usage
+from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdict
+from cacheproxy.core.document.compare import overlap
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.judge.cause import NOTHING_SEEN, Meanwhile
+from cacheproxy.core.judge.judge import Before, judge, order_of, wants_proof
+from cacheproxy.core.judge.proof import Compared, Proof
+from cacheproxy.core.prompt.prompt import Order, Prompt, first_item, prompt_of, reordered
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.segments import EACH_SEGMENT, Piece
+from cacheproxy.core.server.inferred import Inferred
+from cacheproxy.core.server.profile import UNKNOWN, Profile
 from cacheproxy.observe.passed import Passed, PassedTurns
 
 _MOST_BYTES = 128 << 20

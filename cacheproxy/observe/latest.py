@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cacheproxy.core.look import Look
+from cacheproxy.core.server.status import Look
 from cacheproxy.observe.prefills import Prefills
 
 

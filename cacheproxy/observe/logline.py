@@ -10,16 +10,16 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl
-from cacheproxy.core.credentials import hide_text
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.explain import said_of
-from cacheproxy.core.headers import values
-from cacheproxy.core.placing import NAME, count_of
-from cacheproxy.core.redact import carried, redact_target
-from cacheproxy.core.refusal import WITHHELD
-from cacheproxy.core.speeds import generation_speed
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Judgement
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.speeds import generation_speed
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.http1.headers import values
+from cacheproxy.core.judge.explain import said_of
+from cacheproxy.core.placement.placing import NAME, count_of
+from cacheproxy.core.placement.refusal import WITHHELD
+from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.privacy.redact import carried, redact_target
 
 _log = Logger()
 _GATHERED = 0.02

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.look import Look, State
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.server.status import Look, State
 
 _TURNS, _LOOKS = 512, 64
 _MOST = 0.9

@@ -8,8 +8,8 @@ from typing import Any
 
 from twisted.logger import Logger
 
-from cacheproxy.core.credentials import hide_text
-from cacheproxy.core.prefill import Prefill
+from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.server.prefill import Prefill
 
 _log = Logger()
 _LONG = 5.0

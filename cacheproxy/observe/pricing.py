@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cacheproxy.core.counters import Reading, gain
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.look import Look
-from cacheproxy.core.spared import Spared, spared_tokens
-from cacheproxy.core.speeds import Prefill
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.spared import Spared, spared_tokens
+from cacheproxy.core.conversation.speeds import Prefill
+from cacheproxy.core.server.counters import Reading, gain
+from cacheproxy.core.server.status import Look
 
 _MOST_UPSTREAMS = 16
 

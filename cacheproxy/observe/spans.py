@@ -16,8 +16,8 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy import hookimpl
-from cacheproxy.core.credentials import hide_text
-from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.observe.genai import describe
 
 _log = Logger()

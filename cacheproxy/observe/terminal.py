@@ -7,7 +7,7 @@ from typing import TextIO
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent
 from zope.interface import implementer
 
-from cacheproxy.observe.bare import bare
+from cacheproxy.observe.log_redaction import bare
 
 _OURS = "cacheproxy."
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from twisted.web.resource import IResource
 from zope.interface import implementer
 
-from cacheproxy.core.access import DASHBOARD, OWN
-from cacheproxy.proxy.exchange import ExchangeContext, begin
-from cacheproxy.proxy.request import ProxyRequest
+from cacheproxy.core.privacy.access import DASHBOARD, OWN
+from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.exchange.exchange import ExchangeContext, begin
 
 _OWN_FOLDER = OWN + b"/"
 

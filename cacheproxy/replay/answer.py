@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from cacheproxy.core.sse import EventReader
+from cacheproxy.core.http1.sse import EventReader
 
 _DELTAS = ("content", "reasoning_content", "reasoning", "text", "thinking", "partial_json")
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
-from cacheproxy.core import dialect
-from cacheproxy.core.edits import Edit, apply
-from cacheproxy.core.request import Request
+from cacheproxy.core.document.edits import Edit, apply
+from cacheproxy.core.prompt import dialect
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.replay.errors import ReplayError
 from cacheproxy.replay.wire import ask
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cacheproxy.core.prompt import Order
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.replay.shape import chat_shape
 from cacheproxy.replay.wire import ask
 

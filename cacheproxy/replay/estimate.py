@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cacheproxy.core.cause import Meanwhile
-from cacheproxy.core.judge import Before, judge
-from cacheproxy.core.located import tokens_of
-from cacheproxy.core.prefix import parting
-from cacheproxy.core.prompt import Order, Prompt, prompt_of
-from cacheproxy.core.verdict import Judgement, Verdict
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.verdict import Judgement, Verdict
+from cacheproxy.core.judge.cause import Meanwhile
+from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.judge.located import tokens_of
+from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of
 from cacheproxy.replay.counter import Counter
 from cacheproxy.replay.memory import Memory, Tokens
 from cacheproxy.replay.run import OnStep, Turn

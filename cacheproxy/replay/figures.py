@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.replay.estimate import Assessed
 
 _WARM_TOKENS = 128

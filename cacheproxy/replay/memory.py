@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from cacheproxy.core.usage import usage_of
+from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.replay.wire import ask
 
 _SIMILAR = 0.1

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cacheproxy.core.prompt import Order
+from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.replay import table
 from cacheproxy.replay.cold import Cold
 from cacheproxy.replay.figures import Figures, Row

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from cacheproxy.config import Config
-from cacheproxy.core.normalize import Normalized, Report, normalize
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import Normalizer
-from cacheproxy.core.session import Session, session_of
-from cacheproxy.plugins import Plugins, choose
+from cacheproxy.core.conversation.session import Session, session_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import Normalized, Report, normalize
+from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.plugin.plugins import Plugins, choose
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from cacheproxy.core.prompt import prompt_of
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.turns import Lanes
+from cacheproxy.core.conversation.lanes import Lanes
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.prompt.prompt import prompt_of
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.replay.cold import Cold, erase, marked, new_mark
 from cacheproxy.replay.plan import Item, Plan, headers_of
 from cacheproxy.replay.proxy import ProxyService

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cacheproxy.core import dialect
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt import dialect
+from cacheproxy.core.prompt.request import Request
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cacheproxy.core.verdict import Judgement
+from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.replay.figures import Figures, Row, Total
 from cacheproxy.replay.run import AS_CAPTURED, THROUGH
 from cacheproxy.replay.words import UNKNOWN, count, seconds, share

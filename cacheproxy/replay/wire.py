@@ -14,9 +14,9 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnec
 from typing import Any
 from urllib.parse import urlsplit
 
-from cacheproxy.core.baseurl import server_root
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.usagereader import UsageReader
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.server.base_url import server_root
 from cacheproxy.replay.answer import AnswerReader
 from cacheproxy.replay.errors import ReplayError
 

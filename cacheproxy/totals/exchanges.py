@@ -7,7 +7,7 @@ from collections import defaultdict
 from operator import add
 from typing import NamedTuple
 
-from cacheproxy.core.speeds import generation_of, prefill_of
+from cacheproxy.core.conversation.speeds import generation_of, prefill_of
 from cacheproxy.totals.migrations import first_class
 from cacheproxy.totals.names import Names, safe
 from cacheproxy.totals.record import LONGEST_PLACE, Record

@@ -3,7 +3,7 @@
 Each figure has two parts, of which none is counted in the other: ``counters``, what the server's
 own counters gained (whoever asked it), and ``responses``, what answers told that passed through
 here while no counter tells it: the server has no ``/metrics``, not this counter, or ended before
-its counters were read again (see ``cacheproxy.core.counters``).
+its counters were read again (see ``cacheproxy.core.server.counters``).
 
 **Spared.** The sums of what each exchange came with (``core.spared``), tokens and seconds: no
 price is made here. Tokens of which nobody knew the price are summed by themselves.
@@ -17,8 +17,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cacheproxy.core.counters import NAMES, NOTHING, Figures, Reading, Told, gain, settle, total
-from cacheproxy.core.look import Look, Metrics, State
+from cacheproxy.core.server.counters import (
+    NAMES,
+    NOTHING,
+    Figures,
+    Reading,
+    Told,
+    gain,
+    settle,
+    total,
+)
+from cacheproxy.core.server.status import Look, Metrics, State
 from cacheproxy.totals.exchanges import milliseconds
 from cacheproxy.totals.names import Names
 from cacheproxy.totals.samples import add_sample

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
-from cacheproxy.core.credentials import hide_text
+from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.totals.record import LONGEST_NAME
 
 _T = TypeVar("_T", bound=Hashable)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cacheproxy.core.client import client_of
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.request import Request
-from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.verdict import Judgement, Reason
+from cacheproxy.core.prompt.client import client_of
+from cacheproxy.core.prompt.request import Request
 
 LONGEST_NAME = 120
 """Characters of a name that a client chose."""

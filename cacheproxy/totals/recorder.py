@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from cacheproxy import hookimpl
-from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.record import Record, record_of
 from cacheproxy.totals.store import Store

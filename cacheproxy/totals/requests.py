@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy.core.speeds import generation_of, prefill_of
+from cacheproxy.core.conversation.speeds import generation_of, prefill_of
 from cacheproxy.totals.store import Store
 
 Json = dict[str, Any]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from cacheproxy.core.counters import NAMES, Figures
-from cacheproxy.core.look import Look
+from cacheproxy.core.server.counters import NAMES, Figures
+from cacheproxy.core.server.status import Look
 
 RAW = 1000
 """Milliseconds: looks are kept by the second at first."""

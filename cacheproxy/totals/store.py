@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from cacheproxy.core.look import Look
+from cacheproxy.core.server.status import Look
 from cacheproxy.totals.exchanges import Exchanges
 from cacheproxy.totals.lifetime import Lifetime
 from cacheproxy.totals.names import Names

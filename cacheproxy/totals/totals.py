@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from cacheproxy.core.look import Look, Metrics, State
+from cacheproxy.core.server.status import Look, Metrics, State
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.exchanges import milliseconds
 from cacheproxy.totals.recorder import Recorder

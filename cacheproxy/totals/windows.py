@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from cacheproxy.core.speeds import (
+from cacheproxy.core.conversation.speeds import (
     LEAST_EVALUATED,
     LEAST_OUTPUT,
     LEAST_OUTPUT_MS,

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.document import Document
-from cacheproxy.core.jsonreader import NotUnderstoodError
-from cacheproxy.core.paths import Path, PathError, to_pointer
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.pointer import Path, PathError, to_pointer
+from cacheproxy.core.document.reader import NotUnderstoodError
 from cacheproxy.translate.translation import TranslationError
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])

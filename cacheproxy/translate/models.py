@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from cacheproxy.core.request import Headers, Request
+from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.chat import errors as chat_errors
 from cacheproxy.translate.chat import models as chat_models
 from cacheproxy.translate.chat.request import messages_headers

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cacheproxy.core import dialect
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt import dialect
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.messages import MessagesToChat, Spellings
 from cacheproxy.translate.translation import TranslationError
 

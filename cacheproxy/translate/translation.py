@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 
 
 class TranslationError(ValueError):

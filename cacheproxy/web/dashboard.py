@@ -8,16 +8,16 @@ from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.look import Look
-from cacheproxy.core.profile import Profile
-from cacheproxy.core.profiletext import says
-from cacheproxy.core.reasons import PHRASES
-from cacheproxy.core.report import report
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.diagnose.report import report
+from cacheproxy.core.judge.reasons import PHRASES
+from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.server.profile_text import says
+from cacheproxy.core.server.status import Look
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.totals.requests import FILTERS, requests, sessions
-from cacheproxy.totals.standing import lifetime
+from cacheproxy.totals.snapshot import lifetime
 from cacheproxy.totals.store import Store
 from cacheproxy.totals.windows import WINDOWS, breaks, overview
 from cacheproxy.web.headline import headline, speeds

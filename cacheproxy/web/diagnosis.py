@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from cacheproxy.core.report import failed, report
+from cacheproxy.core.diagnose.report import failed, report
 from cacheproxy.observe.recent import Recent
 from cacheproxy.web.pages import Content
 

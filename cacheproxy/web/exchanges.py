@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.verdict import Verdict
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.verdict import Verdict
 
 PATH = b"/_cacheproxy/exchanges"
 

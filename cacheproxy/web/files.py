@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cacheproxy.web.pages import Content, DirectPage, not_allowed, respond
 
 if TYPE_CHECKING:
-    from cacheproxy.proxy.request import ProxyRequest
+    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 PAGE = b"/_cacheproxy/"
 FOLDER = b"/_cacheproxy/static/"

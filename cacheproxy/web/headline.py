@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-from cacheproxy.core.weights import BROKEN, FELT, share_in_words
-from cacheproxy.totals.standing import SPARED
+from cacheproxy.core.judge.weights import BROKEN, FELT, share_in_words
+from cacheproxy.totals.snapshot import SPARED
 
 Json = dict[str, Any]
 

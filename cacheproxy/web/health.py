@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from cacheproxy.core.exchange import Exchange
-from cacheproxy.core.failures import Failures
-from cacheproxy.core.server import Server
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.server.identify import Server
 
 PATH = b"/_cacheproxy/health"
 

@@ -18,12 +18,12 @@ from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
 from cacheproxy import hookimpl
-from cacheproxy.core.exchange import Exchange
+from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.web.dashboard import LATEST, Dashboard, window_of
 from cacheproxy.web.pages import NOTHING_ELSE, QueryError, failed, not_allowed, query_of
 
 if TYPE_CHECKING:
-    from cacheproxy.proxy.request import ProxyRequest
+    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _log = Logger()
 PATH = b"/_cacheproxy/live"

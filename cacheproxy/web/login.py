@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cacheproxy.core.access import Access
+from cacheproxy.core.privacy.access import Access
 from cacheproxy.web.pages import Content, failed, not_allowed, respond
 
 if TYPE_CHECKING:
-    from cacheproxy.proxy.request import ProxyRequest
+    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 PATH = b"/_cacheproxy/login"
 

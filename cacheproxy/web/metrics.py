@@ -20,11 +20,11 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.standing import Now, Standing
+from cacheproxy.metrics.snapshot import Now, Standing
 from cacheproxy.web.pages import Content, Headers, failed, not_allowed, respond
 
 if TYPE_CHECKING:
-    from cacheproxy.proxy.request import ProxyRequest
+    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _log = Logger()
 PATH = b"/_cacheproxy/metrics"

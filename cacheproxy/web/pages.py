@@ -17,7 +17,7 @@ from twisted.web.server import NOT_DONE_YET
 from cacheproxy.totals.migrations import TotalsError
 
 if TYPE_CHECKING:
-    from cacheproxy.proxy.request import ProxyRequest
+    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _log = Logger()
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from cacheproxy.cli.capture import capture
-from cacheproxy.core.capture import Captured, read, to_line
-from cacheproxy.core.session import Session
+from cacheproxy.core.capture.files import Captured, read, to_line
+from cacheproxy.core.conversation.session import Session
 
 SECRET = "kanarienvogel"
 NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))

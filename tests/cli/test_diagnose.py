@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from cacheproxy.cli.diagnose import diagnose
 from cacheproxy.cli.inspect import inspect
 from cacheproxy.config import default_file
+from tests.core.diagnose.test_volatile import set_system
 from tests.core.planting import anthropic, chat, insert, jsonl, numbered, plant
-from tests.core.test_volatile import set_system
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.cli.diagnosetext import lines
-from cacheproxy.core.advice import Advice
-from cacheproxy.core.difference import Kind
-from cacheproxy.core.report import Report
-from cacheproxy.core.verdict import Basis, Count, Judgement, Reason
+from cacheproxy.core.conversation.verdict import Basis, Count, Judgement, Reason
+from cacheproxy.core.diagnose.report import Report
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.judge.advice import Advice
 
 FINE = Report(
     number=7,

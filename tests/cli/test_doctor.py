@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from cacheproxy import config
 from cacheproxy.cli.doctor import doctor
-from tests.core.test_llama_log import turn
+from tests.core.serverlog.test_reader import turn
 from tests.doctor.conftest import llama, model, nobody, peer, proxy  # noqa: F401 (fixtures)
 
 

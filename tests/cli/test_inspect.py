@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from cacheproxy.cli.inspect import inspect
 from cacheproxy.cli.inspecttext import place_name
+from tests.core.diagnose.test_volatile import set_system
 from tests.core.planting import anthropic, chat, jsonl, numbered, plant, request
-from tests.core.test_volatile import set_system
 
 RULE = """
 [[rule]]

@@ -238,7 +238,7 @@ def test_two_packages_with_a_rule_of_the_same_name(install):
 def test_without_any_package_it_says_what_to_install(folder):
     """In a fresh interpreter that sees none."""
     program = (
-        "import sys, cacheproxy.plugins as p; p.entry_points = lambda group: [];"
+        "import sys, cacheproxy.plugin.plugins as p; p.entry_points = lambda group: [];"
         "from cacheproxy.cli.main import main; main(['plugins'])"
     )
     result = subprocess.run(

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from cacheproxy import config
-from cacheproxy.cli.fired import fired, look
 from cacheproxy.cli.main import main
+from cacheproxy.cli.rule_hits import fired, look
 from cacheproxy.cli.rules import Row
 from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, whole
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.usagereader import UsageReader
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.usage_reader import UsageReader
 
 SSE = "text/event-stream; charset=utf-8"
 JSON = "application/json"

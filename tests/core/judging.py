@@ -1,12 +1,12 @@
 """Turns to be judged: prompts, what was counted of them, and changes in them."""
 
-from cacheproxy.core.judge import Before, judge
-from cacheproxy.core.prefix import parting
-from cacheproxy.core.prompt import prompt_of
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.prompt.prompt import prompt_of
+from tests.core.diagnose.test_volatile import set_system
 
 from .planting import chat, numbered, plant, request
-from .test_volatile import set_system
 
 
 def prompts(bodies):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from cacheproxy.core.placement import Late, Placement, Treatment, alike
-from cacheproxy.core.placing import count_of, place
+from cacheproxy.core.placement.placement import Late, Placement, Treatment, alike
+from cacheproxy.core.placement.placing import count_of, place
 from cacheproxy.testing import request
 
 IN_PLACE = alike(Late.REFUSED, "test")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from cacheproxy.core.counters import Figures, Reading
+from cacheproxy.core.server.counters import Figures, Reading
 
 AMOUNTS = ("evaluated", "reused", "generated")
 

@@ -11,7 +11,7 @@ import re
 
 from hypothesis import strategies as st
 
-from cacheproxy.core.document import Document
+from cacheproxy.core.document.document import Document
 
 Path = tuple
 

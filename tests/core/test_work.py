@@ -7,15 +7,15 @@ import sys
 
 import pytest
 
-from cacheproxy.core import jsonreader
-from cacheproxy.core.document import Document, values_in
-from cacheproxy.core.edits import Edit
-from cacheproxy.core.normalize import normalize
-from cacheproxy.core.overlap import overlap
-from cacheproxy.core.prompt import prompt_of
-from cacheproxy.core.request import Request
-from cacheproxy.core.rules import CodeRule, Rule
-from cacheproxy.core.turns import Lanes
+from cacheproxy.core.conversation.lanes import Lanes
+from cacheproxy.core.document import reader as jsonreader
+from cacheproxy.core.document.compare import overlap
+from cacheproxy.core.document.document import Document, values_in
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.prompt.prompt import prompt_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.rule import CodeRule, Rule
 
 STAMP = Rule("stamp", "system-head", r"\Astamp=(?P<volatile>\d+)", "0", literals=("stamp=",))
 ABSENT = Rule("absent", "user", "nowhere", "", literals=("nowhere", "neither"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.demo.client import Cost
 from cacheproxy.demo.figures import figures, total
 

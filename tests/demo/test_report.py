@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.demo.client import Cost
 from cacheproxy.demo.report import Report
 from cacheproxy.demo.run import Outcome, scenes

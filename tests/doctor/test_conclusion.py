@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.server import Server
+from cacheproxy.core.server.identify import Server
 from cacheproxy.doctor.conclusion import Answer, Known, conclude
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.need import Need

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.counters import Figures
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.server.counters import Figures
 from cacheproxy.doctor import outcome
 from cacheproxy.doctor.conclusion import Answer, Known, conclude
 from cacheproxy.doctor.counted import TOKENS, Blocks, Counters

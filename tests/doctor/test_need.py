@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.doctor.claude import Setting, Settings
 from cacheproxy.doctor.need import judge
 from cacheproxy.doctor.reuse import Shot, Trial

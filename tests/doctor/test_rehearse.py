@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cacheproxy.core.rehearsal import Rehearsal
+from cacheproxy.core.template.rehearsal import Rehearsal
 from cacheproxy.doctor import rehearse
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.site import Site

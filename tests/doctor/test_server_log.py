@@ -12,7 +12,7 @@ from cacheproxy.doctor.prompt import Header, body
 from cacheproxy.doctor.server_log import NoLogError, read
 from cacheproxy.doctor.site import Site
 from cacheproxy.embedded import LlamaServer
-from tests.core.test_llama_log import turn
+from tests.core.serverlog.test_reader import turn
 
 
 def text(report):

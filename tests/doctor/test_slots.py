@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.doctor import slots
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.record import Record, Seen

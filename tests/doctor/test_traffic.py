@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.doctor import agents, record, traffic
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.load import Load, Slot

@@ -12,7 +12,7 @@ import json
 import uuid
 from typing import Any
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 
 from .replay import PATHS, Session, Turn
 

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Self
 
-from cacheproxy.core.dialect import ANTHROPIC, CHAT, RESPONSES
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import session_of
+from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.demo.chat import to_chat
 from cacheproxy.demo.client import Client
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import PLAIN_WORDS
-from cacheproxy.plugins import Plugins
+from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.testing import capture_name, load_capture
 
 Json = dict[str, Any]

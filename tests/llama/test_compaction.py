@@ -7,9 +7,9 @@ import urllib.request
 
 import pytest
 
-from cacheproxy.core.capture import read
-from cacheproxy.core.conversations import lanes_of
-from cacheproxy.core.diagnosis import report_captured
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.diagnose.conversations import lanes_of
+from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.demo import conversation
 from cacheproxy.demo.client import Client
 from cacheproxy.embedded import LlamaServer, write_model

@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from cacheproxy.core.exposition import sample_of
+from cacheproxy.core.server.metrics_page import sample_of
 from cacheproxy.embedded import LlamaServer, write_model
 from tests import needs
 from tests.metrics.builders import parsed, value

@@ -14,7 +14,7 @@ import urllib.request
 
 import pytest
 
-from cacheproxy.core.usage import Usage, usage_of
+from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.embedded import write_model
 from tests import needs
 

@@ -7,12 +7,12 @@ import urllib.request
 
 import pytest
 
-from cacheproxy.core.prefix import parting
-from cacheproxy.core.prompt import Order, prompt_of
-from cacheproxy.core.proof import Compared
-from cacheproxy.core.request import Request
-from cacheproxy.core.usage import usage_of
-from cacheproxy.core.verdict import Rewrite
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.usage import usage_of
+from cacheproxy.core.conversation.verdict import Rewrite
+from cacheproxy.core.judge.proof import Compared
+from cacheproxy.core.prompt.prompt import Order, prompt_of
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.embedded import write_model
 from tests import needs
 from tests.proxy.proving.turned import HandTurned, chat, proving_at

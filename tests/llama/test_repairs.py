@@ -7,15 +7,15 @@ import urllib.request
 
 import pytest
 
-from cacheproxy.core.judge import Before, judge
-from cacheproxy.core.placement import Late, alike
-from cacheproxy.core.placing import place
-from cacheproxy.core.profile import Profile
-from cacheproxy.core.prompt import Order, prompt_of
-from cacheproxy.core.repairs import as_repaired, as_unaided
-from cacheproxy.core.server import LLAMA_SERVER, Server
-from cacheproxy.core.spared import spared_tokens
-from cacheproxy.core.usage import usage_of
+from cacheproxy.core.conversation.spared import spared_tokens
+from cacheproxy.core.conversation.usage import usage_of
+from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.judge.repairs import as_repaired, as_unaided
+from cacheproxy.core.placement.placement import Late, alike
+from cacheproxy.core.placement.placing import place
+from cacheproxy.core.prompt.prompt import Order, prompt_of
+from cacheproxy.core.server.identify import LLAMA_SERVER, Server
+from cacheproxy.core.server.profile import Profile
 from cacheproxy.embedded import write_model
 from cacheproxy.testing import request
 from tests import needs

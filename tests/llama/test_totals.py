@@ -11,14 +11,14 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 
-from cacheproxy.core.exposition import sample_of
-from cacheproxy.core.look import Metrics, State
-from cacheproxy.core.usagereader import UsageReader
+from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.server.metrics_page import sample_of
+from cacheproxy.core.server.status import Metrics, State
 from cacheproxy.embedded import LlamaServer, write_model
-from cacheproxy.plugins import Plugins
-from cacheproxy.proxy.poller import Poller
-from cacheproxy.proxy.upstream import Upstream, UpstreamURL
-from cacheproxy.totals.standing import BOTH, COUNTERS, RESPONSES, lifetime
+from cacheproxy.plugin.plugins import Plugins
+from cacheproxy.proxy.learning.poller import Poller
+from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
+from cacheproxy.totals.snapshot import BOTH, COUNTERS, RESPONSES, lifetime
 from cacheproxy.totals.totals import Totals
 from tests import needs
 from tests.observe.exchanges import exchange

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("openai")
 
-from cacheproxy.core.sse import EventReader
+from cacheproxy.core.http1.sse import EventReader
 from cacheproxy.testing import request
 from cacheproxy.translate.chat import ChatToMessages
 from cacheproxy.translate.chat.models import models

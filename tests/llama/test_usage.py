@@ -7,8 +7,8 @@ import urllib.request
 
 import pytest
 
-from cacheproxy.core.prefill import PrefillReader
-from cacheproxy.core.usagereader import UsageReader
+from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.server.prefill import PrefillReader
 
 from .replay import erase
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cacheproxy.core.failures import Failures
-from cacheproxy.metrics.standing import Now
+from cacheproxy.core.rules.failures import Failures
+from cacheproxy.metrics.snapshot import Now
 from cacheproxy.web.metrics import MetricsPage
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]

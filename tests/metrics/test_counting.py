@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.edits import Edit
-from cacheproxy.core.exchange import Outcome
-from cacheproxy.core.normalize import Report
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.spared import Spared
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.exchange import Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.spared import Spared
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import Report
 from cacheproxy.metrics import table
 from cacheproxy.metrics.counting import Metrics
 from tests.metrics.builders import page_of, shown, value

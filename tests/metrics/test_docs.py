@@ -90,12 +90,12 @@ def test_the_page_explains_every_label():
 
 def test_the_page_says_how_many_values_there_may_be():
     """The bounds are those of the code."""
-    from cacheproxy.metrics import counting, standing
+    from cacheproxy.metrics import counting, snapshot
 
     for most in (counting._MOST_CLIENTS, counting._MOST_MODELS, counting._MOST_UPSTREAMS):
         assert f"; the first {most}, then `other`" in PAGE
     assert f"the first {counting._MOST_RULES}, then" in PAGE
-    assert f"; {standing._MOST_FAILURES} at most" in PAGE
+    assert f"; {snapshot._MOST_FAILURES} at most" in PAGE
 
 
 def test_the_page_names_every_attribute_of_a_span():

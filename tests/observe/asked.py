@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.inferred import Inferred
-from cacheproxy.core.profile import Profile
-from cacheproxy.core.prompt import Order
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.server.inferred import Inferred
+from cacheproxy.core.server.profile import Profile
 from tests.observe.exchanges import body, exchange
 
 HERE = "http://localhost:8080"

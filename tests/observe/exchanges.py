@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.prompt.request import Request
 
 SYSTEM = "You are an agent. " * 200
 

@@ -22,12 +22,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.logger import globalLogPublisher
 
-from cacheproxy.core.capture import Captured, read
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.profile import Profile
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.capture.files import Captured, read
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.capture import Capture, Waiting
 from cacheproxy.observe.capturefolder import Caps, CaptureError, CaptureFolder, file_name
 from tests.proxy.harness import eventually

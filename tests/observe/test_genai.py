@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.edits import Edit
-from cacheproxy.core.exchange import Outcome
-from cacheproxy.core.normalize import Report
-from cacheproxy.core.request import Request
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.exchange import Outcome
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import Report
 from cacheproxy.observe.genai import describe
 from tests.observe.exchanges import body, exchange
 

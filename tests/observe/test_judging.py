@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.overlap import overlap
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Judgement
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.document.compare import overlap
 from cacheproxy.observe import judging as module
 from cacheproxy.observe.judging import Judging
 from tests.observe.asked import LOSES, Server, conversation, order

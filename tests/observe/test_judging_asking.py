@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from twisted.logger import globalLogPublisher
 
-from cacheproxy.core.profile import Kind, Memory, Profile
-from cacheproxy.core.proof import Proof
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Basis, Evidence, Judgement, Reason, Rewrite
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Basis, Evidence, Judgement, Reason, Rewrite
+from cacheproxy.core.judge.proof import Proof
+from cacheproxy.core.server.profile import Kind, Memory, Profile
 from cacheproxy.observe import judging as module
 from cacheproxy.observe.judging import Judging
 from tests.observe.asked import COUNTS, LOSES, Server, conversation, order

@@ -9,12 +9,12 @@ from functools import partial
 
 import pytest
 
-from cacheproxy.core.inferred import Inferred
-from cacheproxy.core.overlap import overlap
-from cacheproxy.core.profile import Kind, Memory, Profile
-from cacheproxy.core.prompt import Order, Part, prompt_of
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Evidence, Judgement, Reason
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason
+from cacheproxy.core.document.compare import overlap
+from cacheproxy.core.prompt.prompt import Order, Part, prompt_of
+from cacheproxy.core.server.inferred import Inferred
+from cacheproxy.core.server.profile import Kind, Memory, Profile
 from cacheproxy.observe import known as module
 from cacheproxy.observe.known import KnownPrompts
 from tests.observe.exchanges import SYSTEM, body, exchange, read, request

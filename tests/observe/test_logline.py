@@ -11,17 +11,25 @@ from hypothesis import strategies as st
 from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
-from cacheproxy.core.difference import Kind
-from cacheproxy.core.edits import Edit
-from cacheproxy.core.exchange import Exchange, Outcome
-from cacheproxy.core.normalize import Report
-from cacheproxy.core.placement import Late, alike
-from cacheproxy.core.placing import place
-from cacheproxy.core.refusal import WITHHELD
-from cacheproxy.core.request import Request
-from cacheproxy.core.session import Session
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Basis, Break, Count, Evidence, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import (
+    Basis,
+    Break,
+    Count,
+    Evidence,
+    Judgement,
+    Reason,
+    Verdict,
+)
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.placement.placement import Late, alike
+from cacheproxy.core.placement.placing import place
+from cacheproxy.core.placement.refusal import WITHHELD
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import Report
 from cacheproxy.observe.logline import LogLine, lines, verdict
 
 SECRET = "kanarienvogel"

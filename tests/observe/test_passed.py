@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.look import Look, Slot, State
+from cacheproxy.core.server.status import Look, Slot, State
 from cacheproxy.observe.passed import Passed, PassedTurns
 from tests.observe.exchanges import body, exchange
 

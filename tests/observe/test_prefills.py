@@ -7,7 +7,7 @@ import re
 import pytest
 from twisted.logger import globalLogPublisher
 
-from cacheproxy.core.prefill import Prefill, Progress
+from cacheproxy.core.server.prefill import Prefill, Progress
 from cacheproxy.observe.prefills import Prefills, line
 
 

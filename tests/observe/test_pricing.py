@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
 from cacheproxy.observe.pricing import Pricing
 from tests.totals.builders import look
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cacheproxy.core.difference import Kind
-from cacheproxy.core.verdict import Break, Count, Judgement, Reason, Verdict
+from cacheproxy.core.conversation.verdict import Break, Count, Judgement, Reason, Verdict
+from cacheproxy.core.diff.kind import Kind
 from cacheproxy.observe.recent import Recent
 from tests.observe.exchanges import body, exchange
 

@@ -16,8 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from twisted.logger import globalLogPublisher
 
-from cacheproxy.core.exchange import Outcome
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.exchange import Outcome
+from cacheproxy.core.conversation.usage import Usage
 from tests.observe.exchanges import body, exchange
 from tests.proxy.harness import Client, Proxy, Upstream, environment, free_port, twistd, whole
 

@@ -13,10 +13,10 @@ from twisted.web.resource import IResource
 from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
-from cacheproxy.core.access import Access
-from cacheproxy.proxy.limits import Limits
-from cacheproxy.proxy.request import ProxyRequest
-from cacheproxy.proxy.site import ProxySite
+from cacheproxy.core.privacy.access import Access
+from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.downstream.site import ProxySite
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

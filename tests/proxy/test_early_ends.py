@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cacheproxy.core.ending import CUT
+from cacheproxy.core.http1.ending import CUT
 
 from .harness import Client, head
 

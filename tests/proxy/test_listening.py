@@ -7,8 +7,9 @@ import ssl
 
 import pytest
 
+from tests.proxy.upstream.test_tls import write_certificate
+
 from .harness import TIMEOUT, Client, Proxy, whole
-from .test_tls import write_certificate
 
 BODY = b"x" * 300_000
 LARGE = b"y" * 3_000_000

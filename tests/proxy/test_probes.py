@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from cacheproxy.core.session import DOCTOR
+from cacheproxy.core.conversation.session import DOCTOR
 
 from .conftest import RULES
 from .harness import Client, Proxy, Upstream, whole

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from cacheproxy.core.refusal import WITHHELD
+from cacheproxy.core.placement.refusal import WITHHELD
 from tests.observe.exchanges import body
 
 from .harness import Client, Proxy, eventually, head, whole

@@ -2,7 +2,7 @@
 
 import json
 
-from cacheproxy.core.captured import Captured
+from cacheproxy.core.capture.record import Captured
 
 WORDS = "the quick brown fox jumps over a lazy dog while seven wizards mix strong potions"
 SECRET = "Zanzibar"

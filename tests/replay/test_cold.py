@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.replay.cold import erase, marked, new_mark
 from cacheproxy.replay.errors import ReplayError
 

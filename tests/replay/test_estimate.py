@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.prompt import Order
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Evidence
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Evidence
+from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.replay.estimate import Expected, assess
 from cacheproxy.replay.figures import figures
 from cacheproxy.replay.memory import Everything

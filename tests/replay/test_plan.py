@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cacheproxy.core.captured import Captured
-from cacheproxy.core.request import Request
+from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.replay.plan import headers_of, plan, prepared
 
 MESSAGES, CHAT, RESPONSES = "/v1/messages", "/v1/chat/completions", "/v1/responses"

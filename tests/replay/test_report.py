@@ -2,7 +2,7 @@
 
 import pytest
 
-from cacheproxy.core.prompt import Order
+from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.replay.estimate import assess
 from cacheproxy.replay.figures import figures
 from cacheproxy.replay.memory import Everything

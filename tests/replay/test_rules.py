@@ -5,8 +5,8 @@ import tomllib
 import pytest
 
 from cacheproxy.config import load
-from cacheproxy.core.request import Request
-from cacheproxy.plugins import PluginError
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.plugin.plugins import PluginError
 from cacheproxy.replay.rules import Fold, ruleset
 
 from . import conversation

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cacheproxy.core.capture import read
-from cacheproxy.core.prompt import Order
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.replay.cold import Cold, erase
 from cacheproxy.replay.counter import Counter

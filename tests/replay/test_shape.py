@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.replay.shape import chat_shape
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.counters import Figures
-from cacheproxy.core.exchange import Outcome
-from cacheproxy.core.exposition import Sample
-from cacheproxy.core.look import Look, Metrics, State
-from cacheproxy.core.verdict import Judgement
+from cacheproxy.core.conversation.exchange import Outcome
+from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.metrics_page import Sample
+from cacheproxy.core.server.status import Look, Metrics, State
 from cacheproxy.totals.file import open_file
 from cacheproxy.totals.record import Record
 from cacheproxy.totals.store import Store

@@ -17,7 +17,7 @@ from cacheproxy.totals import database as module
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.file import NAME
 from cacheproxy.totals.migrations import LATEST, TotalsError
-from cacheproxy.totals.standing import lifetime
+from cacheproxy.totals.snapshot import lifetime
 from tests.proxy.harness import eventually, running
 from tests.turning import TurningReactor
 

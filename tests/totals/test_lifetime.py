@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.look import Look, State
-from cacheproxy.core.verdict import Judgement, Reason
-from cacheproxy.totals.standing import BOTH, COUNTERS, RESPONSES, lifetime
+from cacheproxy.core.conversation.verdict import Judgement, Reason
+from cacheproxy.core.server.status import Look, State
+from cacheproxy.totals.snapshot import BOTH, COUNTERS, RESPONSES, lifetime
 from cacheproxy.totals.windows import WINDOWS, overview
 from tests.core.serving import AMOUNTS, World, of_others, of_ours
 

@@ -6,9 +6,9 @@ import sqlite3
 
 import pytest
 
-from cacheproxy.core.verdict import Reason
+from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.totals.migrations import LATEST, class_middle, first_class, migrate
-from cacheproxy.totals.standing import lifetime
+from cacheproxy.totals.snapshot import lifetime
 from cacheproxy.totals.store import Store
 
 from .builders import NOW, keep, look, record

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.edits import Edit
-from cacheproxy.core.exchange import Outcome
-from cacheproxy.core.normalize import Report
-from cacheproxy.core.profile import Profile
-from cacheproxy.core.prompt import Order
-from cacheproxy.core.spared import Spared
-from cacheproxy.core.usage import Usage
-from cacheproxy.core.verdict import Count, Judgement, Reason, Rewrite, Verdict
+from cacheproxy.core.conversation.exchange import Outcome
+from cacheproxy.core.conversation.spared import Spared
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Rewrite, Verdict
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.known import KnownPrompts
 from cacheproxy.totals.record import record_of
 from tests.observe.exchanges import body, exchange

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cacheproxy.core.verdict import Reason
+from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.totals import requests as module
 from cacheproxy.totals.requests import FILTERS, requests, sessions
 

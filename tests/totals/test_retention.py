@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from cacheproxy.core.verdict import Reason
+from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.totals.retention import DEFAULT, Keep, tidy
-from cacheproxy.totals.standing import lifetime
+from cacheproxy.totals.snapshot import lifetime
 from cacheproxy.totals.windows import overview
 
 from .builders import MS, NOW, keep, look, record

@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from cacheproxy.core.usage import Usage
-from cacheproxy.plugins import Plugins
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.totals.requests import requests
-from cacheproxy.totals.standing import RESPONSES, lifetime
+from cacheproxy.totals.snapshot import RESPONSES, lifetime
 from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import overview
 from tests.observe.exchanges import body, exchange

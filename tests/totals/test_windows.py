@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from cacheproxy.core.verdict import Judgement, Reason
+from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.totals.requests import requests
-from cacheproxy.totals.standing import lifetime
+from cacheproxy.totals.snapshot import lifetime
 from cacheproxy.totals.windows import WINDOWS, breaks, overview
 
 from .builders import MS, NOW, keep, look, record, store_in

@@ -7,9 +7,9 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 from twisted.python.failure import Failure
 
-from cacheproxy.core.access import Access
-from cacheproxy.proxy.limits import Limits
-from cacheproxy.proxy.site import ProxySite
+from cacheproxy.core.privacy.access import Access
+from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.site import ProxySite
 
 
 class Asking:

@@ -7,7 +7,7 @@ from twisted.internet.task import Clock
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.web.dashboard import Dashboard
-from cacheproxy.web.unkept import Unkept
+from cacheproxy.web.memory_store import Unkept
 
 NOW = 1_700_000_000.0
 URL = "http://localhost:8080"

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.counters import Figures
-from cacheproxy.core.edits import Edit
-from cacheproxy.core.exposition import Sample
-from cacheproxy.core.look import Look, Metrics, Slot, State
-from cacheproxy.core.normalize import Report
-from cacheproxy.core.server import Server
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.metrics_page import Sample
+from cacheproxy.core.server.status import Look, Metrics, Slot, State
 from cacheproxy.observe.known import KnownPrompts
 from cacheproxy.web.dashboard import upstream_of
 from cacheproxy.web.pages import QueryError

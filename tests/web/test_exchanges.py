@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cacheproxy.core.report import Report
+from cacheproxy.core.diagnose.report import Report
 from tests.observe.exchanges import body
 from tests.proxy.harness import Client, Proxy, Upstream, whole
 

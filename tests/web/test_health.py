@@ -9,8 +9,8 @@ from importlib.metadata import version
 import pytest
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.failures import Failures
-from cacheproxy.core.server import Server
+from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.server.identify import Server
 from cacheproxy.web.health import PATH, Health
 from cacheproxy.web.pages import OwnPages
 from tests.proxy.harness import Client, Proxy, Upstream, answer_ok, free_port, whole

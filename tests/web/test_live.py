@@ -10,7 +10,7 @@ from importlib.resources import files
 
 import pytest
 
-from cacheproxy.core.access import Access
+from cacheproxy.core.privacy.access import Access
 from tests.observe.exchanges import body
 from tests.proxy.harness import (
     CHUNKED,

@@ -14,9 +14,9 @@ from prometheus_client.openmetrics.parser import (
 )
 from twisted.internet.defer import Deferred, fail
 
-from cacheproxy.core.failures import Failures
+from cacheproxy.core.rules.failures import Failures
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.standing import Now
+from cacheproxy.metrics.snapshot import Now
 from cacheproxy.web.metrics import MetricsPage
 from cacheproxy.web.pages import Content
 from tests.metrics.builders import page_of, parsed, value

@@ -7,7 +7,7 @@ import json
 import pytest
 from twisted.web.server import NOT_DONE_YET
 
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.web.live import Live
 from tests.observe.exchanges import body, exchange
 

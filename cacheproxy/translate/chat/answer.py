@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy.core.usage import usage_of
+from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.translate.body import Body
 from cacheproxy.translate.chat.asked import Asked
 from cacheproxy.translate.chat.ending import finish_reason, usage_for

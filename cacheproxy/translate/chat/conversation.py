@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.paths import Path
+from cacheproxy.core.document.pointer import Path
 from cacheproxy.translate.body import Body, list_of, object_of, text_of, wrong
 from cacheproxy.translate.chat.parts import SEAM, Json, blocks_of, text_block, texts_of
 from cacheproxy.translate.reading import is_object

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
 
 _REASONS = {
     "end_turn": "stop",

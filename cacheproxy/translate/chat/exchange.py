@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.body import Body
 from cacheproxy.translate.chat.answer import completion
 from cacheproxy.translate.chat.asked import Asked

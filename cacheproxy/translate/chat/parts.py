@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cacheproxy.core.paths import Path
+from cacheproxy.core.document.pointer import Path
 from cacheproxy.translate.body import list_of, object_of, text_of, wrong
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.request import Headers, Request
+from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.body import Body, object_of, text_of, wrong
 from cacheproxy.translate.chat.asked import Asked
 from cacheproxy.translate.chat.conversation import system_and_messages

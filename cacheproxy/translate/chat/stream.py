@@ -6,9 +6,9 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, ClassVar
 
-from cacheproxy.core.ending import CUT
-from cacheproxy.core.sse import Event, EventReader
-from cacheproxy.core.usage import Usage, usage_of
+from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.http1.sse import Event, EventReader
 from cacheproxy.translate.body import Body
 from cacheproxy.translate.chat.asked import Asked
 from cacheproxy.translate.chat.comments import COMMENT, CommentFinder

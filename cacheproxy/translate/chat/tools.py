@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cacheproxy.core.paths import Path
+from cacheproxy.core.document.pointer import Path
 from cacheproxy.translate.body import Body, list_of, object_of, text_of, wrong
 from cacheproxy.translate.chat.parts import Json, cache_control
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy.core.usage import usage_of
+from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.ending import stop_reason, usage_for
 from cacheproxy.translate.messages.media import Json

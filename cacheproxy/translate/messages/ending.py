@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.translation import TranslationError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.body import Body
 from cacheproxy.translate.messages.answer import message
 from cacheproxy.translate.messages.asked import Asked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cacheproxy.core.paths import Path
+from cacheproxy.core.document.pointer import Path
 from cacheproxy.translate.body import list_of, object_of, text_in, wrong
 
 Json = dict[str, Any]

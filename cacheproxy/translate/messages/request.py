@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.paths import Path
-from cacheproxy.core.request import Headers, Request
+from cacheproxy.core.document.pointer import Path
+from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.body import Body, list_of, object_of, text_in, text_of, wrong
 from cacheproxy.translate.messages.conversation import chat_messages
 from cacheproxy.translate.messages.media import Json

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any
 
-from cacheproxy.core.ending import CUT
-from cacheproxy.core.sse import Event, EventReader
-from cacheproxy.core.usage import Usage, usage_of
+from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.http1.sse import Event, EventReader
 from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.blocks import Blocks, Kind
 from cacheproxy.translate.messages.ending import stop_reason, usage_for

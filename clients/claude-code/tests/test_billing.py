@@ -11,7 +11,7 @@ from cacheproxy_claude_code.billing import CONSTANT
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.normalize import normalize
+from cacheproxy.core.rules.fold import normalize
 from cacheproxy.testing import (
     assert_idempotent,
     assert_untouched,

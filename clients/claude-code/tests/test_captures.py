@@ -8,9 +8,9 @@ from itertools import pairwise
 import cacheproxy_claude_code
 import pytest
 
-from cacheproxy.core.placement import Late, alike
-from cacheproxy.core.placing import place
-from cacheproxy.core.session import session_of
+from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.placement.placement import Late, alike
+from cacheproxy.core.placement.placing import place
 from cacheproxy.testing import (
     assert_extends,
     assert_idempotent,

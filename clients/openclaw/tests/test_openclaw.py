@@ -15,7 +15,7 @@ from cacheproxy_openclaw import OPENCLAW, RULES, cacheproxy_session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.normalize import normalize
+from cacheproxy.core.rules.fold import normalize
 from cacheproxy.testing import (
     assert_extends,
     assert_idempotent,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.core.verdict import Evidence, Judgement, Reason, Rewrite
+from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Rewrite
 
 from .reading import Named
 from .stage import Conversation, Readings, Stage

@@ -12,7 +12,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from cacheproxy.cli.main import main
-from cacheproxy.core.verdict import Evidence, Judgement, Reason, Rewrite
+from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Rewrite
 
 _JUDGED = re.compile(rf"  ({'|'.join(Judgement)}|side)(?= {{2}}|$)")
 _TURN = re.compile(r"^\S+ \S+/\S* +#\d+ ")

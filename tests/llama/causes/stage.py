@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from cacheproxy.core.usage import Usage, usage_of
-from cacheproxy.core.verdict import Judgement
+from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.conversation.verdict import Judgement
 from tests.llama.replay import Proxy
 
 from . import reading

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
-from cacheproxy.core.exposition import sample_of
-from cacheproxy.core.look import Look, State
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.server.metrics_page import sample_of
+from cacheproxy.core.server.status import Look, State
 from tests.proxy.harness import whole
 
 from .pages import (

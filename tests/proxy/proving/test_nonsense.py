@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from twisted.internet.defer import CancelledError, Deferred
 
-from cacheproxy.core.usage import Usage
+from cacheproxy.core.conversation.usage import Usage
 from tests.core.templates import inline, thinking
 from tests.proxy.harness import free_port, head
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import threading
 
-from cacheproxy.core.request import Request
-from cacheproxy.core.verdict import Rewrite
-from cacheproxy.proxy import proving as module
+from cacheproxy.core.conversation.verdict import Rewrite
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.proxy.learning import proving as module
 from tests.core.templates import inline, thinking
 
 from .pages import (

@@ -11,14 +11,14 @@ from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from cacheproxy.core.inferred import Inferred
-from cacheproxy.core.prefix import parting
-from cacheproxy.core.profile import Profile
-from cacheproxy.core.prompt import Order, prompt_of
-from cacheproxy.core.proof import Compared
-from cacheproxy.core.request import Request
-from cacheproxy.proxy.proving import _AGAIN, Proving
-from cacheproxy.proxy.upstream import Upstream, UpstreamURL
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.judge.proof import Compared
+from cacheproxy.core.prompt.prompt import Order, prompt_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.inferred import Inferred
+from cacheproxy.core.server.profile import Profile
+from cacheproxy.proxy.learning.proving import _AGAIN, Proving
+from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
 from tests.proxy.harness import eventually
 
 

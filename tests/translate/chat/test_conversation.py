@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.session import session_of
+from cacheproxy.core.conversation.session import session_of
 from cacheproxy.testing import find_captures, load_capture
 from cacheproxy.translate.translation import TranslationError
 

@@ -13,7 +13,7 @@ pytest.importorskip("openai")
 
 import openai
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.chat import ChatToMessages
 from cacheproxy.translate.chat.models import models
 

@@ -7,7 +7,7 @@ import json
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from cacheproxy.core.sse import EventReader
+from cacheproxy.core.http1.sse import EventReader
 from cacheproxy.testing import request
 from cacheproxy.translate.messages import MessagesToChat
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import request
 from cacheproxy.translate.messages import MessagesToChat
 from cacheproxy.translate.translation import TranslationError

@@ -13,7 +13,7 @@ pytest.importorskip("anthropic")
 
 import anthropic
 
-from cacheproxy.core.request import Request
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.messages import MessagesToChat
 
 from .chunks import DONE, USAGE, call, chunk, data, usage

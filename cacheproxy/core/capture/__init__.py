@@ -1,0 +1,1 @@
+"""Recorded exchanges as files: JSON lines and HAR."""

@@ -1,0 +1,162 @@
+"""Captures on disk: files of captured exchanges, ours and those of other programs.
+
+Read are JSON lines (see ``cacheproxy.core.capture.jsonl``), HAR files, and folders of both. What
+is wrong with a file is said in one line that quotes nothing of it; what is right in it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from cacheproxy.core.capture.har import from_har
+from cacheproxy.core.capture.jsonl import CapturedError, from_fields, from_line, parse, to_line
+from cacheproxy.core.capture.record import Applied, Captured
+from cacheproxy.core.server.profile import Profile
+
+__all__ = [
+    "Applied",
+    "Captured",
+    "CapturedError",
+    "Problem",
+    "from_line",
+    "read",
+    "read_each",
+    "to_line",
+]
+
+_ENDINGS = (".jsonl", ".har")
+_MOST_PROBLEMS = 10
+"""Of one file; the rest is counted in one line."""
+_HEAD = 4096
+_BOM = b"\xef\xbb\xbf"
+# A JSON text over many lines, or one that says from the start that it is a HAR.
+_WHOLE = re.compile(rb'\s*\{\s*(?:[\r\n]|"log"\s*:)')
+
+# What people hand over by mistake, by the first bytes.
+_KINDS = (
+    (re.compile(rb"\x1f\x8b"), "compressed by gzip: unpack it first"),
+    (re.compile(rb"PK\x03\x04"), "a zip archive: unpack it first"),
+    (re.compile(rb"\xfd7zXZ|\x28\xb5\x2f\xfd|BZh"), "compressed: unpack it first"),
+    (re.compile(rb"\xff\xfe|\xfe\xff"), "UTF-16 text: save it as UTF-8"),
+    (
+        re.compile(rb"\d+:\d*:?[a-z_]+"),
+        "mitmproxy's own format: convert it with mitmdump -nr FILE --set hardump=FILE.har",
+    ),
+    (
+        re.compile(rb"\xa1\xb2|\xd4\xc3\xb2\xa1|\x0a\x0d\x0d\x0a"),
+        "captured packets, not exchanges: record a HAR, or use --capture",
+    ),
+)
+_OTHER = "neither JSON lines of exchanges nor a HAR"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a file: ``line`` counts from 1, None if it is the whole file."""
+
+    file: str
+    line: int | None
+    text: str
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.text}"
+
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def read(paths: Paths) -> tuple[list[Captured], list[Problem]]:
+    """Return the exchanges in the files and folders at ``paths``, and what is wrong there.
+
+    In the order given; of a folder, ``*.jsonl`` and ``*.har`` by name. Never raises for what
+    the files are or say. Holds everything in memory: ``read_each`` does not.
+    """
+    records: list[Captured] = []
+    problems: list[Problem] = []
+    for found in read_each(paths):
+        if isinstance(found, Problem):
+            problems.append(found)
+        else:
+            records.append(found)
+    return records, problems
+
+
+def read_each(paths: Paths) -> Iterator[Captured | Problem]:
+    """Yield what ``read`` returns, one by one."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    for path in given:
+        yield from _read_path(Path(path))
+
+
+def _read_path(path: Path) -> Iterator[Captured | Problem]:
+    try:
+        if not path.is_dir():
+            yield from _read_file(path)
+            return
+        files = sorted(file for file in path.iterdir() if file.suffix.lower() in _ENDINGS)
+    except OSError as error:
+        yield Problem(str(path), None, f"cannot be read: {error.strerror or 'an error'}")
+        return
+    if not files:
+        yield Problem(str(path), None, f"holds no capture ({', '.join(_ENDINGS)})")
+    for file in files:
+        yield from _read_path(file)
+
+
+def _read_file(path: Path) -> Iterator[Captured | Problem]:
+    seen = 0
+    with path.open("rb", buffering=1 << 20) as file:
+        for line, found in _exchanges(file):
+            if isinstance(found, Captured):
+                yield found
+                continue
+            seen += 1
+            if seen <= _MOST_PROBLEMS:
+                yield Problem(str(path), line, found)
+    if seen > _MOST_PROBLEMS:
+        yield Problem(str(path), None, f"and {seen - _MOST_PROBLEMS} more such lines")
+
+
+def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Captured | str]]:
+    """Yield the exchanges of an open file, or what is wrong, each with its line."""
+    head = file.peek(_HEAD)[:_HEAD].removeprefix(_BOM)  # type: ignore[attr-defined]
+    if not head.strip():
+        yield None, "empty"
+    elif not head.lstrip().startswith(b"{") and b"\n{" not in head:
+        yield None, next((name for start, name in _KINDS if start.match(head)), _OTHER)
+    elif _WHOLE.match(head):
+        yield from _whole(file.read().removeprefix(_BOM))
+    else:
+        profile = None
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                for found in _line(line.removeprefix(_BOM), profile):
+                    if isinstance(found, Captured):
+                        profile = found.profile
+                    yield number, found
+
+
+def _whole(text: bytes) -> Iterator[tuple[None, Captured | str]]:
+    try:
+        for found in from_har(parse(text)):
+            yield None, found
+    except CapturedError as error:
+        yield None, str(error)
+
+
+def _line(text: bytes, profile: Profile | None) -> Iterator[Captured | str]:
+    """Yield what a line says; ``profile``: that of the line before."""
+    try:
+        said = parse(text)
+        if isinstance(said, dict) and isinstance(said.get("log"), dict):
+            yield from from_har(said)  # on one line, and "log" not its first member
+        else:
+            yield from_fields(said, profile)
+    except CapturedError as error:
+        yield str(error)

@@ -1,0 +1,158 @@
+"""One captured exchange: what of it is kept on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Verdict
+from cacheproxy.core.http1.content_coding import decoded
+from cacheproxy.core.privacy.credentials import hide
+from cacheproxy.core.privacy.redact import carried, redact_headers, redact_target
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.server.profile import Profile
+
+_NOT_SAID = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one rule did: the JSON pointers of its edits, or why it was left out."""
+
+    rule: str
+    paths: tuple[str, ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One exchange as it is kept on disk.
+
+    Credentials go when it is made; ``core.privacy.credentials`` says what is found in bodies.
+
+    ``target``, ``headers``, ``body``: the request as it came. ``wall``: seconds since the epoch,
+    or since a recorder's own start. ``sent``: the body as it went upstream, None if it never did
+    or is not known; ``sent_target``: None if it was ``target``. The rest as in ``Exchange``; None,
+    empty or 0 where it is not known, as in all that other programs recorded. The verdict is
+    without its excerpts; ``profile``: what was known of the upstream.
+    """
+
+    method: str
+    target: str
+    headers: Headers = ()
+    body: bytes = b""
+    wall: float = 0.0
+    sent: bytes | None = None
+    sent_target: str | None = None
+    reports: tuple[Applied, ...] = ()
+    number: int = 0
+    session: Session | None = None
+    turn: int = 0
+    side: bool = False
+    upstream: str = ""
+    status: int | None = None
+    response_headers: Headers = ()
+    response_body: bytes | None = None
+    bytes_down: int | None = None
+    outcome: Outcome | None = None
+    error: str | None = None
+    usage: Usage = _NOT_SAID
+    sent_after: float | None = None
+    head_after: float | None = None
+    first_byte: float | None = None
+    seconds: float | None = None
+    verdict: Verdict | None = None
+    profile: Profile | None = None
+
+    def __post_init__(self) -> None:
+        """Redact. A body whose coding hid a credential stands without that coding."""
+        known = carried(self.headers, self.target) | carried(self.response_headers, self.upstream)
+        given, answered = self.headers, self.response_headers
+        body, given = _hidden(self.body, given, known)
+        sent = self.sent
+        if sent is not None:
+            same = sent is self.body or sent == self.body
+            sent = body if same else _hidden(sent, self.headers, known)[0]
+        response_body = self.response_body
+        if response_body is not None:
+            response_body, answered = _hidden(response_body, answered, known)
+        set_field = object.__setattr__
+        set_field(self, "target", redact_target(self.target, known))
+        if self.sent_target is not None:
+            set_field(self, "sent_target", redact_target(self.sent_target, known))
+        set_field(self, "upstream", redact_target(self.upstream, known))
+        set_field(self, "headers", redact_headers(given, known))
+        set_field(self, "response_headers", redact_headers(answered, known))
+        set_field(self, "body", body)
+        set_field(self, "sent", sent)
+        set_field(self, "response_body", response_body)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it was turned down: nothing was evaluated then."""
+        return self.status is not None and self.status >= 400
+
+    @property
+    def request(self) -> Request:
+        """The request as it came, but for its credentials."""
+        return Request(self.method, self.target, self.headers, self.body)
+
+    @property
+    def sent_request(self) -> Request | None:
+        """The request as it went upstream, or None."""
+        if self.sent is None:
+            return None
+        return Request(self.method, self.sent_target or self.target, self.headers, self.sent)
+
+    @classmethod
+    def of(cls, exchange: Exchange) -> Captured:
+        """Return what is kept of ``exchange``."""
+        received, sent, verdict = exchange.received, exchange.sent, exchange.verdict
+        if verdict is not None and verdict.where is not None:
+            # the excerpts stand in the bodies
+            verdict = replace(verdict, where=replace(verdict.where, was="", now=""))
+        return cls(
+            method=received.method,
+            target=received.target,
+            headers=received.headers,
+            body=received.body,
+            wall=exchange.wall,
+            sent=sent.body if sent is not None else None,
+            sent_target=sent.target if sent and sent.target != received.target else None,
+            reports=tuple(
+                Applied(report.rule, tuple(edit.path for edit in report.edits), report.error)
+                for report in exchange.reports
+            ),
+            number=exchange.number,
+            session=exchange.session,
+            turn=exchange.turn,
+            side=exchange.side,
+            upstream=exchange.upstream,
+            status=exchange.status,
+            response_headers=exchange.response_headers,
+            response_body=exchange.response_body,
+            bytes_down=exchange.bytes_down,
+            outcome=exchange.outcome,
+            error=exchange.error,
+            usage=exchange.usage,
+            sent_after=exchange.sent_after,
+            head_after=exchange.head_after,
+            first_byte=exchange.first_byte,
+            seconds=exchange.seconds,
+            verdict=verdict,
+            profile=exchange.profile,
+        )
+
+
+def _hidden(body: bytes, headers: Headers, known: Collection[bytes]) -> tuple[bytes, Headers]:
+    """Return ``body`` and its ``headers`` without credentials in the body."""
+    plain = decoded(body, headers)
+    hidden = hide(plain, known)
+    if hidden is plain:
+        return body, headers
+    if plain is not body:
+        headers = tuple(pair for pair in headers if pair[0].lower() != b"content-encoding")
+    return hidden, headers

@@ -1,0 +1,89 @@
+"""One request and its response, as one frozen record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.spared import Spared
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Verdict
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.server.profile import Profile
+
+
+class Outcome(StrEnum):
+    """How an exchange ended."""
+
+    COMPLETE = "complete"
+    CLIENT_LEFT = "client left"
+    UPSTREAM_FAILED = "upstream failed"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request and its response.
+
+    ``received``: the request as it came; ``sent``: as it went upstream (None if it never did).
+    ``reports``: what each normalizer did. ``turn``: counts from 1 in its session, 0 for requests
+    without a prompt and for those that failed (a status from 400): nothing was evaluated.
+    ``status``: as sent to the client, None if nothing was. ``wall``: when the request had been
+    read, seconds since the epoch. ``first_byte``, ``seconds``: from then to the first body byte
+    and to the end, monotonic. ``bytes_down``: of the response's body.
+    ``error``: for people, one line, without any text of the request: ours, or where a response
+    came whole with a status from 400, what it says (see ``core.refusal``).
+    ``number``: counts from 1 since the proxy started. ``side``: a request of the session that does
+    not extend its conversation (a title, a subagent). ``edited_after``, ``sent_after``,
+    ``head_after``: seconds from ``wall`` until the rules were through, until it was sent and until
+    the response's head came. ``response_headers``: as sent to
+    the client. ``response_body``: only if an observer asked for bodies (a capture).
+    ``verdict``: of a turn, None for other requests. ``profile``: what was known of the upstream
+    when the verdict was reached. ``spared``: what it did not have to evaluate thanks to us, None
+    for nothing, or where nobody knows.
+    """
+
+    received: Request
+    sent: Request | None
+    reports: tuple[Report, ...]
+    session: Session | None
+    turn: int
+    upstream: str
+    status: int | None
+    outcome: Outcome
+    usage: Usage
+    wall: float
+    first_byte: float | None
+    seconds: float
+    bytes_down: int
+    error: str | None = None
+    number: int = 0
+    side: bool = False
+    edited_after: float | None = None
+    sent_after: float | None = None
+    head_after: float | None = None
+    response_headers: Headers = ()
+    response_body: bytes | None = None
+    verdict: Verdict | None = None
+    profile: Profile | None = None
+    spared: Spared | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it was turned down: nothing was evaluated then."""
+        return self.status is not None and self.status >= 400
+
+    def changed(self, **fields: Any) -> Exchange:
+        """Return it with other values in some ``fields``.
+
+        dataclasses.replace takes ten times as long: 11 µs, and each exchange is changed twice.
+        """
+        values = self.__dict__ | fields
+        if len(values) > len(self.__dict__):
+            raise TypeError("an exchange has no such field")
+        made = object.__new__(Exchange)
+        made.__dict__.update(values)
+        return made

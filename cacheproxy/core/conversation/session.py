@@ -1,0 +1,136 @@
+"""Which conversation a request belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from cacheproxy.core.document.pointer import match_paths
+from cacheproxy.core.prompt.client import client_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.places import SYSTEM_TEXT, USER_TEXT
+
+_HEADERS = (
+    b"x-claude-code-session-id",
+    b"session-id",
+    b"session_id",
+    b"x-session-id",
+    b"x-session-affinity",
+    b"thread-id",
+)
+_AGENT_HEADERS = (b"x-claude-code-agent-id", b"x-openai-subagent")
+
+DOCTOR = "cacheproxy-doctor"
+"""The name that the requests of ``cacheproxy doctor`` go by: they are no conversation."""
+# Clocks, counters, dates and nonces in the text must not make a new session of every turn.
+_VOLATILE = re.compile(
+    r"(?<![\w.-])[\w.-]*\d[\w.-]*"
+    r"|\b(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|[ap]m"
+    r"|jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b",
+    re.IGNORECASE,
+)
+_LOOKED_AT = 4000
+"""Characters: of a long text its ends tell enough. Of the system text the head: who speaks to
+whom stands first, what changes (git status, files) last."""
+
+
+class Session(NamedTuple):
+    """One conversation: the client's name and the conversation's id."""
+
+    client: str
+    id: str
+
+    @property
+    def label(self) -> str:
+        """``client/`` and four characters of the id, for the log."""
+        tail = re.sub(r"[^A-Za-z0-9]", "", self.id)
+        return f"{self.client}/{tail[:4]}"
+
+
+def session_of(request: Request, answer: str | None = None, client: str | None = None) -> Session:
+    """Return the session of ``request``; ``answer`` is what a plugin said (``client/id``, ``id``).
+
+    Else the first of: a session header, ``prompt_cache_key``, the session part of
+    ``metadata.user_id``, a hash of client, system text and first user message. ``client``: its
+    name, if it is known by more than the user agent.
+    """
+    client = client or client_of(request)
+    if answer is not None:
+        name, slash, identity = answer.partition("/")
+        return Session(name, identity) if slash and name and identity else Session(client, answer)
+    identity = _from_headers(request) or _from_body(request) or _from_prompt(request, client)
+    return Session(client, identity)
+
+
+def hint_of(request: Request) -> tuple[str, ...]:
+    """Return whom a request is likely to come from, by its headers alone."""
+    return (request.target, _from_headers(request) or request.header("user-agent") or "")
+
+
+def _from_headers(request: Request) -> str | None:
+    found = request.first_header(_HEADERS)
+    if found is None:
+        return None
+    agent = request.first_header(_AGENT_HEADERS)
+    return found if agent is None else f"{found}:{agent}"
+
+
+def _from_body(request: Request) -> str | None:
+    body = request.json or {}
+    key = body.get("prompt_cache_key")
+    if isinstance(key, str) and key:
+        return key
+    metadata = body.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if not isinstance(user, str):
+        return None
+    # Claude Code: a JSON object since 2026, before that "user_…_account_…_session_<uuid>".
+    try:
+        parsed = json.loads(user)
+    except (ValueError, RecursionError):
+        _, marker, tail = user.rpartition("_session_")
+        return tail if marker and tail else None
+    session = parsed.get("session_id") if isinstance(parsed, dict) else None
+    return session if isinstance(session, str) and session else None
+
+
+def _from_prompt(request: Request, client: str) -> str:
+    system = "".join(_first_texts(request, SYSTEM_TEXT)[:1])[:_LOOKED_AT]
+    texts = _first_texts(request, USER_TEXT)
+    # Clients wrap <blocks> around what the user typed; they come and go (dates, folder trees).
+    typed = [text for text in texts if not text.lstrip().startswith("<")]
+    digest = hashlib.sha256(client.encode())
+    for text in (system, *(_ends(text) for text in typed or texts)):
+        digest.update(_lasting(text))
+    return digest.hexdigest()[:16]
+
+
+@lru_cache(maxsize=256)
+def _lasting(text: str) -> bytes:
+    """What of ``text`` stays from turn to turn, to be hashed: 8 KB take 0.4 ms."""
+    return b"\0" + _VOLATILE.sub("", text).encode("utf-8", "surrogatepass")
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= 2 * _LOOKED_AT else text[:_LOOKED_AT] + text[-_LOOKED_AT:]
+
+
+def _first_texts(request: Request, places: Iterable[str]) -> list[str]:
+    """All texts of the first message at ``places``: a string, or its blocks."""
+    first: list[str] = []
+    number: Any = None
+    for place in places:
+        for path, text in match_paths(request.json, place):
+            # /system and /instructions stand before all messages
+            at = path[1] if path[1:] and path[0] in ("messages", "input") else -1
+            if number is not None and at > number:
+                break
+            if isinstance(text, str):
+                first = [*first, text] if at == number else [text]
+                number = at
+    return first

@@ -1,0 +1,123 @@
+"""Whether a turn reused the one before, and if not, why, and what it cost: the values.
+
+The reasons are the words of the public cache-diagnostics API, and some of our own. How a verdict
+is reached: ``cacheproxy.core.judge.judge``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from cacheproxy.core.diff.kind import Kind
+
+
+class Judgement(StrEnum):
+    """One word for a turn."""
+
+    OK = "ok"
+    COLD = "cold"
+    COMPACTED = "compacted"
+    BREAK = "BREAK"
+    UNKNOWN = "-"
+
+
+class Reason(StrEnum):
+    """Why a turn broke."""
+
+    MODEL_CHANGED = "model_changed"
+    SYSTEM_CHANGED = "system_changed"
+    TOOLS_CHANGED = "tools_changed"
+    MESSAGES_CHANGED = "messages_changed"
+    PREVIOUS_NOT_FOUND = "previous_message_not_found"
+    TEMPLATE_CHANGED = "template_changed"
+    CHECKPOINT = "checkpoint"
+    CONTEXT_SHIFTED = "context_shifted"
+    NOT_CACHED = "not_cached"
+    MOVED = "moved"
+    EVICTED = "evicted"
+    UNKNOWN = "unknown"
+
+
+CHANGED = frozenset({Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED, Reason.MESSAGES_CHANGED})
+"""Reasons that stand in the requests themselves: a text is to blame, and a rule may help."""
+
+
+class Rewrite(StrEnum):
+    """What a template did to what it had rendered before."""
+
+    THINKING = "thinking dropped"
+    HOISTED = "system message hoisted"
+    TOOLS = "tools moved"
+    CLOCK = "clock"
+    OTHER = "rendered anew"
+
+
+class Basis(StrEnum):
+    """What a cause rests on: a cause is named only with one of these."""
+
+    RENDERED = "rendered"
+    COUNTED = "counted"
+    TOLD = "told"
+
+
+class Evidence(StrEnum):
+    """What shows that a server had dropped a prompt."""
+
+    RESTARTED = "the server was restarted"
+    OTHERS = "another conversation had its place meanwhile"
+    SLOTS = "no slot held it any more"
+    FULL = "more was evaluated meanwhile than the cache holds"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number of tokens that says where it comes from: ``measured`` or ``estimated``."""
+
+    tokens: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Where and how a turn left the one before.
+
+    ``path``: JSON pointer in the later request. ``byte``: offset of the first difference in the
+    text at ``path``, in UTF-8 bytes. ``position``: in tokens from the start of the prompt.
+    ``kind``: the shape of what changed. ``was``, ``now``: excerpts, for those who ask; they are
+    prompt text, so they are never logged.
+    """
+
+    path: str
+    byte: int
+    position: Count
+    kind: Kind
+    was: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one turn's reuse was, against what it could have been.
+
+    ``expected``: tokens the server could reuse, by our comparison of the prompts; ``lost``: of
+    the turn before, those it evaluated again; ``seconds_lost``: at this turn's own speed.
+    ``unedited``: what could have been reused had no body been edited; ``saved`` is the rest.
+    ``basis``: what the reason rests on. ``rewrite``: what the template did (TEMPLATE_CHANGED, or
+    beneath a CHECKPOINT). ``beneath``: of a CHECKPOINT, why the prompts part at all.
+    ``evidence``: of EVICTED. ``ruled_out``: of UNKNOWN, what it was not, for people.
+    """
+
+    judgement: Judgement
+    reason: Reason | None = None
+    where: Break | None = None
+    expected: Count | None = None
+    lost: Count | None = None
+    seconds_lost: float | None = None
+    unedited: Count | None = None
+    saved: Count | None = None
+    basis: Basis | None = None
+    rewrite: Rewrite | None = None
+    beneath: Reason | None = None
+    evidence: tuple[Evidence, ...] = ()
+    ruled_out: tuple[str, ...] = ()

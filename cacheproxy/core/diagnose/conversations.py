@@ -1,0 +1,137 @@
+"""Captured requests sorted into conversations: turns of a session, and what ran beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.conversation.lanes import Lanes, Place, alike_systems, system_of, tools_of
+from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
+from cacheproxy.core.prompt.client import client_of
+from cacheproxy.core.prompt.prompt import Prompt, prompt_of
+from cacheproxy.core.prompt.request import Request
+
+_HASH = re.compile(r"[0-9a-f]{16}")
+"""A session id made by core.conversation.session from the prompt: a resumed session has another."""
+_NO_TURN = ("/count_tokens", "/apply-template")
+_PARENT_HEADER = "x-parent-session-id"
+_HALF = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request of a conversation, as it came. ``index``: among all that were given, from 0."""
+
+    index: int
+    record: Captured
+    request: Request
+    prompt: Prompt
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Requests that extend one another. ``parent``: of a lane beside it, its conversation's."""
+
+    session: Session
+    turns: tuple[Turn, ...]
+    is_side: bool
+    parent: Session | None = None
+
+
+def lanes_of(
+    records: Sequence[Captured],
+    name: Callable[[Request], str | None] = lambda _: None,
+    *,
+    answered: bool = False,
+) -> list[Lane]:
+    """Return the lanes of all conversations, in the order of their first requests.
+
+    ``name``: what a plugin says the session is (see ``Plugins.session``). Requests without a
+    prompt belong to none, nor do those of our own doctor, nor those that failed if only the
+    ``answered`` are asked for.
+    """
+    sessions: dict[Session, _Session] = {}
+    for index, record in enumerate(records):
+        request = record.request
+        if answered and record.has_failed:
+            continue
+        prompt = None if request.path.endswith(_NO_TURN) else prompt_of(request)
+        if prompt is None or is_doctors(record):
+            continue
+        session = record.session or session_of(request, name(request))
+        known = sessions.get(session) or _resumed(session, prompt, sessions.values())
+        if known is None:
+            known = _Session(session, request.header(_PARENT_HEADER))
+        sessions[session] = known
+        known.turns.append(Turn(index, record, request, prompt, known.order.place(prompt)))
+    unique = list(dict.fromkeys(sessions.values()))
+    lanes = [lane for session in unique for lane in session.lanes(_parent(session, unique))]
+    return sorted(lanes, key=lambda lane: lane.turns[0].index)
+
+
+def is_doctors(record: Captured) -> bool:
+    """Whether our own doctor sent it: since it marks its requests, none comes into a capture."""
+    session = record.session
+    return (client_of(record.request) if session is None else session.client) == DOCTOR
+
+
+@dataclass(eq=False, slots=True)
+class _Session:
+    session: Session
+    parent: str | None = None
+    order: Lanes = field(default_factory=Lanes)
+    turns: list[Turn] = field(default_factory=list)
+
+    @property
+    def has_id(self) -> bool:
+        return not _HASH.fullmatch(self.session.id)
+
+    @property
+    def main(self) -> list[Turn]:
+        return [turn for turn in self.turns if turn.place.lane == self.order.main]
+
+    def lanes(self, parent: Session | None) -> Iterator[Lane]:
+        for number in sorted({turn.place.lane for turn in self.turns}):
+            turns = tuple(turn for turn in self.turns if turn.place.lane == number)
+            beside = self.session if number != self.order.main else None
+            owner = parent or beside
+            yield Lane(self.session, turns, owner is not None, owner)
+
+
+def _resumed(session: Session, prompt: Prompt, known: Iterable[_Session]) -> _Session | None:
+    """Return the session that ``prompt`` goes on with, though its first message has changed."""
+    if not _HASH.fullmatch(session.id):
+        return None
+    candidates = [
+        other
+        for other in known
+        if not other.has_id
+        and other.session.client == session.client
+        and other.order.contains(prompt) >= _HALF
+    ]
+    return candidates[-1] if candidates else None
+
+
+def _parent(one: _Session, others: Sequence[_Session]) -> Session | None:
+    """Return the session that ``one`` works for: named by its client, or wrapped around it."""
+    owner, colon, _ = one.session.id.partition(":")
+    for other in others:
+        if other is one or other.session.client != one.session.client:
+            continue
+        if other.session.id == one.parent or (colon and other.session.id == owner):
+            return other.session
+        first, last = one.turns[0].index, one.turns[-1].index
+        is_within = other.main[0].index < first and last < other.main[-1].index
+        if not one.has_id and is_within and not _is_same_agent(one, other):
+            return other.session
+    return None
+
+
+def _is_same_agent(one: _Session, other: _Session) -> bool:
+    """Whether two sessions have the same tools and much the same system text."""
+    ours, theirs = one.main[0].prompt, other.main[0].prompt
+    same_tools = tools_of(ours) == tools_of(theirs)
+    return same_tools and alike_systems(system_of(ours), system_of(theirs))

@@ -1,0 +1,304 @@
+"""What captured requests say about the prompt cache: sizes, changes, volatile fields, reuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.lanes import tools_of
+from cacheproxy.core.diagnose.conversations import Lane, Turn, is_doctors, lanes_of
+from cacheproxy.core.diagnose.volatile import Field, Step, fields
+from cacheproxy.core.diff.changes import changes
+from cacheproxy.core.prompt.prompt import Order, Part, Prompt, Segment, is_late, prompt_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.rule import Normalizer
+
+_CHARS_PER_TOKEN = 4.0
+"""Where no server has counted."""
+_PLAIN = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
+"""Where no system message comes late, hoisting changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """One conversation: its ``turns`` and its largest prompt, in characters."""
+
+    client: str
+    id: str
+    turns: int
+    chars: int
+    models: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SideView:
+    """Requests beside a conversation: of whom, how many, how large (characters), how many tools.
+
+    ``evictions``: how often one or several in a row came between two turns, so that a server
+    with one slot lost the conversation.
+    """
+
+    session: str
+    requests: int
+    chars: int
+    tools: int
+    evictions: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartView:
+    """One part of the prompts: ``tools``, ``system``, ``history`` or ``last message``.
+
+    ``chars``: of an average turn; ``share``: of all, 0 to 1. ``changed``: in how many steps from
+    a turn to the next. ``breaks``: in how many of these the prompts part here, and
+    ``breaks_at``: the first such place, in characters from the start of the prompt.
+    """
+
+    name: str
+    chars: float
+    share: float
+    changed: int
+    breaks: int
+    breaks_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseView:
+    """Share of the later prompts that the turns before have already (0 to 1), estimated.
+
+    ``with_more``: with the rules that are off, but take away a field that none that is on does.
+    """
+
+    order: Order
+    without: float
+    with_rules: float
+    with_more: float
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Everything ``cacheproxy inspect`` prints.
+
+    ``requests``: all that were given; ``prompts``: those with a prompt we can read. ``steps``:
+    from a turn to the next. ``seconds``: from the first request to the last, None if unknown.
+    ``chars_per_token``: measured by a server, else the usual 4 (``measured`` says which).
+    ``late``: the requests with system messages that come late in the list, ``most_late``: as many
+    as one has. ``fields`` change within a conversation, ``between`` from one to the next of a
+    client.
+    ``rules``: the names of those that are on and edited something; ``more``: of those that are
+    off and would help.
+    """
+
+    requests: int
+    prompts: int
+    seconds: float | None
+    sessions: tuple[SessionView, ...]
+    sides: tuple[SideView, ...]
+    steps: int
+    replaced: int
+    late: int
+    most_late: int
+    parts: tuple[PartView, ...]
+    fields: tuple[Field, ...]
+    between: tuple[Field, ...]
+    reuse: tuple[ReuseView, ...]
+    rules: tuple[str, ...]
+    more: tuple[str, ...]
+    chars_per_token: float
+    measured: bool
+
+
+def inspect(
+    records: Sequence[Captured],
+    rules: Sequence[Normalizer] = (),
+    active: Iterable[str] | None = None,
+    *,
+    orders: Sequence[Order] | None = None,
+    name: Callable[[Request], str | None] = lambda _: None,
+) -> Inspection:
+    """Inspect captured requests, in the order in which they were sent.
+
+    ``rules``: all that there are; ``active``: the names of those that are on (None: their
+    defaults); ``orders``: what the server's template prints first, the parts by the first of
+    them (None: all that make a difference); ``name``: see ``lanes_of``.
+    """
+    on = {rule.name for rule in rules if rule.default} if active is None else set(active)
+    records = [record for record in records if not is_doctors(record)]
+    lanes = lanes_of(records, name)
+    mains = [lane for lane in lanes if not lane.is_side]
+    steps = [pair for lane in lanes for pair in pairwise(lane.turns)]
+    requests = [(turn.request, later.request) for turn, later in steps]
+    ordered = sorted(rules, key=lambda rule: rule.name not in on)
+    found = fields(requests, ordered)
+    more = {one.rules[0] for one in found if one.rules} - on
+    sent, used = _sent(lanes, [rule for rule in rules if rule.name in on])
+    better, _ = _sent(lanes, [rule for rule in rules if rule.name in on | more])
+    late = [count for lane in lanes for turn in lane.turns if (count := _late(turn.prompt))]
+    if orders is None:
+        orders = (*_PLAIN, Order.HOISTED) if late else _PLAIN
+    density = _density(lanes)
+    walls = [turn.record.wall for lane in lanes for turn in lane.turns]
+    return Inspection(
+        requests=len(records),
+        prompts=sum(len(lane.turns) for lane in lanes),
+        seconds=max(walls) - min(walls) if any(walls) and len(walls) > 1 else None,
+        sessions=tuple(_session(lane) for lane in mains),
+        sides=tuple(_sides(lanes, mains)),
+        steps=len(steps),
+        replaced=sum(later.place.replaced for _, later in steps),
+        late=len(late),
+        most_late=max(late, default=0),
+        parts=_parts(lanes, steps, orders[0]),
+        fields=found,
+        between=fields(_between(mains), ordered, (Part.TOOLS, Part.SYSTEM)),
+        reuse=tuple(
+            ReuseView(order, *(_reuse(one, order) for one in (requests, sent, better)))
+            for order in orders
+        ),
+        rules=tuple(rule.name for rule in rules if rule.name in used),
+        more=tuple(rule.name for rule in rules if rule.name in more),
+        chars_per_token=density or _CHARS_PER_TOKEN,
+        measured=density is not None,
+    )
+
+
+def _session(lane: Lane) -> SessionView:
+    return SessionView(
+        lane.session.client,
+        lane.session.id,
+        len(lane.turns),
+        max(turn.prompt.chars for turn in lane.turns),
+        tuple(dict.fromkeys(turn.prompt.model for turn in lane.turns if turn.prompt.model)),
+    )
+
+
+def _sides(lanes: Sequence[Lane], mains: Sequence[Lane]) -> Iterable[SideView]:
+    conversations = {lane.session: lane for lane in mains}
+    for lane in lanes:
+        if not lane.is_side or lane.parent is None:
+            continue
+        prompts = [turn.prompt for turn in lane.turns]
+        yield SideView(
+            lane.parent.label,
+            len(prompts),
+            max(prompt.chars for prompt in prompts),
+            len(tools_of(prompts[0])),
+            _evictions(lane, conversations.get(lane.parent)),
+        )
+
+
+def _evictions(lane: Lane, main: Lane | None) -> int:
+    """In how many steps of the conversation ``lane`` came in between."""
+    indexes = [turn.index for turn in lane.turns]
+    return sum(
+        any(turn.index < index < later.index for index in indexes)
+        for turn, later in pairwise(main.turns if main else ())
+    )
+
+
+def _between(mains: Sequence[Lane]) -> list[Step]:
+    """The first turns of conversations with the same client and the same tools, in pairs."""
+    groups: dict[tuple[str, frozenset[str]], list[Request]] = {}
+    for lane in mains:
+        first = lane.turns[0]
+        key = lane.session.client, tools_of(first.prompt)
+        groups.setdefault(key, []).append(first.request)
+    return [pair for group in groups.values() for pair in pairwise(group)]
+
+
+def _parts(
+    lanes: Sequence[Lane], steps: Sequence[tuple[Turn, Turn]], order: Order
+) -> tuple[PartView, ...]:
+    sizes = dict.fromkeys(("tools", "system", "history", "last message"), 0)
+    turns = [turn for lane in lanes if not lane.is_side for turn in lane.turns]
+    for turn in turns:
+        last = _last_message(turn.prompt)
+        for segment in turn.prompt.segments:
+            sizes[_part_name(segment, last)] += len(segment.text)
+    total = sum(sizes.values())
+    changed = dict.fromkeys(sizes, 0)
+    breaks: dict[str, list[int]] = {name: [] for name in sizes}
+    for turn, later in steps:
+        for name in {_name_of(change.part) for change in changes(turn.request, later.request)}:
+            changed[name] += 1
+        one, other = prompt_of(turn.request, order), prompt_of(later.request, order)
+        left = parting(one, other) if one and other else None
+        if left is not None and left.was is not None:
+            breaks[_name_of(left.part)].append(left.shared)
+    return tuple(
+        PartView(
+            name,
+            size / max(1, len(turns)),
+            size / max(1, total),
+            changed[name],
+            len(breaks[name]),
+            min(breaks[name], default=None),
+        )
+        for name, size in sizes.items()
+    )
+
+
+def _late(prompt: Prompt) -> int:
+    """How many system messages come late."""
+    return sum(map(is_late, prompt.pieces))
+
+
+def _name_of(part: Part) -> str:
+    return "history" if part is Part.MESSAGES else part.value
+
+
+def _part_name(segment: Segment, last: str) -> str:
+    if segment.part is not Part.MESSAGES:
+        return segment.part.value
+    return "last message" if _message(segment) == last else "history"
+
+
+def _message(segment: Segment) -> str:
+    return "/".join(segment.path.split("/")[:3])
+
+
+def _last_message(prompt: Prompt) -> str:
+    last = prompt.segments[-1]
+    return _message(last) if last.part is Part.MESSAGES else ""
+
+
+def _sent(lanes: Iterable[Lane], rules: Sequence[Normalizer]) -> tuple[list[Step], set[str]]:
+    """The steps as they would be sent with ``rules``, and the names of those that did something."""
+    steps: list[Step] = []
+    used: set[str] = set()
+    for lane in lanes:
+        previous: Request | None = None
+        for turn in lane.turns:
+            result = normalize(turn.request, rules, previous)
+            used |= {report.rule for report in result.reports if report.edits}
+            if previous is not None:
+                steps.append((previous, result.request))
+            previous = result.request
+    return steps, used
+
+
+def _reuse(steps: Iterable[Step], order: Order) -> float:
+    shared = total = 0
+    for before, after in steps:
+        one, other = prompt_of(before, order), prompt_of(after, order)
+        if one is None or other is None:
+            continue
+        total += other.chars
+        shared += parting(one, other).shared if one.model == other.model else 0
+    return shared / total if total else 0.0
+
+
+def _density(lanes: Iterable[Lane]) -> float | None:
+    """Characters per token, where a server has counted the tokens."""
+    counted = [
+        (turn.prompt.chars, turn.record.usage.prompt)
+        for lane in lanes
+        for turn in lane.turns
+        if turn.record.usage.prompt
+    ]
+    tokens = sum(count or 0 for _, count in counted)
+    return sum(chars for chars, _ in counted) / tokens if tokens else None

@@ -1,0 +1,262 @@
+r"""Rules for volatile fields that no rule covers yet.
+
+A proposal anchors the token in what stands around it on its line, at the places where it was
+seen. It counts only once it has been run over everything that was captured (see
+``cacheproxy.core.diagnose.prove``): a rule that guesses would do more harm than the field.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+from cacheproxy.core.diagnose.prove import objection
+from cacheproxy.core.diagnose.volatile import Field, Step
+from cacheproxy.core.diff.changes import Change
+from cacheproxy.core.diff.kind import EDGE_AFTER, EDGE_BEFORE, SHAPES, Kind
+from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.document.pointer import parse_pointer
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.rule import VOLATILE, Rule, RuleError
+from cacheproxy.core.rules.toml import rule_toml
+
+_SHAPES = {shape.kind: shape.pattern for shape in SHAPES}
+_CONSTANTS = {
+    Kind.UUID: "00000000-0000-0000-0000-000000000000",
+    Kind.CLOCK: "00:00",
+    Kind.COUNTER: "0",
+    Kind.NONCE: "000",
+}
+_BEFORE, _AFTER = 40, 20
+"""Characters of an anchor, at most."""
+_STRONG = 6
+"""Letters and digits from which an anchor tells its token from other text."""
+_CUT_WORD = re.compile(r"[0-9A-Za-z]+\Z")
+_LITERAL = re.compile(r"[A-Za-z_=:;.,() -]*[A-Za-z][A-Za-z_=:;.,() -]*")
+_NOT_IN_PATTERN = re.compile(r"[\[\]|=]")
+_WRITERS = {"user": "the user", "model": "the model", "tool": "a tool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A rule that keeps its promises over all that was captured."""
+
+    rule: Rule
+    field: Field
+
+    def toml(self) -> str:
+        """Return it as a table of the config file."""
+        return rule_toml(self.rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why there is no rule for a field: one sentence, without its text."""
+
+    field: Field
+    why: str
+
+
+class _RefusedError(Exception):
+    """No rule can be made; the message says why."""
+
+
+def propose(
+    fields: Iterable[Field],
+    steps: Sequence[Step],
+    requests: Sequence[Request],
+    taken: Collection[str] = (),
+    whose: Callable[[Request], Client | None] = lambda _: None,
+) -> tuple[list[Proposal], list[Refusal]]:
+    """Return a rule, or the reason why there is none, for each field without one.
+
+    ``fields``: as found in ``steps``; ``requests``: all that were captured, whatever their
+    conversation; ``taken``: names of rules that exist; ``whose``: the client that a request is of,
+    None if that cannot be told. A field seen in one client alone gets a rule for that client.
+    """
+    proposals: list[Proposal] = []
+    refusals: list[Refusal] = []
+    names = set(taken)
+    for field in fields:
+        if field.rules:
+            continue
+        try:
+            rule = replace(_rule(field, steps, names), client=_client(field, steps, whose))
+        except (_RefusedError, RuleError) as error:
+            refusals.append(Refusal(field, str(error)))
+            continue
+        why = objection(rule, field, steps, requests)
+        if why is None:
+            proposals.append(Proposal(rule, field))
+            names.add(rule.name)
+        else:
+            refusals.append(Refusal(field, why))
+    return proposals, refusals
+
+
+def _client(
+    field: Field, steps: Sequence[Step], whose: Callable[[Request], Client | None]
+) -> Client | None:
+    """Return the one client in whose requests the field was seen, if there is but one."""
+    seen = {whose(request) for one in field.sightings for request in steps[one.step]}
+    return seen.pop() if len(seen) == 1 else None
+
+
+def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
+    writer = next(
+        (one.change.source for one in field.sightings if one.change.source in _WRITERS), None
+    )
+    if writer is not None:
+        raise _RefusedError(f"it stands in text that {_WRITERS[writer]} wrote")
+    if field.kind not in _SHAPES:
+        raise _RefusedError(f"{field.kind.value}: it has no shape that a pattern could name")
+    changes = [one.change for one in field.sightings]
+    if any(change.now_text is None for change in changes):
+        raise _RefusedError("it is not part of a text")
+    anchor = _anchor(changes)
+    if not (anchor.before + anchor.after).isprintable():
+        raise _RefusedError("there are control characters around it on its line")
+    places = tuple(
+        dict.fromkeys(_place(steps[one.step][1], one.change.path) for one in field.sightings)
+    )
+    is_date = field.kind is Kind.DATE  # a false date is worse than yesterday's
+    return Rule(
+        name=_name(field, anchor, names),
+        where=places[0] if len(places) == 1 else places,
+        pattern=anchor.pattern(_SHAPES[field.kind]),
+        replacement=None if is_date else _constant(field.kind, changes),
+        why=f"{field.kind.value} {'kept as first seen' if is_date else 'made constant'}",
+        default=not is_date,
+        pin=is_date,
+        literals=_literals(anchor),
+    )
+
+
+def _constant(kind: Kind, changes: Sequence[Change]) -> str:
+    lengths = {len(text) for change in changes for text in (change.was, change.now)}
+    if kind is Kind.NONCE and len(lengths) == 1:
+        return "0" * lengths.pop()
+    return _CONSTANTS[kind]
+
+
+def _around(changes: Sequence[Change]) -> Iterator[tuple[str, str, bool]]:
+    """Yield what stands before and after on the line, and whether it is the first, each time."""
+    for change in changes:
+        for text, (start, end) in (
+            (change.was_text or "", change.was_span),
+            (change.now_text or "", change.now_span),
+        ):
+            line = text.rfind("\n", 0, start) + 1
+            stop = text.find("\n", end)
+            yield text[line:start], text[end : stop if stop >= 0 else len(text)], line == 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Anchor:
+    """What all sightings have before and after on their line.
+
+    ``is_line``: whether ``before`` is the line up to the token, ``is_first`` also the text.
+    """
+
+    before: str
+    after: str
+    is_line: bool
+    is_first: bool
+
+    def pattern(self, shape: str) -> str:
+        """Return the pattern of the token between them."""
+        start = (r"\A" if self.is_first else "(?m:^)") if self.is_line else ""
+        head = EDGE_BEFORE if not self.before or self.before[-1].isalnum() else ""
+        tail = EDGE_AFTER if not self.after or self.after[0].isalnum() else ""
+        return (
+            f"{start}{_regex(self.before)}{head}(?P<{VOLATILE}>{shape}){tail}{_regex(self.after)}"
+        )
+
+
+def _anchor(changes: Sequence[Change]) -> _Anchor:
+    around = list(_around(changes))
+    befores, afters = [one for one, _, _ in around], [one for _, one, _ in around]
+    before = _shared_start(text[::-1] for text in befores)[::-1]
+    is_line = len(set(befores)) == 1 and len(before) <= _BEFORE
+    if not is_line:
+        before = _last_words(before, whole=all(text == before for text in befores))
+    after = _shared_start(afters)[:_AFTER]
+    if _strength(before) >= _STRONG:
+        after = after[:1] if not after[:1].isalnum() and not after[:1].isspace() else ""
+    elif any(text != after for text in afters):
+        after = _CUT_WORD.sub("", after)
+    is_first = is_line and all(first for _, _, first in around)
+    if _strength(before + after) < 2 and not (is_first and before.strip()):
+        raise _RefusedError("nothing around it on its line tells it from other text")
+    return _Anchor(before, after, is_line, is_first)
+
+
+def _shared_start(texts: Iterable[str]) -> str:
+    return reduce(lambda one, other: one[: common_prefix(one, other)], texts)
+
+
+def _last_words(text: str, *, whole: bool) -> str:
+    """Return as many of the last words as make an anchor, none of them cut short."""
+    starts = [found.start() for found in re.finditer(r"(?<=\s)\S", text)] or [len(text)]
+    starts = [0, *starts] if whole else starts
+    strong = [start for start in starts if _strength(text[start:]) >= _STRONG]
+    return text[strong[-1] if strong else starts[0] :][-_BEFORE:]
+
+
+def _strength(anchor: str) -> int:
+    return sum(character.isalnum() for character in anchor)
+
+
+def _regex(anchor: str) -> str:
+    """``anchor`` as a pattern; numbers in it (versions) may be others."""
+    escaped = "".join(
+        r"\d+" if piece.isdecimal() else re.escape(piece) for piece in re.split(r"([0-9]+)", anchor)
+    )
+    return re.sub(r"\\([ #&~-])", r"\1", escaped)  # these mean nothing outside brackets
+
+
+def _literals(anchor: _Anchor) -> tuple[str, ...]:
+    found = max(_LITERAL.findall(f"{anchor.before}\0{anchor.after}"), key=len, default="")
+    return (found,) if len(found.strip()) >= 3 else ()
+
+
+def _place(request: Request, pointer: str) -> str:
+    """Return a path pattern for ``pointer``: of its role, type or tool, wherever that stands."""
+    value: Any = request.json
+    pattern = ""
+    for step in parse_pointer(pointer):
+        is_list = isinstance(value, list)
+        value = value[int(step)] if is_list else value[step]
+        if _NOT_IN_PATTERN.search(step):
+            raise _RefusedError("its path cannot be written as a pattern")
+        escaped = step.replace("~", "~0").replace("/", "~1")
+        pattern += "/" + ("*" if is_list else escaped) + _condition(value)
+    return pattern
+
+
+def _condition(value: Any) -> str:
+    """The role of a message, the name of a tool, the type of a block: the first that it has."""
+    if not isinstance(value, dict):
+        return ""
+    for key in ("role", "name", "type"):
+        said = value.get(key)
+        if isinstance(said, str) and said and not _NOT_IN_PATTERN.search(said):
+            return f"[{key}={said}]"
+    return ""
+
+
+def _name(field: Field, anchor: _Anchor, names: Collection[str]) -> str:
+    text = anchor.before.lower()
+    near = text if anchor.is_line else (text.split() or [""])[-1]
+    words = re.findall(r"[a-z]{2,}", near)[-3:] or [field.part.value]
+    kind = field.kind.value.split()[-1]
+    stem = "-".join([*words, *([] if kind in words else [kind])])
+    return next(
+        name
+        for name in (stem, *(f"{stem}-{number}" for number in range(2, 10_000)))
+        if name not in names
+    )

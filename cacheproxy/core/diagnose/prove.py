@@ -1,0 +1,134 @@
+"""Whether a rule keeps its promises, tried on captured requests.
+
+It must make the prompts of consecutive turns equal wherever it fires, never fire in text that a
+user, a tool or the model wrote, be idempotent, and leave every other byte as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.diagnose.volatile import Field, Key, Step, key_of, meets
+from cacheproxy.core.diff.changes import changes
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.document.pointer import parse_pointer
+from cacheproxy.core.prompt.prompt import Order, prompt_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import is_for, normalize
+from cacheproxy.core.rules.rule import Rule
+
+_MARK = "\N{SYMBOL FOR NULL}"
+_UNCLEAN = "it is not idempotent, or touches more than it names"
+
+
+def objection(
+    rule: Rule, field: Field, steps: Sequence[Step], requests: Iterable[Request]
+) -> str | None:
+    """Return why ``rule`` will not do for ``field``, or None. Quotes nothing of the requests."""
+    spy = Rule(rule.name, rule.where, rule.pattern, _MARK)
+    for request in requests:
+        if not is_for(rule, request):
+            continue
+        if not _is_clients(spy, request):
+            return "its pattern also matches text that a user, a tool or the model wrote"
+        if not _is_clean(rule, request):
+            return _UNCLEAN
+    wanted = key_of(field.sightings[0].change)
+    seen = {sighting.step for sighting in field.sightings}
+    for number, (before, after) in enumerate(steps):
+        if not _is_clean(rule, after, before):
+            return _UNCLEAN
+        if not _mends(rule, before, after, wanted if number in seen else None):
+            return "it does not make the turns equal wherever it fires"
+    return None
+
+
+def _is_clients(spy: Rule, request: Request) -> bool:
+    """Whether each place where the pattern matches is text of the client's own."""
+    edits = list(spy.edits(request))
+    if not edits:
+        return True
+    prompt = prompt_of(request)
+    sources = {segment.path: segment.source for segment in prompt.segments} if prompt else {}
+    return all(
+        edit.path.startswith("/tools/") or sources.get(edit.path) == "client" for edit in edits
+    )
+
+
+def _is_clean(rule: Rule, request: Request, previous: Request | None = None) -> bool:
+    """Whether a second pass changes nothing, and the first nothing but its spans."""
+    once = normalize(request, [rule], previous)
+    if any(report.error for report in once.reports):
+        return False
+    again = normalize(once.request, [rule], previous)
+    edits = [edit for report in once.reports for edit in report.edits]
+    is_same = again.request is once.request
+    return is_same and _only_there(request.document, once.request.document, edits)
+
+
+def _only_there(was: Document | None, now: Document | None, edits: Sequence[Edit]) -> bool:
+    """Whether two texts are equal but for the spans that ``edits`` name."""
+    if was is None or now is None:
+        return was is now
+    at = by = 0
+    paths = {was.resolve(parse_pointer(edit.path)): edit.path for edit in edits}
+    for path in sorted(paths, key=lambda path: was.entry(path).value_start):
+        one, other = was.entry(path), now.entry(path)
+        if was.body[at : one.value_start] != now.body[by : other.value_start]:
+            return False
+        if _edited(one.value, [edit for edit in edits if edit.path == paths[path]]) != other.value:
+            return False
+        at, by = one.end, other.end
+    return was.body[at:] == now.body[by:]
+
+
+def _edited(text: str, edits: Sequence[Edit]) -> str:
+    for edit in sorted(edits, key=lambda edit: edit.span or (0, 0), reverse=True):
+        start, end = edit.span or (0, len(text))
+        text = text[:start] + edit.new + text[end:]
+    return text
+
+
+def _mends(rule: Rule, before: Request, after: Request, wanted: Key | None) -> bool:
+    """Whether, where ``rule`` fires, nothing differs any more; ``wanted``: what must be gone."""
+    one = normalize(before, [rule])
+    other = normalize(after, [rule], one.request)
+    if one.request is before and other.request is after:
+        return wanted is None
+    left = changes(one.request, other.request)
+    known = {key_of(change) for change in changes(before, after)}
+    if any(key_of(change) == wanted or key_of(change) not in known for change in left):
+        return False
+    edits = _landed([edit for report in other.reports for edit in report.edits])
+    if any(
+        meets(edit, other.request, change, change.now_text) for edit in edits for change in left
+    ):
+        return False
+    return all(
+        _lost(one.request, other.request, order)
+        <= _lost(before, after, order) + max(0, len(one.request.body) - len(before.body))
+        for order in Order
+    )
+
+
+def _landed(edits: Sequence[Edit]) -> list[Edit]:
+    """Return ``edits`` with their spans as they are in the text that was edited."""
+    landed: list[Edit] = []
+    shifts: dict[str, int] = {}
+    for edit in sorted(edits, key=lambda edit: edit.span or (0, 0)):
+        start, end = edit.span or (0, 0)
+        place = start + shifts.get(edit.path, 0)
+        landed.append(replace(edit, span=(place, place + len(edit.new))))
+        shifts[edit.path] = place + len(edit.new) - end
+    return landed
+
+
+def _lost(before: Request, after: Request, order: Order) -> int:
+    """How many characters of the earlier prompt the later one does not begin with."""
+    one, other = prompt_of(before, order), prompt_of(after, order)
+    if one is None or other is None:
+        return 0
+    return one.chars - parting(one, other).shared

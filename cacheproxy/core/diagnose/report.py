@@ -1,0 +1,200 @@
+"""What there is to say about one turn: the same from a running proxy as from a capture."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.verdict import (
+    Basis,
+    Break,
+    Count,
+    Evidence,
+    Judgement,
+    Reason,
+    Rewrite,
+    Verdict,
+)
+from cacheproxy.core.diagnose.volatile import Field
+from cacheproxy.core.diff.kind import Kind, token_at
+from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.judge.advice import FREQUENCY, Advice, Changed, advice
+from cacheproxy.core.judge.explain import said_of
+from cacheproxy.core.prompt.prompt import prompt_of
+from cacheproxy.core.server.profile import UNKNOWN
+
+CHARS_PER_TOKEN = 4.0
+_LEFT, _RIGHT = 48, 36
+"""Characters of an excerpt before and after the difference."""
+
+
+class ReportError(ValueError):
+    """Not the JSON of a report."""
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpts:
+    """The line that changed, before and now; ``marked``: (start, end) of the change in ``now``."""
+
+    was: str
+    now: str
+    marked: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One turn, compared with the turn before.
+
+    ``number``: of the exchange, or its place in the captures. ``prompt``: its tokens; ``equal``:
+    those it shares with the turn before. ``reused``, ``evaluated``, ``seconds``: of the prompt,
+    as the server said. ``seen``: in how many steps of how many the same field changed. ``rules``:
+    those that take the field away; ``on``: which of them are on. ``says``: why it broke, in a
+    sentence. The others as in ``Verdict``.
+    """
+
+    number: int
+    client: str
+    session: str
+    turn: int
+    side: bool
+    judgement: Judgement
+    reason: Reason | None
+    prompt: Count | None
+    equal: Count | None
+    reused: int | None
+    evaluated: int | None
+    seconds: float | None
+    path: str | None = None
+    byte: int | None = None
+    excerpts: Excerpts | None = None
+    kind: Kind | None = None
+    frequency: str = ""
+    source: str = ""
+    rules: tuple[str, ...] = ()
+    on: tuple[str, ...] = ()
+    seen: tuple[int, int] | None = None
+    lost: Count | None = None
+    seconds_lost: float | None = None
+    saved: Count | None = None
+    basis: Basis | None = None
+    rewrite: Rewrite | None = None
+    beneath: Reason | None = None
+    evidence: tuple[Evidence, ...] = ()
+    ruled_out: tuple[str, ...] = ()
+    says: str = ""
+    advice: tuple[Advice, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object. It quotes the prompt: for the user who asks, only."""
+        built: dict[str, Any] = msgspec.to_builtins(self)
+        return built
+
+    @classmethod
+    def from_json(cls, value: Any) -> Report:
+        """Return the report that ``value`` is; raises ReportError."""
+        try:
+            return msgspec.convert(value, cls)
+        except msgspec.ValidationError as error:
+            raise ReportError(f"not a report: {error}") from None
+
+
+def report(
+    exchange: Exchange | Captured,
+    verdict: Verdict,
+    *,
+    field: Field | None = None,
+    seen: tuple[int, int] | None = None,
+    active: Collection[str] = (),
+    number: int | None = None,
+    turn: int | None = None,
+    captures: Sequence[str] = (),
+) -> Report:
+    """Return the report on a turn.
+
+    ``verdict``: with its excerpts, as it was reached. ``field``: the volatile field at the break,
+    with the rules that cover it, if the bodies are at hand. ``active``: the names of the rules
+    that are on. ``number`` and ``turn`` where the exchange does not know its own. ``captures``:
+    files or folders of them, for the advice.
+    """
+    where = verdict.where
+    usage = exchange.usage
+    kind = field.kind if field is not None else where.kind if where is not None else None
+    rules = field.rules if field is not None else ()
+    found = Report(
+        number=exchange.number if number is None else number,
+        client=exchange.session.client if exchange.session is not None else "",
+        session=exchange.session.id if exchange.session is not None else "",
+        turn=exchange.turn if turn is None else turn,
+        side=exchange.side,
+        judgement=verdict.judgement,
+        reason=verdict.reason,
+        prompt=_prompt(exchange),
+        equal=where.position if where is not None else verdict.expected,
+        reused=usage.reused,
+        evaluated=usage.evaluated,
+        seconds=usage.prompt_seconds,
+        path=(where.path.removesuffix("/role") or None) if where is not None else None,
+        # What a template did stands in no request: its excerpts are of the rendered prompts.
+        byte=where.byte if where is not None and verdict.rewrite is None else None,
+        excerpts=_excerpts(where) if where is not None else None,
+        kind=kind,
+        frequency=FREQUENCY.get(kind, "") if kind is not None else "",
+        source=field.source if field is not None else "",
+        rules=rules,
+        on=tuple(name for name in rules if name in active),
+        seen=seen,
+        lost=verdict.lost if verdict.judgement is Judgement.BREAK else None,
+        seconds_lost=verdict.seconds_lost,
+        saved=verdict.saved,
+        basis=verdict.basis,
+        rewrite=verdict.rewrite,
+        beneath=verdict.beneath,
+        evidence=verdict.evidence,
+        ruled_out=verdict.ruled_out,
+        says=said_of(verdict, usage),
+    )
+    changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures))
+    profile = exchange.profile or UNKNOWN
+    return replace(found, advice=advice(verdict, profile, found.client, changed))
+
+
+def failed(exchange: Exchange | Captured, number: int | None = None) -> str:
+    """Return why there is no report on a request that failed. ``number``: as in ``report``."""
+    number = exchange.number if number is None else number
+    said = f" ({exchange.error})" if exchange.error else ""
+    return f"request {number} failed with status {exchange.status}{said}: nothing was evaluated"
+
+
+def _prompt(exchange: Exchange | Captured) -> Count | None:
+    if exchange.usage.prompt is not None:
+        return Count(exchange.usage.prompt, "measured")
+    if isinstance(exchange, Exchange):
+        request = exchange.sent
+    else:
+        request = exchange.sent_request or exchange.request
+    prompt = prompt_of(request) if request is not None else None
+    if prompt is None:
+        return None
+    return Count(round(prompt.chars / CHARS_PER_TOKEN), "estimated")
+
+
+def _excerpts(where: Break) -> Excerpts | None:
+    """Cut a break's excerpts to the line in which they differ."""
+    was, now = where.was, where.now
+    if not was and not now:
+        return None
+    at = common_prefix(was, now)
+    token = token_at(was, now, at, at)
+    start = now.rfind("\n", 0, at) + 1
+    start = max(start, (token.now[0] if token is not None else at) - _LEFT)
+    lines = [text[start : at + _RIGHT] for text in (was, now)]
+    # A change that begins with a new line is shown with it, else there would be nothing to see.
+    lines = [text.split("\n")[0] or text.replace("\n", "⏎") for text in lines]
+    span = token.now if token is not None else (at, at + 1)
+    marked = (span[0] - start, min(span[1] - start, len(lines[1])))
+    return Excerpts(lines[0], lines[1], (marked[0], max(marked)))

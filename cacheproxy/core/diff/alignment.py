@@ -1,0 +1,168 @@
+"""Which message of one prompt became which of the next.
+
+What stands behind the last message of the earlier prompt is what a turn is for, and no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import groupby
+
+from cacheproxy.core.diff.text import alike
+from cacheproxy.core.prompt.prompt import Part, Prompt, Segment
+
+Pair = tuple[int, int]
+_LONG = 20
+"""Characters from which one equal block shows that two messages are versions of one."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One message, or the whole of a system text that stands outside the messages."""
+
+    path: str
+    role: str
+    blocks: tuple[Segment, ...]
+
+    @cached_property
+    def key(self) -> tuple[str, ...]:
+        """Equal for units that read alike."""
+        return (self.role, "".join(block.text for block in self.blocks))
+
+    @property
+    def text(self) -> str:
+        """How it reads."""
+        return self.key[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """Which became which, by their indexes.
+
+    ``pairs``: (before, after), in order; ``gone`` and ``new``: those without a counterpart,
+    ``new`` only where it stands before one that stayed; ``moved``: (before, after) of those that
+    stand behind what has come since; ``appended``: what the turn added.
+    """
+
+    pairs: tuple[Pair, ...]
+    gone: tuple[int, ...]
+    new: tuple[int, ...]
+    moved: tuple[Pair, ...]
+    appended: tuple[int, ...]
+
+
+def units(prompt: Prompt, *, system: bool) -> list[Unit]:
+    """Return the messages of ``prompt`` that are, or are not, part of its system text."""
+    wanted = [
+        segment
+        for segment in prompt.segments
+        if segment.part is not Part.TOOLS and (segment.part is Part.SYSTEM) is system
+    ]
+    return [_unit(path, blocks) for path, blocks in groupby(wanted, key=_owner)]
+
+
+def _unit(path: str, blocks: Iterable[Segment]) -> Unit:
+    found = list(blocks)
+    texts = tuple(block for block in found if not is_mark(block))
+    return Unit(path, found[0].role, texts)
+
+
+def is_mark(segment: Segment) -> bool:
+    """Whether ``segment`` is only the sign that a message begins."""
+    return segment.path.endswith("/role") and segment.text.startswith("\n<")
+
+
+def _owner(segment: Segment) -> str:
+    """``/messages/3`` for all that is part of it; ``/system`` for its blocks."""
+    steps = segment.path.split("/")
+    return "/".join(steps[: 3 if steps[1] in ("messages", "input", "contents") else 2])
+
+
+def align(before: Sequence[Unit], after: Sequence[Unit], *, fixed: bool = False) -> Alignment:
+    """Match two lists of messages. ``fixed``: lists of a fixed length, such as system texts."""
+    ours, theirs = [unit.key for unit in before], [unit.key for unit in after]
+    pairs = match(ours, theirs, lambda i, j: _same(before[i], after[j], fixed=fixed))
+    moved = [] if fixed else list(_moved_to_end(pairs, before, after))
+    pairs = pairs[: len(pairs) - len(moved)]
+    matched = {j for _, j in (*pairs, *moved)}
+    last = max((j for _, j in pairs), default=-1)
+    kept = {i for i, _ in (*pairs, *moved)}
+    free = [j for j in range(len(after)) if j not in matched]
+    return Alignment(
+        tuple(pairs),
+        tuple(i for i in range(len(before)) if i not in kept),
+        tuple(j for j in free if j < last or fixed),
+        tuple(moved),
+        tuple(j for j in free if j > last and not fixed),
+    )
+
+
+def match(
+    ours: Sequence[object], theirs: Sequence[object], same: Callable[[int, int], bool]
+) -> list[Pair]:
+    """Pair equal items, longest runs first, then in each gap those that ``same`` accepts.
+
+    In a gap that ends before both lists do, what is left is paired in order if it is equally
+    many: something was written anew where it stood.
+    """
+    start = 0
+    while start < min(len(ours), len(theirs)) and ours[start] == theirs[start]:
+        start += 1
+    matcher = SequenceMatcher(None, ours[start:], theirs[start:], autojunk=False)
+    pairs: list[Pair] = [(i, i) for i in range(start)]
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        rows, columns = range(i1 + start, i2 + start), range(j1 + start, j2 + start)
+        if tag == "equal":
+            pairs += zip(rows, columns, strict=True)
+            continue
+        found = list(_in_order(rows, columns, same))
+        is_tail = rows.stop == len(ours) or columns.stop == len(theirs)
+        if not found and not is_tail and len(rows) == len(columns):
+            found = list(zip(rows, columns, strict=True))
+        pairs += found
+    return pairs
+
+
+def _in_order(rows: range, columns: range, same: Callable[[int, int], bool]) -> Iterator[Pair]:
+    free = columns.start
+    for i in rows:
+        for j in range(free, columns.stop):
+            if same(i, j):
+                yield i, j
+                free = j + 1
+                break
+
+
+def _same(one: Unit, other: Unit, *, fixed: bool) -> bool:
+    if one.role != other.role:
+        return False
+    if fixed:
+        return True
+    texts = {block.text for block in one.blocks if len(block.text) >= _LONG}
+    return any(block.text in texts for block in other.blocks) or alike(one.text, other.text)
+
+
+def _moved_to_end(
+    pairs: Sequence[Pair], before: Sequence[Unit], after: Sequence[Unit]
+) -> Iterator[Pair]:
+    """Yield the last pairs, if what is between them and the others is what the turn added.
+
+    A client's block that always stands last looks like this; so would messages put in before
+    the last ones, which is why what the model or a tool wrote never counts as moved.
+    """
+    count = 0
+    for i, j in reversed(pairs):
+        at_end = (len(before) - i, len(after) - j) == (count + 1, count + 1)
+        if not at_end or before[i].role not in ("user", "system", "developer"):
+            break
+        count += 1
+    if count == len(pairs) or not count:
+        first = 0 if count else len(after)
+    else:
+        first = pairs[-count - 1][1] + 1
+    came = pairs[-count][1] - first if count else 0
+    if came >= max(1, count):
+        yield from pairs[-count:]

@@ -1,0 +1,238 @@
+"""Everything that changed from one turn of a conversation to the next, but for what it added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cacheproxy.core.diff.alignment import Alignment, Unit, align, match, units
+from cacheproxy.core.diff.forms import form_changes, value_at
+from cacheproxy.core.diff.kind import Kind, masked
+from cacheproxy.core.diff.text import Hunk, alike, hunks
+from cacheproxy.core.diff.value import differences
+from cacheproxy.core.document.pointer import to_pointer
+from cacheproxy.core.prompt.prompt import Part, Prompt, Segment, prompt_of
+from cacheproxy.core.prompt.request import Request
+
+_ALL = frozenset(Part)
+_KEPT = 0.5
+"""Share of the earlier messages, by number or size, that must still be there; with less, the
+history was replaced (a compaction), and what differs in it is no field."""
+_TELLING = {Kind.REMOVED: 20, Kind.TEXT: 60}
+"""Characters of a text from which finding it again elsewhere means that it was moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two turns.
+
+    ``path``: JSON pointer in the later request, or in the earlier one if it has gone. ``source``:
+    who wrote it (see prompt.Segment). ``was``, ``now``: the texts that differ. ``was_text``,
+    ``now_text`` and ``was_span``, ``now_span``: the string each is part of and where, in
+    characters; None where the change is not one inside a string.
+    """
+
+    kind: Kind
+    part: Part
+    path: str
+    source: str
+    was: str
+    now: str
+    was_text: str | None = None
+    now_text: str | None = None
+    was_span: tuple[int, int] = (0, 0)
+    now_span: tuple[int, int] = (0, 0)
+
+    @property
+    def before(self) -> str:
+        """What stands before it on its line."""
+        text = self.now_text or ""
+        start = self.now_span[0]
+        return text[text.rfind("\n", 0, start) + 1 : start]
+
+
+def changes(before: Request, after: Request, parts: Iterable[Part] = _ALL) -> list[Change]:
+    """Return what changed in ``parts``, in template order; nothing if a body is not understood.
+
+    ``after`` is a later turn of the same conversation: what it adds at the end is no change.
+    """
+    earlier, later = prompt_of(before), prompt_of(after)
+    if earlier is None or later is None:
+        return []
+    wanted = frozenset(parts)
+    found: list[Change] = []
+    if Part.TOOLS in wanted:
+        try:
+            found += _tools(before.json or {}, after.json or {})
+        except RecursionError:  # nested so deeply that only the whole can be compared
+            found += [] if _same_tools(earlier, later) else [_TOO_DEEP]
+    if Part.SYSTEM in wanted:
+        found += _texts(before, after, earlier, later, Part.SYSTEM)
+    if Part.MESSAGES in wanted:
+        found += _texts(before, after, earlier, later, Part.MESSAGES)
+    return found
+
+
+def _tools(before: dict[str, Any], after: dict[str, Any]) -> Iterator[Change]:
+    was, now = _without_breakpoints(before.get("tools")), _without_breakpoints(after.get("tools"))
+    for found in differences(was, now, ("tools",)):
+        path = to_pointer(found.path)
+        if found.hunk is None:
+            yield Change(found.kind, Part.TOOLS, path, "client", found.was, found.now)
+        else:
+            yield _in_text(found.hunk, Segment(Part.TOOLS, path, ""), found.was, found.now)
+
+
+_TOO_DEEP = Change(Kind.TEXT, Part.TOOLS, "/tools", "client", "", "")
+
+
+def _same_tools(earlier: Prompt, later: Prompt) -> bool:
+    one, other = (
+        [segment.text for segment in prompt.segments if segment.part is Part.TOOLS]
+        for prompt in (earlier, later)
+    )
+    return one == other
+
+
+def _without_breakpoints(tools: Any) -> list[Any]:
+    return [
+        {key: value for key, value in tool.items() if key != "cache_control"}
+        if isinstance(tool, dict)
+        else tool
+        for tool in (tools if isinstance(tools, list) else ())
+    ]
+
+
+def _texts(
+    before: Request, after: Request, earlier: Prompt, later: Prompt, part: Part
+) -> list[Change]:
+    fixed = part is Part.SYSTEM
+    ours, theirs = units(earlier, system=fixed), units(later, system=fixed)
+    aligned = align(ours, theirs, fixed=fixed)
+    if not fixed and _was_replaced(ours, aligned):
+        return []
+    spelt = [
+        Change(Kind.SPELLING, part, path, _source(theirs[j]), was, now)
+        for i, j in aligned.pairs
+        for path, was, now in form_changes(before, after, ours[i].path, theirs[j].path)
+    ]
+    # A system text with nothing behind it may grow.
+    may_grow = not fixed or earlier.segments[-1].part is part
+    if _extends(ours, theirs, exactly=not may_grow):
+        return spelt
+    result = [
+        Change(Kind.MOVED, part, ours[i].path, _source(ours[i]), ours[i].text, theirs[j].text)
+        for i, j in aligned.moved
+    ]
+    for i in aligned.gone:
+        # A turn taken back takes the model's answer with it: that is no field.
+        is_tail = not fixed and all(row < i for row, _ in aligned.pairs)
+        if not (is_tail and _source(ours[i]) in ("model", "tool")):
+            result.append(_whole(Kind.REMOVED, part, ours[i]))
+    result += [_whole(Kind.ADDED, part, theirs[j]) for j in aligned.new]
+    for i, j in aligned.pairs:
+        if ours[i].key != theirs[j].key:
+            is_last = not fixed and i == len(ours) - 1
+            result += _blocks((before, after), ours[i], theirs[j], part, is_last=is_last)
+    elsewhere = [theirs[j].text for j in aligned.appended]
+    return spelt + _with_moves(result, elsewhere)
+
+
+def _was_replaced(before: list[Unit], aligned: Alignment) -> bool:
+    kept = {i for i, _ in (*aligned.pairs, *aligned.moved)}
+    chars = sum(len(before[i].text) for i in kept)
+    total = sum(len(unit.text) for unit in before)
+    return chars < _KEPT * total and len(kept) < _KEPT * len(before)
+
+
+def _extends(ours: list[Unit], theirs: list[Unit], *, exactly: bool) -> bool:
+    one, other = ("".join(f"\n<{u.role}>\n{u.text}" for u in side) for side in (ours, theirs))
+    return other == one if exactly else other.startswith(one)
+
+
+def _whole(kind: Kind, part: Part, unit: Unit) -> Change:
+    was, now = (unit.text, "") if kind is Kind.REMOVED else ("", unit.text)
+    return Change(kind, part, unit.path, _source(unit), was, now)
+
+
+def _source(unit: Unit) -> str:
+    return next((block.source for block in unit.blocks), "client")
+
+
+def _blocks(
+    step: tuple[Request, Request], was: Unit, now: Unit, part: Part, *, is_last: bool
+) -> Iterator[Change]:
+    """Compare the blocks of one message; what was put behind its end in the last is no change."""
+    ours, theirs = was.blocks, now.blocks
+    pairs = match(
+        [block.text for block in ours],
+        [block.text for block in theirs],
+        lambda i, j: alike(ours[i].text, theirs[j].text) or len(ours) == len(theirs) == 1,
+    )
+    for i in sorted(set(range(len(ours))) - {i for i, _ in pairs}):
+        yield _block(Kind.REMOVED, part, ours[i])
+    last = max((j for _, j in pairs), default=-1)
+    for j in sorted(set(range(len(theirs))) - {j for _, j in pairs}):
+        if j < last or not is_last:
+            yield _block(Kind.ADDED, part, theirs[j])
+    for i, j in pairs:
+        one, other = ours[i], theirs[j]
+        is_string = _is_string(step[0], one) and _is_string(step[1], other)
+        at_end = is_last and i == len(ours) - 1
+        for hunk in _hunks(one.text, other.text):
+            if at_end and hunk.kind is Kind.ADDED and hunk.was[0] == len(one.text):
+                continue
+            if is_string:
+                yield _in_text(hunk, other, one.text, other.text)
+            else:
+                texts = one.text[slice(*hunk.was)], other.text[slice(*hunk.now)]
+                yield Change(hunk.kind, part, other.path, other.source, *texts)
+
+
+def _hunks(was: str, now: str) -> list[Hunk]:
+    """The differences of two texts, or all of them where nothing much is alike."""
+    found = hunks(was, now)
+    if len(found) > 1 and not alike(masked(was), masked(now)):
+        return [Hunk(Kind.TEXT, (0, len(was)), (0, len(now)))]
+    return found
+
+
+def _block(kind: Kind, part: Part, block: Segment) -> Change:
+    was, now = (block.text, "") if kind is Kind.REMOVED else ("", block.text)
+    return Change(kind, part, block.path, block.source, was, now)
+
+
+def _in_text(hunk: Hunk, block: Segment, was: str, now: str) -> Change:
+    """A change inside the string that ``block`` is."""
+    texts = was[slice(*hunk.was)], now[slice(*hunk.now)]
+    place = (hunk.kind, block.part, block.path, block.source)
+    return Change(*place, *texts, was, now, hunk.was, hunk.now)
+
+
+def _with_moves(found: list[Change], elsewhere: list[str]) -> list[Change]:
+    """Call moved what has gone at one place and stands, the same but for its tokens, elsewhere."""
+    if not any(change.kind in _TELLING for change in found):
+        return found
+    came = {masked(change.now.strip()) for change in found if change.kind is Kind.ADDED}
+    places = [masked(text) for text in elsewhere] + sorted(came)
+    result: list[Change] = []
+    taken: set[str] = set()
+    for change in found:
+        text, least = change.was.strip(), _TELLING.get(change.kind)
+        text = masked(text) if least is not None and len(text) >= least else ""
+        if text and any(text in place for place in places):
+            taken.add(text)
+            result.append(replace(change, kind=Kind.MOVED))
+        else:
+            result.append(change)
+    return [
+        change
+        for change in result
+        if not (change.kind is Kind.ADDED and masked(change.now.strip()) in taken)
+    ]
+
+
+def _is_string(request: Request, segment: Segment) -> bool:
+    """Whether ``segment`` is a string of the body, so that spans in it can be edited."""
+    return bool(value_at(request, segment.path) == segment.text)

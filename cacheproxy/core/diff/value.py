@@ -1,0 +1,118 @@
+"""All places where two JSON values differ, the order of their keys and items included.
+
+Chat templates print tools as JSON, so the order is part of the prompt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.text import Hunk, hunks
+from cacheproxy.core.document.pointer import Path
+from cacheproxy.core.prompt.segments import tool_name
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One difference at ``path``: of the later value, or of the earlier one if it has gone.
+
+    ``was``, ``now``: the values as text (a string as it reads, others as JSON); empty where there
+    is none. ``hunk``: which part of a string; None if the whole value differs.
+    """
+
+    kind: Kind
+    path: Path
+    was: str
+    now: str
+    hunk: Hunk | None = None
+
+
+def differences(was: Any, now: Any, path: Path = ()) -> Iterator[Difference]:
+    """Yield the differences between two values as ``json.loads`` returns them."""
+    if isinstance(was, str) and isinstance(now, str):
+        for hunk in hunks(was, now):
+            yield Difference(hunk.kind, path, was, now, hunk)
+    elif isinstance(was, dict) and isinstance(now, dict):
+        yield from _members(was, now, path)
+    elif isinstance(was, list) and isinstance(now, list):
+        yield from _items(was, now, path)
+    elif _spelt(was) != _spelt(now):
+        yield Difference(Kind.TEXT, path, _text(was), _text(now))
+
+
+def _members(was: dict[str, Any], now: dict[str, Any], path: Path) -> Iterator[Difference]:
+    ours, theirs = [key for key in was if key in now], [key for key in now if key in was]
+    if ours != theirs:
+        yield Difference(Kind.REORDERED, path, _listed(ours), _listed(theirs))
+    for key, value in was.items():
+        if key not in now:
+            yield Difference(Kind.REMOVED, (*path, key), _text(value), "")
+    for key, value in now.items():
+        if key not in was:
+            yield Difference(Kind.ADDED, (*path, key), "", _text(value))
+        else:
+            yield from differences(was[key], value, (*path, key))
+
+
+def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Difference]:
+    """Items with names (tools) are matched by name, others by how they are spelt."""
+    names = _names(was), _names(now)
+    if all(names):
+        yield from _named_items(was, now, *names, path)
+        return
+    ours, theirs = [_spelt(item) for item in was], [_spelt(item) for item in now]
+    if ours != theirs and sorted(ours) == sorted(theirs):
+        yield Difference(Kind.REORDERED, path, _text(was), _text(now))
+        return
+    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal":
+            continue
+        common = min(i2 - i1, j2 - j1)
+        for step in range(common):
+            yield from differences(was[i1 + step], now[j1 + step], (*path, j1 + step))
+        for i in range(i1 + common, i2):
+            yield Difference(Kind.REMOVED, (*path, i), _text(was[i]), "")
+        for j in range(j1 + common, j2):
+            yield Difference(Kind.ADDED, (*path, j), "", _text(now[j]))
+
+
+def _named_items(
+    was: list[Any], now: list[Any], ours: list[str], theirs: list[str], path: Path
+) -> Iterator[Difference]:
+    common = [name for name in ours if name in theirs], [name for name in theirs if name in ours]
+    if common[0] != common[1]:
+        yield Difference(Kind.REORDERED, path, _listed(common[0]), _listed(common[1]))
+    for i, name in enumerate(ours):
+        if name not in theirs:
+            yield Difference(Kind.REMOVED, (*path, i), _text(was[i]), "")
+    places = {name: i for i, name in enumerate(ours)}
+    for j, name in enumerate(theirs):
+        if name not in places:
+            yield Difference(Kind.ADDED, (*path, j), "", _text(now[j]))
+        else:
+            yield from differences(was[places[name]], now[j], (*path, j))
+
+
+def _names(items: Sequence[Any]) -> list[str]:
+    """The names of all items, or nothing if one has none or two have the same."""
+    names = [tool_name(item) for item in items]
+    found = [name for name in names if name is not None]
+    return found if len(found) == len(set(found)) == len(items) else []
+
+
+def _spelt(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else _spelt(value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names)

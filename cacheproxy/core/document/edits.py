@@ -1,0 +1,251 @@
+"""Edits and how they are spliced into the body's own text.
+
+Law 1: nothing that no edit names changes. Key order, spacing, number spelling, escapes and
+duplicate keys elsewhere survive, because the text is cut and joined, never written anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from json.encoder import encode_basestring, encode_basestring_ascii
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from cacheproxy.core.document.compare import Overlap, common_prefix, common_suffix
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.escapes import offsets_in_string
+from cacheproxy.core.document.pointer import Path, parse_pointer, to_pointer
+from cacheproxy.core.document.rereading import Splice
+from cacheproxy.core.document.spans import Entry
+
+
+class _Remove(Enum):
+    """The type of REMOVE."""
+
+    REMOVE = "REMOVE"
+
+
+REMOVE: Final = _Remove.REMOVE
+"""As an edit's ``new``: take the value out of its object or array."""
+
+
+class EditError(ValueError):
+    """An edit that cannot be made: no such place, wrong type, or two edits overlap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One change, and its report.
+
+    ``path``: JSON pointer (RFC 6901) of the value to change.
+    ``new``: the new JSON value, or REMOVE; with a ``span``, a string.
+    ``why``: one short sentence for the log.
+    ``span``: (start, end) in characters of the string at ``path``: only these change.
+    """
+
+    path: str
+    new: Any
+    why: str
+    span: tuple[int, int] | None = None
+
+
+class Edited(NamedTuple):
+    """A body after its edits, and what it shares with the document before them."""
+
+    body: bytes
+    shared: Overlap
+    splices: tuple[Splice, ...]
+
+
+def apply(document: Document, edits: Iterable[Edit]) -> bytes:
+    """Return the document's body with ``edits`` made; the same object if nothing changes.
+
+    Raises EditError or PathError (no such place) without having changed anything.
+    """
+    edited = edit_body(document, edits)
+    return document.body if edited is None else edited.body
+
+
+def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
+    """Do the same; None if nothing changes."""
+    return splice(document, splices_of(document, edits))
+
+
+def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
+    """Return what ``edits`` change in the document's body; raises EditError or PathError."""
+    whole: dict[Path, Any] = {}
+    in_strings: dict[Path, tuple[Entry, list[Edit]]] = {}
+    for edit in edits:
+        if not isinstance(edit, Edit):
+            raise EditError(f"not an Edit but {type(edit).__name__}")
+        path = document.resolve(parse_pointer(edit.path))
+        entry = document.entry(path)
+        if edit.span is not None:
+            in_strings.setdefault(path, (entry, []))[1].append(edit)
+        elif path in whole and not (whole[path] is REMOVE and edit.new is REMOVE):
+            raise EditError("two edits overlap")
+        else:
+            whole[path] = edit.new
+    if whole:
+        _refuse_overlaps(whole, in_strings)
+    splices: list[Splice] = []
+    removed: dict[Path, set[int | str]] = {}
+    for path, new in whole.items():
+        if new is REMOVE:
+            removed.setdefault(path[:-1], set()).add(path[-1])
+        else:
+            splices.extend(_replace(document, document.entry(path), new))
+    for path, (entry, string_edits) in in_strings.items():
+        splices.extend(_inside(document, path, entry, string_edits))
+    for parent, keys in removed.items():
+        splices.extend(_remove(document, parent, keys))
+    return splices
+
+
+def encode(value: Any) -> str:
+    """Return ``value`` as compact JSON; text stays readable unless it has lone surrogates."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return encode_basestring_ascii(value)
+        return encode_basestring(value)
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EditError(f"the new value is not JSON: {error}") from None
+    return text
+
+
+def _refuse_overlaps(whole: Iterable[Path], in_strings: Iterable[Path]) -> None:
+    """Raise EditError where an edit lies in what another replaces or removes as a whole.
+
+    Asked of the paths, not of what would change: the answer must not depend on the values.
+    """
+    for path in in_strings:
+        if path in whole:
+            raise EditError("two edits overlap")
+    for path in (*whole, *in_strings):
+        if any(path[:length] in whole for length in range(1, len(path))):
+            raise EditError("two edits overlap")
+
+
+def _replace(document: Document, entry: Entry, new: Any) -> list[Splice]:
+    old = entry.value
+    if isinstance(old, str) and isinstance(new, str):
+        if old == new:
+            return []
+        start = common_prefix(old, new)
+        tail = common_suffix(old, new, min(len(old), len(new)) - start)
+        middle = new[start : len(new) - tail]
+        return _in_string(document, entry, [(start, len(old) - tail, middle)])
+    text = encode(new)
+    try:  # spelled alike, since for Python [1] == [True] and the order of members is nothing
+        unchanged = encode(old) == text
+    except EditError:  # NaN, which is read but never written
+        unchanged = False
+    return [] if unchanged else [Splice(entry.value_start, entry.end, text.encode())]
+
+
+def _inside(document: Document, path: Path, entry: Entry, edits: list[Edit]) -> list[Splice]:
+    if not isinstance(entry.value, str):
+        raise EditError(f"{to_pointer(path)} is not a string")
+    changes = []
+    for edit in edits:
+        if not isinstance(edit.new, str):
+            raise EditError(f"a span at {to_pointer(path)} takes a string")
+        start, end = _span(edit.span)
+        if not 0 <= start <= end <= len(entry.value):
+            raise EditError(f"a span at {to_pointer(path)} lies outside the string")
+        changes.append((start, end, edit.new))
+    if len(changes) > 1:
+        changes.sort(key=itemgetter(0, 1))  # two insertions at one place keep their order
+    return _in_string(document, entry, changes)
+
+
+def _span(span: Any) -> tuple[int, int]:
+    if isinstance(span, tuple) and len(span) == 2:
+        start, end = span
+        if type(start) is int and type(end) is int:
+            return start, end
+    raise EditError("a span is a pair of whole numbers")
+
+
+def _in_string(
+    document: Document, entry: Entry, changes: list[tuple[int, int, str]]
+) -> list[Splice]:
+    literal_start = entry.value_start + 1
+    literal = document.body[literal_start : entry.end - 1].decode()
+    positions: list[int] = []
+    for start, end, _ in changes:
+        if positions and start < positions[-1]:
+            raise EditError("two edits overlap")
+        positions += (start, end)
+    mapped = _in_bytes(literal, offsets_in_string(literal, positions))
+    return [
+        Splice(literal_start + mapped[2 * i], literal_start + mapped[2 * i + 1], _inner(new))
+        for i, (start, end, new) in enumerate(changes)
+        if entry.value[start:end] != new
+    ]
+
+
+def _in_bytes(text: str, positions: list[int]) -> list[int]:
+    """Map ascending character ``positions`` of ``text`` into its UTF-8."""
+    if text.isascii():
+        return positions
+    mapped: list[int] = []
+    character = byte = 0
+    for position in positions:
+        byte += len(text[character:position].encode())
+        character = position
+        mapped.append(byte)
+    return mapped
+
+
+def _inner(text: str) -> bytes:
+    """What stands between the quotes."""
+    return encode(text)[1:-1].encode()
+
+
+def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[Splice]:
+    """Cut entries with their commas: forwards up to the next entry, the last ones backwards."""
+    entries = document.siblings((*parent, next(iter(keys))))
+    gone = [entry.key in keys for entry in entries]
+    if all(gone):
+        return [Splice(entries[0].start, entries[-1].end, b"")]
+    last_kept = max(i for i, cut in enumerate(gone) if not cut)
+    return [
+        Splice(entries[i].start, entries[i + 1].start, b"")
+        if i < last_kept
+        else Splice(entries[i - 1].end, entries[i].end, b"")
+        for i, cut in enumerate(gone)
+        if cut
+    ]
+
+
+def splice(document: Document, splices: list[Splice]) -> Edited | None:
+    """Return the body with ``splices`` made, None if nothing changes; raises EditError."""
+    if not splices:
+        return None
+    body = document.body
+    if len(splices) > 1:
+        splices.sort(key=itemgetter(0, 1))
+    pieces: list[bytes | memoryview] = []
+    position, view = 0, memoryview(body)
+    for start, end, new in splices:
+        if start < position:
+            raise EditError("two edits overlap")
+        pieces += (view[position:start], new)
+        position = end
+    pieces.append(view[position:])
+    spliced = b"".join(pieces)
+    if spliced == body:
+        return None
+    shared = Overlap(document, splices[0].start, len(body) - position)
+    return Edited(spliced, shared, tuple(splices))

@@ -1,0 +1,69 @@
+"""Which headers pass a proxy, in both directions (RFC 9110, section 7.6.1)."""
+
+from __future__ import annotations
+
+from cacheproxy.core.prompt.request import Headers
+
+# "intermediaries ought to remove or replace fields that are known to require removal":
+# the list of RFC 9110, section 7.6.1, and the framing that each side settles for itself.
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-authentication-info",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+
+PROBE = b"x-cacheproxy-probe"
+"""Marks a test request, as ``cacheproxy doctor`` sends: relayed like any other, never recorded."""
+
+_CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
+
+
+def credentials_in(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
+    """Return those of ``headers`` that a server lets us in by, and ``also``."""
+    wanted = _CREDENTIALS | also
+    return tuple([field for field in headers if field[0].lower() in wanted])
+
+
+def end_to_end(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
+    """Return ``headers`` without the hop-by-hop ones, those that Connection names, and ``also``."""
+    gone = _HOP_BY_HOP | also if also else _HOP_BY_HOP
+    for name, value in headers:
+        if len(name) == 10 and name.lower() == b"connection":
+            gone |= {token.strip().lower() for token in value.split(b",")}
+    return tuple([field for field in headers if field[0].lower() not in gone])
+
+
+def for_client(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
+    """Return a response's end-to-end headers, without permissions for other sites' web pages.
+
+    llama-server sends ``Access-Control-Allow-Origin: *``, which would let any page read answers.
+    """
+    kept = end_to_end(headers, also)
+    return tuple([field for field in kept if not field[0].lower().startswith(b"access-control-")])
+
+
+def by_name(headers: Headers) -> dict[bytes, list[bytes]]:
+    """Return the values of each header by its name in lower case, in their order."""
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        key = name.lower()
+        if key in found:
+            found[key].append(value)
+        else:
+            found[key] = [value]
+    return found
+
+
+def values(headers: Headers, name: bytes) -> list[bytes]:
+    """Return all values of header ``name`` (lower case)."""
+    size = len(name)
+    return [value for key, value in headers if len(key) == size and key.lower() == name]

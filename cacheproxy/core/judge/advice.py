@@ -1,0 +1,293 @@
+"""Advice: what can be done about a turn's verdict, at this server, with this client.
+
+Each piece says whose setting it is. Where nothing is known to help, that is said; a setting of
+another server is never named.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Rewrite, Verdict
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.server.flags import (
+    LLAMA,
+    RAM_CACHE,
+    RAM_CACHE_PERHAPS,
+    SIMILARITY,
+    SLOTS,
+    ServerFlags,
+    Setting,
+    as_object,
+    flags_of,
+)
+from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting, Thinking
+
+FREQUENCY = {
+    Kind.DATE: "changes once a day",
+    Kind.CLOCK: "changes with the time",
+    Kind.UUID: "another each time",
+    Kind.NONCE: "another each time",
+    Kind.COUNTER: "counts",
+}
+"""Kinds of fields that a rule can make constant, and how often they change."""
+_OFTEN = 0.1
+"""Of the turns: a date that changed in more of them changes not only at midnight."""
+_CLAUDE = "claude"
+SET_UP = frozenset(("aider", "claude", "cline", "codex", "openclaw", "opencode", "pi", "qwen"))
+"""Clients that ``cacheproxy env`` knows."""
+_TOOL_SEARCH = Setting(
+    "ENABLE_TOOL_SEARCH=false",
+    "Claude Code sends all tools at once then (measured: 32,292 tokens read in all instead of "
+    "33,600, and no break)",
+)
+_COUNTDOWN = Setting(
+    "CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off",
+    "Claude Code 2.1.233 and later sends no countdown then, a system message a turn",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that can be done, and what it does: ``do`` is whose it is to do, or "nothing"."""
+
+    do: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The field that changed, as far as it is known.
+
+    ``source``: who wrote it. ``rules``: those that cover it, ``on``: of these, those that are on.
+    ``seen``: in how many turns of how many it changed. ``captures``: files or folders of them.
+    """
+
+    kind: Kind | None = None
+    source: str = ""
+    rules: tuple[str, ...] = ()
+    on: tuple[str, ...] = ()
+    seen: tuple[int, int] | None = None
+    captures: tuple[str, ...] = ()
+
+
+_NOT_KNOWN = Changed()
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """All that a piece of advice may rest on."""
+
+    verdict: Verdict
+    profile: Profile
+    client: str
+    changed: Changed
+    server: ServerFlags
+
+    def set(self, settings: Iterable[Setting], otherwise: str) -> Iterator[Advice]:
+        """Yield the settings of this server; ``otherwise``: what none is known for."""
+        found = [Advice(self.server.name, each.says) for each in settings]
+        yield from found or [Advice("nothing", f"{otherwise} of {self.server.name} is known here")]
+
+
+def advice(
+    verdict: Verdict,
+    profile: Profile = UNKNOWN,
+    client: str = "",
+    changed: Changed = _NOT_KNOWN,
+) -> tuple[Advice, ...]:
+    """Return what can be done about ``verdict``, the most helpful first; () where all is well.
+
+    ``profile``: of the server that the turn went to. ``client``: its name ("claude", "codex").
+    ``changed``: the field at the break.
+    """
+    case = _Case(verdict, profile, client, changed, flags_of(profile))
+    if verdict.judgement is Judgement.BREAK:
+        return tuple(_about(verdict.reason, case))
+    if verdict.judgement is not Judgement.UNKNOWN:
+        return ()
+    unmeasured = tuple(_unmeasured(case))
+    return (*_about(verdict.reason, case), *unmeasured) if verdict.reason else unmeasured
+
+
+def _about(reason: Reason | None, case: _Case) -> Iterator[Advice]:
+    yield from _BY_REASON.get(reason or Reason.UNKNOWN, _UNKNOWN)(case)
+
+
+def _unmeasured(case: _Case) -> Iterator[Advice]:
+    flag = case.profile.flag or case.server.reporting
+    if flag and case.profile.reporting in (Reporting.FLAGGED, Reporting.UNKNOWN):
+        yield Advice(case.server.name, f"{flag}: started with it, it says what it reused")
+    elif case.profile.reporting is Reporting.NEVER:
+        yield Advice("nothing", f"{case.server.name} does not say what it reuses")
+
+
+def _evicted(case: _Case) -> Iterator[Advice]:
+    if Evidence.RESTARTED in case.verdict.evidence:
+        yield Advice("nothing", "the server was restarted: it happens once")
+        return
+    room: Iterable[Setting] = case.server.room
+    if case.server is LLAMA:
+        room = _room_of_llama(case.verdict.evidence, case.profile.memory.has_ram)
+    yield from case.set(room, "no setting that gives prompts more memory")
+
+
+def _room_of_llama(evidence: tuple[Evidence, ...], has_ram: bool | None) -> Iterator[Setting]:
+    """Where slots have a RAM cache behind them, more slots change nothing."""
+    was_taken = Evidence.OTHERS in evidence
+    if was_taken:
+        yield SIMILARITY
+    if has_ram is False:
+        yield from (RAM_CACHE, SLOTS)
+    elif has_ram is None:
+        yield RAM_CACHE_PERHAPS
+    elif not was_taken or Evidence.FULL in evidence:
+        yield from LLAMA.room
+
+
+def _checkpoint(case: _Case) -> Iterator[Advice]:
+    """What parts the prompts comes first: where they do not part, nobody has to go back."""
+    if case.verdict.beneath is not None:
+        yield from _about(case.verdict.beneath, case)
+    points = case.server.points
+    yield from case.set(points, "no setting that makes more places to go back to")
+
+
+def _template(case: _Case) -> Iterator[Advice]:
+    rewrite = case.verdict.rewrite
+    if rewrite is Rewrite.THINKING:
+        yield from _thinking(case)
+    elif rewrite is Rewrite.HOISTED:
+        if case.client == _CLAUDE:
+            yield Advice("Claude Code", _COUNTDOWN.says)
+        yield Advice("the proxy", "--placement auto, the default: such messages stay in place then")
+    elif rewrite is Rewrite.TOOLS:
+        why = "no cure: this template prints the tools in the last user message, so that each new "
+        yield Advice("nothing", f"{why}one moves them (as Mistral Small 3.2's and Nemo's do)")
+    elif rewrite is Rewrite.CLOCK:
+        yield Advice(
+            "nothing", "where it is the date that the template prints: one slow turn a day"
+        )
+        yield from _own_template(case, "without the line that prints the time")
+    else:
+        yield Advice("nothing", "the template renders anew what it had rendered; no cure is known")
+
+
+def _thinking(case: _Case) -> Iterator[Advice]:
+    thoughts = case.profile.thoughts
+    if thoughts.asked_by is not None:
+        flag = case.server.with_kwargs(thoughts.asked_by)
+        kwargs = f"chat_template_kwargs {as_object(thoughts.asked_by)}"
+        if flag:
+            yield Advice(case.server.name, f"{flag}: the template keeps thinking then")
+        else:
+            yield Advice(
+                "the client", f"{kwargs} in its requests: the template keeps thinking then"
+            )
+        yield Advice("the client", _sends_back(case.client))
+    elif thoughts.way is Thinking.DROPPED:
+        why = "this template cannot keep it: each user message has the turn before it read again"
+        yield Advice("nothing", why)
+        yield from _own_template(case, "that keeps it")
+    else:
+        yield Advice("see", "cacheproxy doctor: whether this template can be asked to keep it")
+
+
+def _sends_back(client: str) -> str:
+    if client == _CLAUDE:
+        return "Claude Code sends its thinking back by itself, as it has to"
+    return "it has to send its reasoning back (reasoning_content), as Claude Code does"
+
+
+def _own_template(case: _Case, which: str) -> Iterator[Advice]:
+    if case.server.template:
+        yield Advice(case.server.name, f"{case.server.template}: with a copy of it {which}")
+
+
+def _context(case: _Case) -> Iterator[Advice]:
+    context = case.profile.memory.context or (case.profile.server and case.profile.server.context)
+    now = f" than {context:,} tokens" if context else ""
+    if case.server.context:
+        why = f"{case.server.context} larger{now}: it ran out, and began to forget the start"
+        yield Advice(case.server.name, why)
+    client = case.client if case.client in SET_UP else "CLIENT"
+    yield Advice("the client", f"cacheproxy env {client}: so that it compacts before that")
+
+
+def _not_cached(case: _Case) -> Iterator[Advice]:
+    if case.server.keeps_none:
+        yield Advice(
+            "nothing", f"{case.server.name} has no prompt cache: another server would help"
+        )
+        return
+    caching = case.server.caching
+    yield from case.set([caching] if caching else (), "no setting of its prompt cache")
+
+
+def _model(case: _Case) -> Iterator[Advice]:
+    yield Advice("nothing", "another model has another cache")
+    if case.client == _CLAUDE:
+        why = 'eval "$(cacheproxy env claude)": one model for all that Claude Code does'
+        yield Advice("the client", f"{why}, if it was not you who changed it")
+    if case.server.models:
+        why = f"{case.server.models}: both models stay loaded, if there is memory"
+        yield Advice(case.server.name, why)
+
+
+def _tools(case: _Case) -> Iterator[Advice]:
+    if case.client == _CLAUDE and not case.changed.rules:
+        yield Advice("Claude Code", _TOOL_SEARCH.says)
+    yield from _field(case)
+
+
+def _field(case: _Case) -> Iterator[Advice]:
+    changed = case.changed
+    captures = [shlex.quote(name) for name in changed.captures] or ["CAPTURE"]
+    if changed.kind is Kind.DATE and not _is_often(changed.seen):
+        yield Advice("nothing", "it happens once a day; one slow turn")
+    if changed.on:
+        yield Advice("the proxy", f"rule {changed.on[0]} is on and makes it constant")
+    elif changed.rules:
+        name = changed.rules[0]
+        yield Advice("a rule", f"{name} is installed but off: --enable {name}")
+    elif changed.source in ("user", "tool", "model"):
+        yield Advice("nothing", "it stands in text that is not the client's own")
+    elif changed.kind in FREQUENCY:
+        where = " ".join(f"--from {name}" for name in captures)
+        yield Advice("a rule", f"cacheproxy diagnose --propose {where}")
+    else:
+        where = " ".join(captures)
+        yield Advice("see all", f"cacheproxy inspect {where} lists what changes, and where")
+
+
+def _is_often(seen: tuple[int, int] | None) -> bool:
+    return seen is not None and seen[0] > max(1, _OFTEN * seen[1])
+
+
+def _always(do: str, why: str) -> Callable[[_Case], Iterable[Advice]]:
+    return lambda _: (Advice(do, why),)
+
+
+_UNKNOWN = _always("see", "cacheproxy doctor: what the server and its template do with prompts")
+_BY_REASON: Mapping[Reason, Callable[[_Case], Iterable[Advice]]] = {
+    Reason.MODEL_CHANGED: _model,
+    Reason.SYSTEM_CHANGED: _field,
+    Reason.TOOLS_CHANGED: _tools,
+    Reason.MESSAGES_CHANGED: _field,
+    Reason.PREVIOUS_NOT_FOUND: _always(
+        "nothing", "the turn before was not seen here, so there is no comparing"
+    ),
+    Reason.TEMPLATE_CHANGED: _template,
+    Reason.CHECKPOINT: _checkpoint,
+    Reason.CONTEXT_SHIFTED: _context,
+    Reason.NOT_CACHED: _not_cached,
+    Reason.MOVED: _always(
+        "nothing",
+        "another server or worker answered than before, which costs one slow turn; if that happens "
+        "often, have the router keep each session at one",
+    ),
+    Reason.EVICTED: _evicted,
+    Reason.UNKNOWN: _UNKNOWN,
+}

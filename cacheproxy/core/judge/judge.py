@@ -1,0 +1,292 @@
+"""The verdict on one turn: did it reuse the one before, and if not, why, and what did it cost.
+
+Two texts are compared, in the order in which the server's template prints their parts; what the
+server counted says whether that is what happened. Where it reused less than the requests share,
+``cacheproxy.core.judge.cause`` looks for the reason, with the two rendered prompts where the server
+shows them (``cacheproxy.core.judge.proof``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from cacheproxy.core.conversation.divergence import Parting, parting
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import (
+    CHANGED,
+    Basis,
+    Count,
+    Judgement,
+    Reason,
+    Rewrite,
+    Verdict,
+)
+from cacheproxy.core.judge.cause import NOTHING_SEEN, Loss, Meanwhile, cause_of
+from cacheproxy.core.judge.counted import allowed, near
+from cacheproxy.core.judge.located import located, tokens_of
+from cacheproxy.core.judge.proof import Proof
+from cacheproxy.core.judge.repairs import as_unaided
+from cacheproxy.core.prompt.prompt import Order, Part, Prompt, reordered
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting
+
+_REASONS = {
+    Part.SYSTEM: Reason.SYSTEM_CHANGED,
+    Part.TOOLS: Reason.TOOLS_CHANGED,
+    Part.MESSAGES: Reason.MESSAGES_CHANGED,
+}
+_TEXTUAL = CHANGED | {Reason.UNKNOWN}
+_ORDERS = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
+_NOTHING = Count(0, "estimated")
+_PROVEN = (Basis.TOLD, Basis.RENDERED)
+
+
+class Before(NamedTuple):
+    """The turn before: its prompt as sent and unedited, and its tokens if they were counted.
+
+    ``request``: as sent, to be rendered again; ``upstream``: where it went; ``generated``: tokens
+    of its answer; ``was_ok``: whether it had reused all of the one before. ``ended``: seconds since
+    the epoch; ``start``: of the server then (see ``Profile``).
+    """
+
+    sent: Prompt
+    unedited: Prompt
+    tokens: int | None = None
+    request: Request | None = None
+    upstream: str = ""
+    generated: int | None = None
+    was_ok: bool = False
+    ended: float = 0.0
+    start: str | None = None
+
+
+class _Compared(NamedTuple):
+    """The two prompts in the server's order, where they part, and the tokens they share.
+
+    ``counted``: tokens of the later one, or an estimate by the density of the earlier.
+    """
+
+    before: Before
+    sent: Prompt
+    left: Parting
+    could: Count
+    counted: int | None
+
+
+def judge(  # noqa: PLR0917 (the turn, then what is known around it)
+    before: Before | None,
+    sent: Prompt,
+    unedited: Prompt,
+    usage: Usage,
+    profile: Profile = UNKNOWN,
+    meanwhile: Meanwhile = NOTHING_SEEN,
+    proof: Proof | None = None,
+    *,
+    first: bool,
+    replaced: bool = False,
+    caches: bool = True,
+    spoken: str | None = None,
+) -> Verdict:
+    """Return the verdict on a turn whose prompt was ``sent``, ``unedited`` as it came.
+
+    ``before`` is None for a session's ``first`` turn, or when we have forgotten the last one.
+    ``replaced``: the client wrote the history anew (see ``turns.Place``); that is no break as long
+    as what stands before the messages was reused. ``profile``: of the upstream; ``meanwhile``:
+    what happened between the turns; ``proof``: the rendered prompts, compared. ``caches``: whether
+    the request leaves the server's cache on; ``spoken``: the dialect that it went upstream in.
+    """
+    if profile.reporting is Reporting.NEVER:  # a constant is no count
+        usage = replace(usage, reused=None)
+    if before is None:
+        if first:
+            return Verdict(Judgement.OK if _goes_on(sent, usage) else Judgement.COLD)
+        return Verdict(Judgement.COMPACTED) if replaced else _without_before(usage)
+    compared = _compare(before, sent, usage, profile.order)
+    left, could = compared.left, compared.could
+    same_model = before.sent.model == sent.model
+    if not same_model:
+        could = _NOTHING
+    without = could
+    if same_model and (unedited is not sent or before.unedited is not before.sent):
+        without = _unaided(compared, unedited, profile, spoken)
+    saved = _saved(usage, could, without)
+    reason = None if same_model else Reason.MODEL_CHANGED
+    if reason is None and left.was is not None:
+        reason = _REASONS[left.part]
+    verdict = Verdict(Judgement.UNKNOWN, None, None, could, None, None, without, saved)
+    if replaced and reason is Reason.MESSAGES_CHANGED and not _lost_its_head(could, usage):
+        return replace(verdict, judgement=Judgement.COMPACTED)
+    if before.tokens is None:
+        return verdict
+    loss = Loss(
+        before=before.tokens,
+        prompt=compared.counted or before.tokens,
+        reused=usage.reused,
+        shared=could.tokens,
+        change=reason,
+        was_ok=before.was_ok,
+        generated=before.generated,
+        profile=profile,
+        meanwhile=meanwhile,
+        proof=proof,
+        caches=caches,
+    )
+    if loss.reused is None:
+        return _unmeasured(verdict, loss, compared)
+    lost = Count(max(0, loss.before - loss.reused), "measured")
+    is_changed = loss.change is not None
+    if lost.tokens <= allowed(loss.before, loss.prompt, profile.memory, changed=is_changed):
+        return Verdict(Judgement.OK, None, None, could, lost, None, without, saved)
+    return _broken(replace(verdict, lost=lost), loss, compared, usage)
+
+
+def wants_proof(verdict: Verdict, usage: Usage) -> bool:
+    """Whether the rendered prompts could tell more of a turn than ``verdict`` does."""
+    if verdict.judgement is not Judgement.BREAK or verdict.basis in _PROVEN:
+        return False
+    if verdict.basis is Basis.COUNTED and verdict.expected is not None:
+        away = abs(verdict.expected.tokens - (usage.reused or 0))
+        return away > near(verdict.expected.tokens)
+    return verdict.reason is not Reason.PREVIOUS_NOT_FOUND
+
+
+def order_of(before: Before, sent: Prompt, usage: Usage) -> Order | None:
+    """Return the order that alone predicts what was reused; None: both do, or neither."""
+    fitting = [
+        order
+        for order, one in _in_each(before, sent, usage, _ORDERS)
+        if abs(one.could.tokens - (usage.reused or 0)) <= near(one.could.tokens)
+    ]
+    return fitting[0] if usage.reused is not None and len(fitting) == 1 else None
+
+
+def _compare(before: Before, sent: Prompt, usage: Usage, order: Order | None) -> _Compared:
+    """Compare in ``order``; if that is not known, in the one that predicts best."""
+    each = _in_each(before, sent, usage, _ORDERS if order is None else (order,))
+    _, first = next(each)
+    if order is not None or first.left.was is None or usage.reused is None:
+        return first
+    reused = usage.reused
+    return min(first, *(one for _, one in each), key=lambda one: abs(one.could.tokens - reused))
+
+
+def _in_each(
+    before: Before, sent: Prompt, usage: Usage, orders: Iterable[Order]
+) -> Iterator[tuple[Order, _Compared]]:
+    for order in orders:
+        was, now = reordered(before.sent, order), reordered(sent, order)
+        left = parting(was, now)
+        turned = before._replace(sent=was)
+        counted = usage.prompt or _scaled(turned, now)
+        yield order, _Compared(turned, now, left, _could(turned, left, now, counted), counted)
+
+
+def _unaided(compared: _Compared, unedited: Prompt, profile: Profile, spoken: str | None) -> Count:
+    """Return what could have been reused had nobody edited a request: servers mend some, too."""
+    before, order = compared.before, compared.sent.order
+    was = as_unaided(reordered(before.unedited, order), spoken, profile)
+    now = as_unaided(reordered(unedited, order), spoken, profile)
+    return _could(before, parting(was, now), now, compared.counted)
+
+
+def _could(before: Before, left: Parting, sent: Prompt, counted: int | None) -> Count:
+    if left.was is None and before.tokens is not None:
+        return Count(before.tokens, "measured")  # all of the turn before, which was counted
+    return tokens_of(left.shared, sent, counted)
+
+
+def _scaled(before: Before, sent: Prompt) -> int | None:
+    """The tokens of ``sent`` by the density of the turn before, if that was counted."""
+    if before.tokens is None or not before.sent.chars:
+        return None
+    return round(before.tokens * sent.chars / before.sent.chars)
+
+
+def _saved(usage: Usage, could: Count, without: Count) -> Count:
+    if usage.reused is None:
+        return Count(max(0, could.tokens - without.tokens), "estimated")
+    if could.tokens <= without.tokens:
+        return _NOTHING
+    # The server never reuses less without the edits than what stayed equal unedited.
+    return Count(max(0, usage.reused - min(without.tokens, usage.reused)), "estimated")
+
+
+def _lost_its_head(could: Count, usage: Usage) -> bool:
+    """Whether the server reused far less than the tools and the system text, which are equal."""
+    if usage.reused is None:
+        return False
+    return could.tokens - usage.reused > max(near(0), 0.5 * could.tokens)
+
+
+def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared) -> Verdict:
+    """Nothing was measured: what changed is said, whether it cost anything is not."""
+    lost = Count(max(0, loss.before - loss.shared), "estimated")
+    if loss.profile.reuses is False:
+        lost = Count(loss.before, "estimated")
+        found = replace(verdict, judgement=Judgement.BREAK, reason=Reason.NOT_CACHED, lost=lost)
+        return replace(found, basis=Basis.TOLD)
+    unknown = replace(verdict, lost=lost)
+    is_changed = loss.change is not None
+    if lost.tokens <= allowed(loss.before, loss.prompt, loss.profile.memory, changed=is_changed):
+        return unknown
+    where = None
+    if loss.change in _TEXTUAL:
+        where = located(compared.left, compared.sent, compared.counted)
+    return replace(unknown, reason=loss.change, where=where)
+
+
+def _broken(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> Verdict:
+    cause, lost = cause_of(loss), verdict.lost
+    assert lost is not None
+    where, left, proof = None, compared.left, loss.proof
+    named = cause.beneath or cause.reason
+    if named is Reason.TEMPLATE_CHANGED and proof is not None:
+        where = proof.where
+    elif left.was is not None and named in _TEXTUAL:
+        # Where only the model changed, or the server dropped it, no text is to blame.
+        where = located(left, compared.sent, compared.counted)
+    expected = verdict.expected
+    if proof is not None:
+        expected = Count(min(proof.shared, usage.prompt or proof.shared), "measured")
+        if where is not None:
+            where = replace(where, position=expected)
+    if cause.rewrite is Rewrite.CLOCK and cause.reason is Reason.TEMPLATE_CHANGED:
+        # Both prompts were rendered at one time: where they part it shows by what was reused.
+        where, expected = None, Count(loss.reused or 0, "measured")
+    return replace(
+        verdict,
+        judgement=Judgement.BREAK,
+        reason=cause.reason,
+        where=where,
+        expected=expected,
+        seconds_lost=_seconds(lost, usage),
+        basis=cause.basis,
+        rewrite=cause.rewrite,
+        beneath=cause.beneath,
+        evidence=cause.evidence,
+        ruled_out=cause.ruled_out,
+    )
+
+
+def _seconds(lost: Count, usage: Usage) -> float | None:
+    if not usage.prompt_seconds or not usage.evaluated:
+        return None
+    return usage.prompt_seconds * min(1.0, lost.tokens / usage.evaluated)
+
+
+def _goes_on(sent: Prompt, usage: Usage) -> bool:
+    """Whether the first turn that we see goes on with one that the server has: we began later."""
+    if not usage.prompt or (usage.reused or 0) < usage.prompt / 2:
+        return False
+    return any(segment.source == "model" for segment in sent.segments)
+
+
+def _without_before(usage: Usage) -> Verdict:
+    """A later turn whose predecessor we no longer know: only the server can say."""
+    if usage.prompt is None or usage.reused is None:
+        return Verdict(Judgement.UNKNOWN)
+    if usage.reused >= usage.prompt / 2:
+        return Verdict(Judgement.OK)
+    return Verdict(Judgement.BREAK, Reason.PREVIOUS_NOT_FOUND)

@@ -1,0 +1,57 @@
+"""Where a turn leaves the one before it, as a Break; and how many tokens that is from the start."""
+
+from __future__ import annotations
+
+from cacheproxy.core.conversation.divergence import Parting, parting
+from cacheproxy.core.conversation.verdict import Break, Count
+from cacheproxy.core.diff.kind import Kind, Token, token_at
+from cacheproxy.core.prompt.prompt import Prompt
+
+_CHARS_PER_TOKEN = 4.0
+"""Used only where no server has counted yet; then the figure says ``estimated``."""
+_EXCERPT = 120
+
+
+def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> Count:
+    """Return how many tokens ``chars`` characters of ``prompt`` are; ``counted``: of all of it."""
+    if counted and prompt.chars:
+        return Count(round(chars * counted / prompt.chars), "estimated")
+    return Count(round(chars / _CHARS_PER_TOKEN), "estimated")
+
+
+def describe_change(left: Parting) -> tuple[Kind, Token | None]:
+    """Return the kind of the first difference, and the token that changed if it is one."""
+    was, now = left.was, left.now
+    if was is None or now is None:
+        return (Kind.ADDED if was is None else Kind.REMOVED), None
+    token = token_at(was.text, now.text, left.was_at, left.now_at)
+    if token is not None:
+        return token.kind, token
+    if was.part is not now.part:
+        return (Kind.REMOVED if left.part is was.part else Kind.ADDED), None
+    return (Kind.TEXT if was.path == now.path else Kind.MOVED), None
+
+
+def parted_at(before: Prompt, sent: Prompt, counted: int | None) -> Break | None:
+    """Return where ``sent`` leaves the turn before, also where too near the end for a break."""
+    left = parting(before, sent)
+    return None if left.was is None else located(left, sent, counted)
+
+
+def located(left: Parting, sent: Prompt, counted: int | None) -> Break:
+    """Return where ``sent``, of ``counted`` tokens, leaves the turn before."""
+    kind, _ = describe_change(left)
+    text = left.now.text[: left.now_at] if left.now is not None else ""
+    return Break(
+        path=left.path,
+        byte=len(text.encode("utf-8", "surrogatepass")),
+        position=tokens_of(left.shared, sent, counted),
+        kind=kind,
+        was=excerpt(left.was.text if left.was else "", left.was_at),
+        now=excerpt(left.now.text if left.now else "", left.now_at),
+    )
+
+
+def excerpt(text: str, at: int) -> str:
+    """Return some of ``text`` around ``at``."""
+    return text[max(0, at - _EXCERPT // 2) : at + _EXCERPT]

@@ -1,0 +1,189 @@
+"""Two rendered prompts, compared: what the server really had to read again, and why.
+
+The server renders and counts; what comes of it counts as proof only where its counts are those of
+the answers. What a template did is told by what stands where the two part: reasoning that is gone,
+a system message that has moved to the head, tools that have moved, or a time of day.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from cacheproxy.core.conversation.divergence import Parting
+from cacheproxy.core.conversation.verdict import Break, Count, Rewrite
+from cacheproxy.core.diff.kind import Kind, token_at
+from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.judge.located import excerpt
+from cacheproxy.core.prompt.prompt import Part, Prompt, is_late
+
+_FEW, _SHARE = 8, 0.002
+"""Tokens, and their share, by which a rendered prompt may differ from what the answer counted:
+the marks around a prompt, and what a server drops from it by itself (a billing header)."""
+_MARK = 32
+"""Characters by which a text is known again."""
+_BESIDE = 96
+"""Characters around the place where two prompts part in which its cause is looked for."""
+_BEHIND = 4096
+"""Characters behind that place in which reasoning that is gone begins."""
+_LATEST = 16
+"""Late system messages, the last ones, that are looked for at the head: each may take as long as
+the prompt is."""
+_HEAD, _MOST_TIMES = 1 << 16, 64
+"""Characters, and times in them, among which the template's own is looked for."""
+_THOUGHTS = ("/thinking", "/reasoning_content", "/reasoning")
+_NAME = re.compile(r'"name"\s*:\s*"([^"\\]{3,64})"')
+_TIME = re.compile(r"(?<![0-9A-Za-z:])[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?![0-9A-Za-z:])")
+_DAY = re.compile(r"(?<![0-9A-Za-z])(?:\d{4}-\d{2}-\d{2}|\d{1,2} [A-Z][a-z]{2,8} \d{4})(?![\w-])")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A prompt as the server reads it: its text, and the numbers of its tokens."""
+
+    text: str
+    tokens: array[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a comparison of rendered prompts shows, in tokens.
+
+    ``before``, ``now``: of each; ``shared``: equal from the start. ``fits``: they part where the
+    requests do. ``rewrite``: else, what the template did; ``where``: with an excerpt of both.
+    ``clock``: where the template prints a time that stands in no request, None for nowhere.
+    """
+
+    before: int
+    now: int
+    shared: int
+    fits: bool = False
+    rewrite: Rewrite | None = None
+    where: Break | None = None
+    clock: int | None = None
+
+    @property
+    def lost(self) -> int:
+        """What of the prompt before stands behind the place where they part."""
+        return self.before - self.shared
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A turn's prompt and the one before, with their tokens as the answers counted them.
+
+    ``left``: where the requests part. ``has_clock``: whether the template is known to print dates.
+    """
+
+    before: Prompt
+    after: Prompt
+    before_tokens: int
+    after_tokens: int
+    left: Parting
+    has_clock: bool = False
+
+
+def proof_of(was: Rendered, now: Rendered, turn: Compared) -> Proof | None:
+    """Return what the rendered prompts show; None where they are not what was counted."""
+    if not _is_of(was, turn.before_tokens) or not _is_of(now, turn.after_tokens):
+        return None
+    shared = common_prefix(was.tokens.tobytes(), now.tokens.tobytes()) // now.tokens.itemsize
+    clock = _clock(now, turn)
+    if shared >= len(was.tokens):
+        return Proof(len(was.tokens), len(now.tokens), shared, clock=clock)
+    at = common_prefix(was.text, now.text)
+    rewrite, path = _rewrite(was.text, now.text, at, turn)
+    token = token_at(was.text, now.text, at, at)
+    where = Break(
+        path=path,
+        byte=0,
+        position=Count(shared, "measured"),
+        kind=Kind.TEXT if token is None else token.kind,
+        was=excerpt(was.text, at),
+        now=excerpt(now.text, at),
+    )
+    fits = _fits(was.text, now.text, at, turn.left)
+    return Proof(len(was.tokens), len(now.tokens), shared, fits, rewrite, where, clock)
+
+
+def _is_of(rendered: Rendered, counted: int) -> bool:
+    return abs(len(rendered.tokens) - counted) <= max(_FEW, _SHARE * counted)
+
+
+def _fits(was: str, now: str, at: int, left: Parting) -> bool:
+    """Whether what differs in the requests stands where the rendered prompts part."""
+    for segment, inside, text in ((left.was, left.was_at, was), (left.now, left.now_at, now)):
+        if segment is None:
+            continue
+        mark = segment.text[inside : inside + _MARK].strip()
+        if len(mark) >= _FEW and mark in text[max(0, at - _BESIDE) : at + _BESIDE]:
+            return True
+    return False
+
+
+def _rewrite(was: str, now: str, at: int, turn: Compared) -> tuple[Rewrite, str]:
+    """Return what the template did where the two part, and to what: a JSON pointer or ""."""
+    for path, mark in _late(turn.after):
+        end = at + _BESIDE + len(mark)
+        if now.find(mark, 0, end) >= 0 > was.find(mark, 0, end):
+            return Rewrite.HOISTED, path
+    thought = next(_gone(was, now, at, turn.before), None)
+    if thought is not None:
+        return Rewrite.THINKING, thought
+    for mark in _tools(turn.after):
+        old, new = was.find(mark), now.find(mark)
+        if old >= 0 and old != new and old <= at + 8 * _BESIDE:
+            return Rewrite.TOOLS, "/tools"
+    if ("think>" in was[at - _BESIDE // 4 : at + _BESIDE // 2]) != (
+        "think>" in now[at - _BESIDE // 4 : at + _BESIDE // 2]
+    ):
+        return Rewrite.THINKING, ""
+    token = token_at(was, now, at, at)
+    if token is not None and token.kind in (Kind.DATE, Kind.CLOCK):
+        return Rewrite.CLOCK, ""
+    return Rewrite.OTHER, ""
+
+
+def _late(prompt: Prompt) -> Iterator[tuple[str, str]]:
+    """Yield the path and the beginning of the last late system messages."""
+    for piece in islice(filter(is_late, reversed(prompt.pieces)), _LATEST):
+        for segment in piece.segments:
+            mark = segment.text.strip()[:_MARK]
+            if segment.path.endswith("/role") or len(mark) < _FEW:
+                continue
+            yield segment.path, mark
+
+
+def _gone(was: str, now: str, at: int, before: Prompt) -> Iterator[str]:
+    """Yield the path of reasoning that the earlier prompt has behind ``at``, and the later not."""
+    for segment in before.segments:
+        if segment.source == "model" and segment.path.endswith(_THOUGHTS):
+            mark = segment.text.strip()[:_MARK]
+            begin = max(0, at - _BESIDE)
+            is_there = len(mark) >= _FEW and was.find(mark, begin, at + _BEHIND) >= 0
+            if is_there and now.find(mark, begin) < 0:
+                yield segment.path
+
+
+def _tools(prompt: Prompt) -> Iterator[str]:
+    for segment in prompt.of(Part.TOOLS)[:1]:
+        found = _NAME.search(segment.text)
+        if found is not None:
+            yield found[1]
+
+
+def _clock(now: Rendered, turn: Compared) -> int | None:
+    """Return where the template prints a time, in tokens: one that no request has."""
+    patterns = (_TIME, _DAY) if turn.has_clock else (_TIME,)
+    places = []
+    for pattern in patterns:
+        for found in islice(pattern.finditer(now.text, 0, _HEAD), _MOST_TIMES):
+            if not any(found[0] in segment.text for segment in turn.after.segments):
+                places.append(found.start())
+                break
+    if not places:
+        return None
+    return round(min(places) * len(now.tokens) / max(1, len(now.text)))

@@ -1,0 +1,107 @@
+r"""What a server mends by itself: a prompt as it would have seen it, had nobody edited it.
+
+What is due to us is what was reused beyond that. Two servers take Claude Code's billing header
+out of the way where a text of system begins with it:
+
+* vLLM (read in 0.32.0) drops its line: ``vllm.renderers.chat_utils``,
+  ``_strip_claude_code_billing_header``, whatever is rendered as chat, so Responses, too; on
+  messages the block that is this line (``vllm.entrypoints.anthropic.serving``,
+  ``_convert_system_message``). Not for role developer.
+* llama.cpp writes ``fffff`` over the first ``cch``, if that has five bytes, on messages alone
+  (``tools/server/server-chat.cpp``, ``normalize_anthropic_billing_header``, pull request 21793).
+
+Older ones of either may not: then we claim less than is due. And where a template moves late
+system messages to the head, it would have moved those that we gave to the user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from cacheproxy.core.placement.placement import Late
+from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
+from cacheproxy.core.prompt.prompt import Part, Prompt, in_system, is_late, remade
+from cacheproxy.core.prompt.segments import Piece, Run, Segment, piece_of
+from cacheproxy.core.server.identify import LLAMA_SERVER, VLLM
+from cacheproxy.core.server.profile import Profile
+
+_HEADER = "x-anthropic-billing-header"
+
+
+class Repair(NamedTuple):
+    """What becomes of the ``text`` that a text of system begins with."""
+
+    text: re.Pattern[str]
+    becomes: str
+
+
+_LINE = Repair(re.compile(rf"{_HEADER}[^\n]*\n?"), "")
+_CCH = Repair(
+    re.compile(rf"({_HEADER}:(?:(?!cch=).)*cch=)[\x00-\x7f]{{5}}(?=;)", re.DOTALL), r"\1fffff"
+)
+_REPAIRS: Mapping[tuple[str, str], Repair] = {
+    (VLLM, ANTHROPIC): _LINE,
+    (VLLM, CHAT): _LINE,
+    (VLLM, RESPONSES): _LINE,
+    (LLAMA_SERVER, ANTHROPIC): _CCH,
+}
+"""By the kind of server and the dialect that it is spoken to in."""
+
+
+def as_unaided(prompt: Prompt, spoken: str | None, profile: Profile) -> Prompt:
+    """Return the prompt of a request that nobody edited as its server would have seen it.
+
+    ``spoken``: the dialect it goes upstream in. It is ``prompt`` itself where that is the same.
+    Late system messages that the server refuses or drops stay where they are: so nothing is
+    claimed for having placed them.
+    """
+    if profile.placement is not None and profile.placement.late is Late.HOISTED:
+        prompt = _hoisted(prompt)
+    return as_repaired(prompt, spoken, profile)
+
+
+def as_repaired(prompt: Prompt, spoken: str | None, profile: Profile) -> Prompt:
+    """Return ``prompt``, edited or not, without what its server mends in it: itself, as a rule."""
+    kind = profile.server.kind if profile.server is not None else ""
+    repair = _REPAIRS.get((kind, spoken or ""))
+    if repair is None:
+        return prompt
+    made, changed = prompt.made, {}
+    for name, piece in made.texts.items():
+        if piece.part is Part.SYSTEM and any(map(_is_header, piece.segments)):
+            changed[name] = _mended(piece, repair)
+    if changed:
+        made = made._replace(texts=made.texts | changed)
+    heads = made.run.pieces[: made.heads]
+    if any(_is_header(segment) for piece in heads for segment in piece.segments):
+        mended = [_mended(piece, repair) for piece in heads]
+        made = made._replace(run=Run().then((*mended, *made.run.pieces[made.heads :])))
+    return prompt if made is prompt.made else remade(prompt, made)
+
+
+def _mended(piece: Piece, repair: Repair) -> Piece:
+    segments = [
+        segment._replace(text=repair.text.sub(repair.becomes, segment.text, count=1))
+        if _is_header(segment)
+        else segment
+        for segment in piece.segments
+    ]
+    return piece_of(piece.value, piece.part, segments)
+
+
+def _is_header(segment: Segment) -> bool:
+    return segment.text.startswith(_HEADER) and segment.role != "developer"
+
+
+def _hoisted(prompt: Prompt) -> Prompt:
+    """Return it with late system messages behind the system text at the head."""
+    made = prompt.made
+    later = made.run.pieces[made.heads :]
+    late = [in_system(piece) for piece in later if is_late(piece)]
+    if not late:
+        return prompt
+    rest = [piece for piece in later if not is_late(piece)]
+    run = Run().then((*made.run.pieces[: made.heads], *late, *rest))
+    return remade(prompt, made._replace(run=run, heads=made.heads + len(late)))

@@ -1,0 +1,220 @@
+"""Late system messages joined to their neighbours, where a template wants the roles in turns.
+
+Each text goes to the end of the user message before it (or of the tool's result, where no user
+message may follow one), else to the beginning of the one behind it. What stands between a call
+and its result goes to the end of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cacheproxy.core.document.edits import REMOVE, Edit
+from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.placement.reminder import (
+    BETWEEN,
+    is_all_text,
+    is_text,
+    merged,
+    text_in,
+    wrapped,
+    wrapped_blocks,
+)
+from cacheproxy.core.placement.reroling import WHY, become_user, re_role
+
+_JOINED = "joined with the message beside it"
+
+
+def join_late(
+    items: Sequence[Any], moved: set[int], gone: set[int], placement: Placement, root: str
+) -> Iterator[Edit]:
+    """Yield the edits that join the messages numbered in ``moved`` to those beside them.
+
+    ``items``: all messages, at the path ``root``. ``gone``: late ones without text, left out.
+    """
+    for run in _runs(items, moved, gone, placement):
+        yield from _settle(run, items, moved, root)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Messages that become one, in their order. ``home``: the one that the others join.
+
+    ``is_result``: it ends with what a tool returned. ``has_late``: there is a late one among
+    them, or there was an empty one.
+    """
+
+    home: int
+    is_result: bool = False
+    has_late: bool = False
+    before: list[int] = field(default_factory=list)
+    behind: list[int] = field(default_factory=list)
+
+
+def _runs(
+    items: Sequence[Any], moved: set[int], gone: set[int], placement: Placement
+) -> Iterator[_Run]:
+    """Yield which messages become one, for each late message and those that it has to join."""
+    run: _Run | None = None
+    for index, item in enumerate(items):
+        if index in gone:
+            if run is not None and not run.is_result:
+                run.has_late = True
+            continue
+        if run is not None and _joins(run, items, index, moved, placement):
+            if run.home in moved and index not in moved:
+                run.before, run.behind = [run.home, *run.behind], []
+                run.home, run.is_result = index, _ends_with_result(item)
+            else:
+                run.behind.append(index)
+            run.has_late = run.has_late or index in moved
+            continue
+        if run is not None and run.has_late:
+            yield run
+        run = None
+        if index in moved:
+            run = _Run(index, has_late=True)
+        elif _is_user(item) or _is_result(item):
+            run = _Run(index, is_result=_ends_with_result(item))
+    if run is not None and run.has_late:
+        yield run
+
+
+def _joins(
+    run: _Run, items: Sequence[Any], index: int, moved: set[int], placement: Placement
+) -> bool:
+    """Whether the message at ``index`` is one with the run before it.
+
+    Two user messages that the client itself sends in a row are its own affair.
+    """
+    item = items[index]
+    if index in moved:
+        if run.is_result:
+            return placement.joins_tool and is_all_text(item["content"])
+        return placement.joins_user
+    if run.home in moved and _begins_with_result(item):
+        return all(is_all_text(items[late]["content"]) for late in (run.home, *run.behind))
+    return placement.joins_user and run.has_late and not run.is_result and _is_user(item)
+
+
+def _settle(run: _Run, items: Sequence[Any], moved: set[int], root: str) -> Iterator[Edit]:
+    """Make one message of ``run``: span edits where texts meet, else its content anew."""
+    home, others = run.home, [*run.before, *run.behind]
+    pointer, item = f"{root}/{home}", items[home]
+    content = item.get("content")
+    before, behind = run.before, run.behind
+    if _begins_with_result(item):  # nothing comes between it and its call
+        before, behind = [], others
+    plain = moved.issuperset(others) and all(is_all_text(items[n]["content"]) for n in others)
+    if home in moved and plain and (not others or _has_text_at(content, -1)):
+        yield from re_role(pointer, item, _texts(items, others))
+    elif home not in moved and run.is_result:
+        if others:
+            yield from _after_result(pointer, item, BETWEEN + _texts(items, others))
+    elif (
+        home not in moved
+        and plain
+        and (not before or _has_text_at(content, 0))
+        and (not behind or _has_text_at(content, -1))
+    ):
+        if before:
+            yield _insert(pointer, content, 0, _texts(items, before) + BETWEEN)
+        if behind:
+            yield _insert(pointer, content, -1, BETWEEN + _texts(items, behind))
+    elif others:
+        numbers = [*before, home, *behind]
+        contents = [_marked(items[n]["content"], is_late=n in moved) for n in numbers]
+        yield Edit(f"{pointer}/content", merged(contents), _JOINED)
+        if home in moved:
+            yield from become_user(pointer, item)
+    for number in others:
+        yield Edit(f"{root}/{number}", REMOVE, WHY if number in moved else _JOINED)
+
+
+def _after_result(pointer: str, item: dict[str, Any], text: str) -> Iterator[Edit]:
+    """Add ``text`` behind what the tool returned, which stays as it is."""
+    holder, key, owner = _result_of(item)
+    place, value = f"{pointer}{holder}/{key}", owner.get(key)
+    if isinstance(value, str):
+        yield Edit(place, text, _JOINED, (len(value), len(value)))
+    elif isinstance(value, list) and value and is_text(value[-1]):
+        end = len(value[-1]["text"])
+        yield Edit(f"{place}/{len(value) - 1}/text", text, _JOINED, (end, end))
+    elif isinstance(value, list):
+        kind = "input_text" if key == "output" else "text"
+        yield Edit(place, [*value, {"type": kind, "text": text.lstrip()}], _JOINED)
+    else:  # it returned nothing
+        yield Edit(f"{pointer}{holder}", {**owner, key: text.lstrip()}, _JOINED)
+
+
+def _result_of(item: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Return where in ``item`` the last result is: a block, its member, and the block itself."""
+    if item.get("type") == "function_call_output":
+        return "", "output", item
+    content = item.get("content")
+    if item.get("role") == "tool":
+        return "", "content", item
+    assert isinstance(content, list)
+    number = len(content) - 1
+    return f"/content/{number}", "content", content[number]
+
+
+def _insert(pointer: str, content: Any, end: int, text: str) -> Edit:
+    """Return the edit that puts ``text`` before (0) or behind (-1) all text of ``content``."""
+    place, value = f"{pointer}/content", content
+    if isinstance(content, list):
+        number = 0 if end == 0 else len(content) - 1
+        place, value = f"{place}/{number}/text", content[number]["text"]
+    at = 0 if end == 0 else len(value)
+    return Edit(place, text, _JOINED, (at, at))
+
+
+def _has_text_at(content: Any, end: int) -> bool:
+    """Whether ``content`` begins (0) or ends (-1) with text."""
+    return isinstance(content, str) or (bool(content) and is_text(content[end]))
+
+
+def _texts(items: Sequence[Any], numbers: Sequence[int]) -> str:
+    """Return the texts of late messages, each marked."""
+    return BETWEEN.join(wrapped(text_in(items[number]["content"])) for number in numbers)
+
+
+def _marked(content: Any, *, is_late: bool) -> Any:
+    """Return the content of one message as it is joined to others."""
+    if not is_late:
+        return content
+    return wrapped(text_in(content)) if is_all_text(content) else wrapped_blocks(content)
+
+
+def _is_user(item: Any) -> bool:
+    """Whether it is a user message that another can join."""
+    if not isinstance(item, dict) or item.get("role") != "user":
+        return False
+    return isinstance(item.get("content"), str | list)
+
+
+def _is_result(item: Any) -> bool:
+    """Whether ``item`` is a tool's result by itself, outside a user message."""
+    if not isinstance(item, dict):
+        return False
+    if item.get("type") == "function_call_output":
+        return isinstance(item.get("output"), str | list)
+    return item.get("role") == "tool" and isinstance(item.get("content"), str | list)
+
+
+def _begins_with_result(item: Any) -> bool:
+    """Whether a tool's result is the first that ``item`` says."""
+    return _is_result(item) or _is_result_block(item, 0)
+
+
+def _ends_with_result(item: Any) -> bool:
+    """Whether a tool's result is the last that ``item`` says."""
+    return _is_result(item) or _is_result_block(item, -1)
+
+
+def _is_result_block(item: Any, end: int) -> bool:
+    content = item.get("content") if _is_user(item) else None
+    block = content[end] if isinstance(content, list) and content else None
+    return isinstance(block, dict) and block.get("type") == "tool_result"

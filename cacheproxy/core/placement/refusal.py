@@ -1,0 +1,136 @@
+"""What an upstream says of a request that it turns down, as a line that may be logged.
+
+The message alone is taken, from whichever shape the body has: OpenAI's and Anthropic's
+``error.message``, Ollama's ``error``, FastAPI's ``detail``, or plain text. Servers repeat what
+they could not read (pydantic's ``input``, a JSON parser's "last read"), so of what stands in the
+request nothing is quoted: a quoted part of it becomes ``…``, and a message that shares a longer
+run of text with it is not shown at all.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cacheproxy.core.http1.content_coding import decoded
+from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.privacy.redact import carried
+from cacheproxy.core.prompt.request import Headers, Request
+
+WITHHELD = "(not shown: it repeats the request)"
+"""In place of a message that must not be logged."""
+_KEPT = 8 << 10
+"""Bytes of a body that are looked at."""
+_LOOKED_AT = 400
+"""Characters of a message from which the line is made."""
+_LONGEST = 160
+_DEEPEST = 4
+_RUN, _STEP = 32, 8
+"""Every run of text of 39 characters that stands in the request is found, none shorter than 32."""
+_LARGEST = 8 << 20
+"""Bytes of a request beyond which looking for such runs would keep everybody waiting."""
+_MESSAGE = re.compile(r'"(?:message|detail|error|msg)"\s*:\s*("(?:[^"\\]|\\.)*")')
+_ECHO = re.compile(r"""[,\s]*(?:['"]input['"]\s*:|\binput_value=).*""", re.DOTALL)
+_QUOTED = re.compile(r"""(['"`])((?:(?!\1).)+)(\1|\Z)""", re.DOTALL)
+_OF_THE_API = re.compile(r"[a-z_.]{1,24}")
+"""What fields and roles are called: quoted though requests have them, too."""
+_RAISED = "Jinja Exception: "
+"""Before it llama-server shows the template; behind it stands what the template said."""
+
+
+class Refusal:
+    """Keeps the first bytes of an error's body as they pass. ``headers``: the response's."""
+
+    is_cut = False
+    """What an error's body ends with, nobody knows."""
+
+    def __init__(self, headers: Headers) -> None:
+        self._headers = headers
+        self._kept = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+        if len(self._kept) < _KEPT:
+            self._kept += data[: _KEPT - len(self._kept)]
+
+    def said(self, *requests: Request) -> str | None:
+        """Return the message without anything of ``requests``; WITHHELD, or None for none.
+
+        ``requests``: as it came, and as it went up.
+        """
+        body = decoded(bytes(self._kept), self._headers)[:_KEPT]
+        raw = _message_in(body.decode("utf-8", "replace"))
+        return None if raw is None else _fit_to_show(raw, requests)
+
+
+def _message_in(text: str) -> str | None:
+    """Return the message of an error's body, None if there is none that is one."""
+    text = text.strip()
+    if not text or text.startswith("<"):  # a gateway's page
+        return None
+    if text[0] not in '{["':
+        return text
+    value = _json(text)
+    if value is None:  # more than was kept
+        found = _MESSAGE.search(text)
+        value = _json(found[1]) if found is not None else None
+    return next(_messages(value), None)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _messages(value: Any, depth: int = 0) -> Iterator[str]:
+    if isinstance(value, str) and value.strip():
+        yield value
+    elif depth == _DEEPEST:
+        return
+    elif isinstance(value, dict):
+        for name in ("error", "message", "detail"):
+            yield from _messages(value.get(name), depth + 1)
+        if isinstance(value.get("msg"), str):  # FastAPI's list of details: where, and what
+            place = value.get("loc")
+            steps = place if isinstance(place, list) else ()
+            yield ": ".join(filter(None, (".".join(map(str, steps)), value["msg"])))
+    elif isinstance(value, list) and value:
+        yield from _messages(value[0], depth + 1)
+
+
+def _fit_to_show(raw: str, requests: Sequence[Request]) -> str | None:
+    bodies = list({id(request.body): request.body for request in requests}.values())
+    is_packed = any(request.header("content-encoding") for request in requests)
+    if is_packed or sum(map(len, bodies)) > _LARGEST:
+        return WITHHELD
+
+    def stands_there(text: str) -> bool:
+        return any(form in body for form in _spellings(text) for body in bodies)
+
+    def without(found: re.Match[str]) -> str:
+        mark, text, end = found.groups()
+        named = f'"model":{json.dumps(text)}', f'"model": {json.dumps(text)}'
+        is_name = any(name.encode() in body for name in named for body in bodies)
+        if _OF_THE_API.fullmatch(text) or is_name or not stands_there(text):
+            return found[0]
+        return f"{mark}…{end}"
+
+    raw = raw.rpartition(_RAISED)[2]
+    raw = _QUOTED.sub(without, _ECHO.sub("", raw[:_LOOKED_AT])).strip()[: _LONGEST + _RUN]
+    runs = (raw[start : start + _RUN] for start in range(0, len(raw) - _RUN + 1, _STEP))
+    if any(map(stands_there, runs)):
+        return WITHHELD
+    line = " ".join("".join(c if c.isprintable() else " " for c in raw).split())
+    known = frozenset().union(*(carried(one.headers, one.target) for one in requests))
+    line = hide_text(line, known)
+    return (line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…") or None
+
+
+def _spellings(text: str) -> set[bytes]:
+    """Return how ``text`` may stand in a body: as it is, or in JSON in either way."""
+    spelled = {text, *(json.dumps(text, ensure_ascii=ascii_)[1:-1] for ascii_ in (True, False))}
+    return {each.encode("utf-8", "surrogatepass") for each in spelled}

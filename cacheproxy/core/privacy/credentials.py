@@ -1,0 +1,103 @@
+"""Credentials inside texts: a tool prints the environment, a server repeats the key it refuses.
+
+Found are those that the request itself carried in its head, and those whose vendor gave them a
+shape of their own. Where one stood, something of the same length stands afterwards: places,
+lengths and JSON stay what they were. A key in pieces (one delta of a stream each), or encoded
+once more (base64 of a text), is not found.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+_SHORTEST = 16
+"""Bytes. Local servers take any key, and people give them "ollama" or "llama.cpp"."""
+_FILLER = b"redacted-"
+_PIECE = 1 << 20
+"""Bytes looked through in one call: in a thread, the others get their turn in between."""
+
+# No letter or digit before it, unless that is the end of an escape in JSON. So it is not found
+# in the middle of a name or of base64.
+_START = rb"(?:(?<![A-Za-z0-9_+/-])|(?<=\\[nrtbf])|(?<=\\u[0-9a-fA-F]{4}))"
+_SHAPES = tuple(
+    (literal, len(literal), re.compile(_START + re.escape(literal) + rest))
+    for literal, rest in (
+        (b"sk-", rb"[A-Za-z0-9_-]{16,}"),  # OpenAI, Anthropic, OpenRouter, DeepSeek ...
+        *((literal, rb"[A-Za-z0-9]{30,}") for literal in (b"ghp_", b"gho_", b"ghs_")),
+        (b"github_pat_", rb"[A-Za-z0-9_]{30,}"),
+        (b"glpat-", rb"[A-Za-z0-9_-]{16,}"),
+        (b"hf_", rb"[A-Za-z0-9]{30,}"),
+        (b"gsk_", rb"[A-Za-z0-9]{30,}"),
+        (b"xox", rb"[abprs]-[A-Za-z0-9-]{16,}"),
+        (b"AKIA", rb"[A-Z0-9]{16}(?![A-Za-z0-9+/=])"),
+        (b"AIza", rb"[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])"),
+        # a JSON Web Token (RFC 7519): an object's base64, its claims, its signature
+        (b"eyJ", rb"[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{8,}){2,}"),
+    )
+)
+_LITERALS = tuple(literal.decode() for literal, _, _ in _SHAPES)
+
+
+def hide(data: bytes, known: Collection[bytes] = ()) -> bytes:
+    """Return ``data`` without credentials, as long as it was; itself if there are none.
+
+    ``known``: as ``core.privacy.redact.carried`` returns them. Doing it twice changes nothing.
+    """
+    hidden = data
+    for secret in sorted(known, key=len, reverse=True):
+        if _find(hidden, secret, 0) >= 0:
+            hidden = hidden.replace(secret, _filler(len(secret)))
+    for literal, kept, shape in _SHAPES:
+        hidden = _without(hidden, literal, kept, shape)
+    return hidden
+
+
+def hide_text(text: str, known: Collection[bytes] = ()) -> str:
+    """``hide`` for a text."""
+    if not known:
+        for literal in _LITERALS:  # no generator: each step of one is a call
+            if literal in text:
+                break
+        else:
+            return text
+    data = text.encode("utf-8", "surrogatepass")
+    hidden = hide(data, known)
+    return text if hidden is data else hidden.decode("utf-8", "surrogatepass")
+
+
+def _without(data: bytes, literal: bytes, kept: int, shape: re.Pattern[bytes]) -> bytes:
+    """Look for the literal first, which is many times faster than the pattern."""
+    pieces: list[bytes] = []
+    done = 0
+    at = _find(data, literal, 0)
+    while at >= 0:
+        found = shape.match(data, at)
+        end = at + kept
+        if found is not None and is_odd(found[0][kept:]):
+            end = found.end()
+            pieces += (data[done : at + kept], _filler(end - at - kept))
+            done = end
+        at = _find(data, literal, end)
+    return b"".join((*pieces, data[done:])) if pieces else data
+
+
+def _find(data: bytes, wanted: bytes, start: int) -> int:
+    for at in range(start, len(data), _PIECE):
+        found = data.find(wanted, at, at + _PIECE + len(wanted) - 1)
+        if found >= 0:
+            return found
+    return -1
+
+
+def _filler(size: int) -> bytes:
+    return (_FILLER * (size // len(_FILLER) + 1))[:size]
+
+
+def is_odd(text: bytes) -> bool:
+    """Long, of letters and digits: a word, a number or "sk-no-key-required" is no secret."""
+    return (
+        len(text) >= _SHORTEST
+        and any(48 <= byte <= 57 for byte in text)
+        and any(65 <= byte & ~32 <= 90 for byte in text)
+    )

@@ -1,0 +1,1 @@
+"""A request as the segments that its server will render, in that server's order."""

@@ -1,0 +1,183 @@
+"""Whose request it is, told by what a client itself writes: its user agent, headers, prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cacheproxy.core.prompt.codeblocks import lines_outside_code
+from cacheproxy.core.prompt.request import Request
+
+EVERY = "*"
+"""The name that stands for all clients."""
+UNNAMED = "client"
+"""The name of those that do not say who they are."""
+
+# What a user agent starts with, and the name its client goes by. These name who speaks: such a
+# request is nobody else's, whatever its prompt says.
+_AGENTS = (
+    ("claude-cli/", "claude"),
+    ("codex", "codex"),
+    ("opencode/", "opencode"),
+    ("openclaw/", "openclaw"),
+    ("qwencode/", "qwen"),
+    ("cline/", "cline"),
+    ("geminicli", "gemini"),
+)
+# These are libraries and gateways: anybody may speak through them.
+_LIBRARIES = (
+    ("openai/", "openai-sdk"),
+    ("asyncopenai/", "openai-sdk"),
+    ("anthropic/", "anthropic-sdk"),
+    ("asyncanthropic/", "anthropic-sdk"),
+    ("litellm/", "litellm"),
+)
+_KNOWN = frozenset(name for _, name in _AGENTS)
+_PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
+_NAME = re.compile(r"[a-z][a-z0-9._-]{0,19}")
+_PLAIN = re.compile(r"[A-Za-z0-9 #:;=,_'<>!/-]*")
+_LEAST = 8
+"""Plain characters that a line begins with: to look for these alone takes a tenth of the time."""
+_LOOKED_AT = 512
+"""Characters of the system text in which its beginning must lie."""
+_KEPT = 1 << 18
+"""Characters of a system text that is kept beside the answer, at most."""
+
+
+class ClientError(ValueError):
+    """A client that cannot be told: bad name, mark or pattern."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    r"""A client, and the marks by which its requests are told. One of them is enough.
+
+    ``name``: as sessions show it (``claude``, ``codex``): a lower-case word. A request whose user
+    agent goes by this name is the client's; so is every request if the name is ``*``.
+    ``agents``: what its user agent begins with, compared without case: ``("claude-cli/",)``.
+    ``headers``: names of headers that it alone sends.
+    ``head``: plain texts; its system text begins with one of them, after white space.
+    ``lines``: Python regexes; one of them matches from the beginning of a line of its system
+    text, outside of fenced code. Each begins with eight or more plain characters.
+
+    ``head`` and ``lines`` are looked for only in the system text before the first message of a
+    user, and only where the user agent does not name another client that we know: what a user
+    typed or a tool returned tells nothing. Raises ClientError.
+    """
+
+    name: str
+    agents: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    head: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.name) is not str or not (self.is_every or _NAME.fullmatch(self.name)):
+            raise ClientError(
+                "a client's name is a lower-case word of up to 20 characters, as sessions show it "
+                "(claude, codex, …), or '*' for all"
+            )
+        for marks in (self.agents, self.headers, self.head, self.lines):
+            if type(marks) is not tuple or not all(type(mark) is str and mark for mark in marks):
+                raise ClientError(f"client {self.name!r}: its marks are tuples of texts")
+        if self.is_every and (self.agents or self.headers or self.head or self.lines):
+            raise ClientError("the client '*' is every client, and has no marks")
+        object.__setattr__(self, "agents", tuple(agent.lower() for agent in self.agents))
+        for line in self.lines:
+            self._check_line(line)
+
+    @property
+    def is_every(self) -> bool:
+        """Whether this stands for all clients."""
+        return self.name == EVERY
+
+    def sent(self, request: Request) -> bool:
+        """Whether ``request`` is this client's: asked once, whatever is edited later."""
+        if self.name == EVERY:
+            return True
+        known = request.clients
+        told = known.get(self)
+        if told is None:
+            told = known[self] = self._tell(request)
+        return told
+
+    def _tell(self, request: Request) -> bool:
+        agent = request.header("user-agent") or ""
+        named = _named(agent)
+        if named == self.name or agent.lower().startswith(self.agents):
+            return True
+        for name in self.headers:
+            if request.header(name) is not None:
+                return True
+        if named in _KNOWN or request.dialect is None or not (self.head or self.lines):
+            return False
+        for texts in request.opening:
+            if texts[0][:_LOOKED_AT].lstrip().startswith(self.head):
+                return True
+            for text in texts if self.lines else ():
+                has_line = _has_line if len(text) <= _KEPT else _has_line.__wrapped__
+                if has_line(self.lines, text):
+                    return True
+        return False
+
+    def _check_line(self, pattern: str) -> None:
+        if len(_plain_beginning(pattern)) < _LEAST:
+            raise ClientError(
+                f"client {self.name!r}: a line begins with {_LEAST} or more plain characters"
+            )
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise ClientError(f"client {self.name!r}: bad pattern: {error}") from None
+
+
+def client_of(request: Request) -> str:
+    """Return the short name of the client, by its user agent."""
+    return _named(request.header("user-agent") or "")
+
+
+def declared_name(request: Request, clients: Iterable[Client]) -> str | None:
+    """Return the name of the first of ``clients`` that sent ``request``.
+
+    None if there is none, or if the user agent names a client itself: then ``client_of`` knows.
+    """
+    name = client_of(request)
+    if name in _KNOWN:
+        return None
+    for client in clients:
+        if client.name != EVERY and client.sent(request):
+            return client.name if client.name != name else None
+    return None
+
+
+@lru_cache(maxsize=64)
+def _named(agent: str) -> str:
+    lowered = agent.lower()
+    for start, name in (*_AGENTS, *_LIBRARIES):
+        if lowered.startswith(start):
+            return name
+    product = _PRODUCT.match(agent)
+    return product[0].lower() if product else UNNAMED
+
+
+def _plain_beginning(pattern: str) -> str:
+    r"""Return the text that each match of ``pattern`` begins with, as far as that is plain to see.
+
+    A character before a quantifier may be missing.
+    """
+    found = _PLAIN.match(pattern)
+    plain = found[0] if found else ""
+    is_quantified = pattern[len(plain) : len(plain) + 1] in ("?", "*", "+", "{")
+    return plain[:-1] if plain and is_quantified else plain
+
+
+@lru_cache(maxsize=16)
+def _has_line(patterns: tuple[str, ...], text: str) -> bool:
+    """Whether one of ``patterns`` matches a line. Each turn has the same text: it is asked once."""
+    return any(
+        re.compile(pattern).match(text, at)
+        for pattern in patterns
+        for at in lines_outside_code(text, _plain_beginning(pattern))
+    )

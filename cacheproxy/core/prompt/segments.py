@@ -1,0 +1,281 @@
+"""The pieces of a prompt: how a message, a tool or a system text reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import chain
+from operator import attrgetter
+from sys import getsizeof
+from typing import Any, NamedTuple
+
+from cacheproxy.core.document.document import EACH_VALUE, values_in
+
+EACH_SEGMENT = 400
+"""Bytes that Python adds to the texts themselves, as measured."""
+
+
+class Part(StrEnum):
+    """The part of a prompt that a segment belongs to."""
+
+    TOOLS = "tools"
+    SYSTEM = "system"
+    MESSAGES = "messages"
+
+
+_SOURCES = {
+    "assistant": "model",
+    "model": "model",
+    "user": "user",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+class Segment(NamedTuple):
+    """One piece of a prompt: the JSON pointer where it stands, and how it reads.
+
+    ``role``: of the message it is part of, empty for tools and the system text. ``source``: who
+    wrote it: ``client`` (tools, system), ``user``, ``model`` or ``tool``.
+    """
+
+    part: Part
+    path: str
+    text: str
+    role: str = ""
+    source: str = "client"
+
+
+class Piece(NamedTuple):
+    """What became of one value of a body, so that the next turn can use it again.
+
+    ``value``: the message, what holds the tools, or what tells that a text is still the same
+    (``plain``). ``chars``: of all its texts; ``cost``: bytes
+    that it takes, roughly, where one emoji makes each character of its text take four.
+    ``digests``: a number for each text of a message, but for the sign that it begins. ``names``:
+    those of the tools.
+    """
+
+    value: Any
+    part: Part
+    segments: tuple[Segment, ...] = ()
+    chars: int = 0
+    cost: int = 0
+    digests: tuple[int, ...] = ()
+    names: frozenset[str] = frozenset()
+
+
+def piece_of(
+    value: Any,
+    part: Part,
+    segments: Iterable[Segment],
+    earlier: Piece | None = None,
+    *,
+    names: frozenset[str] = frozenset(),
+    spelled: bytes = b"",
+) -> Piece:
+    """Return ``segments`` as a piece; those of ``earlier`` that are equal are used again.
+
+    ``spelled``: how the value stands in its body.
+    """
+    found = tuple(segments)
+    if earlier is not None:
+        if earlier.segments == found and earlier.part is part:
+            return Piece(value, *earlier[1:])
+        olds = (*earlier.segments, *(None for _ in found))
+        found = tuple(
+            new if old is None or new != old else old for new, old in zip(found, olds, strict=False)
+        )
+    return _told(value, part, found, names, EACH_VALUE * values_in(spelled))
+
+
+def retold(piece: Piece, texts: tuple[str, ...]) -> Piece:
+    """Return ``piece``, whose texts were the blocks of a list (``plain``), with ``texts`` instead.
+
+    As many as there were: where a nonce is written anew in each turn, it is one of them that
+    differs. A fourth of what reading the list again takes.
+    """
+    found = tuple(
+        old if old.text == text else old._replace(text=text)
+        for old, text in zip(piece.segments, texts, strict=True)
+    )
+    return _told(texts, piece.part, found)
+
+
+def _told(
+    value: Any,
+    part: Part,
+    found: tuple[Segment, ...],
+    names: frozenset[str] = frozenset(),
+    extra: int = 0,
+) -> Piece:
+    texts = [segment.text for segment in found]
+    digests = (
+        tuple(hash(segment.text) for segment in found if not segment.path.endswith("/role"))
+        if part is Part.MESSAGES
+        else ()
+    )
+    cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts) + extra
+    return Piece(value, part, found, sum(map(len, texts)), cost, digests, names)
+
+
+class Run(NamedTuple):
+    """Pieces in a row, and what they come to: the next turn adds its own to that.
+
+    So a turn costs what is new in it, and not a look at each message there is: with 400 of them
+    that is most of what a comparison takes.
+    """
+
+    pieces: tuple[Piece, ...] = ()
+    chars: int = 0
+    cost: int = 0
+    digests: tuple[int, ...] = ()
+
+    def then(self, more: Sequence[Piece]) -> Run:
+        """Return the run that has ``more`` behind it."""
+        if not more:
+            return self
+        return Run(
+            (*self.pieces, *more),
+            self.chars + sum(map(_CHARS, more)),
+            self.cost + sum(map(_COST, more)),
+            (*self.digests, *chain.from_iterable(map(_DIGESTS, more))),
+        )
+
+
+_CHARS, _COST, _DIGESTS = map(attrgetter, ("chars", "cost", "digests"))
+
+
+def tool_name(tool: Any) -> str | None:
+    """Return what a tool is called, in any dialect; for a built-in one that is its type."""
+    if not isinstance(tool, dict):
+        return None
+    function = tool.get("function")
+    for holder in (function, tool):
+        if isinstance(holder, dict) and isinstance(holder.get("name"), str):
+            return str(holder["name"])
+    kind = tool.get("type")
+    return kind if isinstance(kind, str) and kind not in ("function", "object", "text") else None
+
+
+def names_of(tools: Iterable[Any]) -> frozenset[str]:
+    """Return the names of tools, given as values."""
+    return frozenset(tool_name(tool) or "" for tool in tools)
+
+
+def is_gemini(path: str) -> bool:
+    """Whether ``path`` is Gemini's API: seen in captures of its client, never sent upstream."""
+    return path.rpartition(":")[2] in ("generateContent", "streamGenerateContent")
+
+
+def gemini_tools(body: dict[str, Any]) -> Iterator[Segment]:
+    """Yield the tools of a request in Gemini's API."""
+    for index, tool in enumerate(_list(body.get("tools"))):
+        declared = tool.get("functionDeclarations") if isinstance(tool, dict) else None
+        for number, function in enumerate(_list(declared)):
+            path = f"/tools/{index}/functionDeclarations/{number}"
+            yield Segment(Part.TOOLS, path, _json(function))
+
+
+def gemini_texts(body: dict[str, Any]) -> Iterator[Segment]:
+    """Yield its system text and its messages."""
+    holder = body.get("systemInstruction")
+    yield from _gemini_parts("/systemInstruction", holder, Part.SYSTEM, "")
+    for index, item in enumerate(_list(body.get("contents"))):
+        role = item.get("role") if isinstance(item, dict) else None
+        role = role if isinstance(role, str) else ""
+        yield Segment(Part.MESSAGES, f"/contents/{index}/role", f"\n<{role}>\n", role)
+        yield from _gemini_parts(f"/contents/{index}", item, Part.MESSAGES, role)
+
+
+def _gemini_parts(path: str, holder: Any, part: Part, role: str) -> Iterator[Segment]:
+    parts = holder.get("parts") if isinstance(holder, dict) else None
+    for index, block in enumerate(_list(parts)):
+        where = f"{path}/parts/{index}"
+        if isinstance(block, dict) and isinstance(block.get("text"), str):
+            yield Segment(part, f"{where}/text", block["text"], role, _source(role))
+        elif isinstance(block, dict):
+            # Each answer is signed anew.
+            shown = {key: value for key, value in block.items() if key != "thoughtSignature"}
+            source = "tool" if "functionResponse" in block else _source(role)
+            yield Segment(part, where, _json(shown), role, source)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def item_of(path: str, item: Any, part: Part, role: str) -> Iterator[Segment]:
+    """One message, or one of the Responses API's other items (function_call …)."""
+    if not isinstance(item, dict):
+        yield Segment(part, path, _json(item), role, _source(role))
+        return
+    kind = item.get("type")
+    if kind not in (None, "message"):
+        source = "tool" if str(kind).endswith("_output") else "model"
+        shown = {key: value for key, value in item.items() if key not in ("id", "status")}
+        yield Segment(part, path, _json(shown), str(kind), source)
+        return
+    yield Segment(part, f"{path}/role", f"\n<{role}>\n", role)
+    yield from content_of(f"{path}/content", item.get("content"), part, role)
+    for key in _THOUGHTS:
+        if isinstance(item.get(key), str):
+            yield Segment(part, f"{path}/{key}", item[key], role, "model")
+            break  # it is sent under both names by some, and read once
+    calls = item.get("tool_calls")
+    for index, call in enumerate(calls if isinstance(calls, list) else ()):
+        function = call.get("function") if isinstance(call, dict) else None
+        yield Segment(part, f"{path}/tool_calls/{index}", _json(function or call), role, "model")
+
+
+def content_of(path: str, content: Any, part: Part, role: str) -> Iterator[Segment]:
+    """Yield the texts of a message or system text: it is one string, or a list of blocks."""
+    if isinstance(content, str):
+        if content:
+            yield Segment(part, path, content, role, _source(role))
+        return
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        yield from _block(f"{path}/{index}", block, part, role)
+
+
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_TEXTS = ("text", "input_text", "output_text")
+
+
+def plain(content: Any) -> str | tuple[str, ...] | None:
+    """Return what tells whether ``content`` reads as it did: its texts, None if it has others."""
+    if isinstance(content, str) or not isinstance(content, list):
+        return content if isinstance(content, str) else None
+    try:
+        texts = tuple([block["text"] for block in content if block["type"] in _TEXTS])
+    except (KeyError, TypeError):
+        return None
+    return texts if len(texts) == len(content) and {*map(type, texts)} <= {str} else None
+
+
+def _block(path: str, block: Any, part: Part, role: str) -> Iterator[Segment]:
+    kind = block.get("type") if isinstance(block, dict) else None
+    if kind in _TEXTS and isinstance(block.get("text"), str):
+        yield Segment(part, f"{path}/text", block["text"], role, _source(role))
+    elif kind == "tool_result":
+        yield Segment(part, path, "\n<tool_result>\n", role, "tool")
+        yield from content_of(f"{path}/content", block.get("content"), part, "tool")
+    elif kind == "tool_use":
+        shown = {key: block.get(key) for key in ("name", "input")}
+        yield Segment(part, path, _json(shown), role, "model")
+    elif kind == "thinking" and isinstance(block.get("thinking"), str):
+        yield Segment(part, f"{path}/thinking", block["thinking"], role, "model")
+    else:
+        shown = block
+        if isinstance(block, dict):
+            shown = {key: value for key, value in block.items() if key != "cache_control"}
+        yield Segment(part, path, _json(shown), role, _source(role))
+
+
+def _source(role: str) -> str:
+    return _SOURCES.get(role, "client")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

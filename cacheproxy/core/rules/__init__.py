@@ -1,0 +1,1 @@
+"""Rules, and the fold of a request through them."""

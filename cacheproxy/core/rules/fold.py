@@ -1,0 +1,203 @@
+"""Fold a request through the normalizers, one at a time, with a report for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from cacheproxy.core.document.edits import REMOVE, Edit, edit_body
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.rule import CodeRule, Normalizer, Rule
+
+MOST_EDITS = 10_000
+"""Edits that a normalizer with code may make in one request. Ten thousand messages fit in no
+model's context; an endless generator has to end somewhere."""
+MOST_TEXT = 1 << 20
+"""Characters that the edits of one normalizer may hold besides as many as the body has: enough to
+move every text of the request, never to multiply it."""
+_SETTLED = (Rule, CodeRule)
+"""Those whose literals can be asked for without care."""
+_MOST_WHY = 200
+_MOST_ERROR = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one normalizer did to one request: its edits, or why it was left out."""
+
+    rule: str
+    edits: tuple[Edit, ...] = ()
+    error: str | None = None
+
+
+class Normalized(NamedTuple):
+    """A request after the normalizers; the same object if none had anything to say."""
+
+    request: Request
+    reports: tuple[Report, ...] = ()
+
+
+class _RefusedError(ValueError):
+    """What a normalizer returned is no list of edits, or too many, or too large."""
+
+
+def normalize(
+    request: Request, normalizers: Sequence[Normalizer], previous: Request | None = None
+) -> Normalized:
+    """Fold ``request`` through ``normalizers``; each sees the result of the earlier ones.
+
+    Never raises on account of a normalizer (law 4): one that fails, or whose edits cannot be
+    made, is left out and named in its report. A body that is no JSON object is not touched.
+    """
+    reports: list[Report] = []
+    for normalizer in normalizers:
+        is_settled = type(normalizer) in _SETTLED
+        if is_settled and not may_fire(normalizer, request):
+            continue
+        request, report = step(request, normalizer, previous, asked=is_settled)
+        if report is not None:
+            reports.append(report)
+    return Normalized(request, tuple(reports))
+
+
+def step(
+    request: Request,
+    normalizer: Normalizer,
+    previous: Request | None = None,
+    *,
+    shown: Request | None = None,
+    asked: bool = False,
+) -> tuple[Request, Report | None]:
+    """Take ``request`` through one normalizer: the request after it, and its report if any.
+
+    It is asked only if the request is its client's. Only our own code without literals is asked
+    before that, and counts after it: it may know without the JSON that there is nothing for it, and
+    whose request it is may have to be read. ``shown``: an equal request that the normalizer
+    gets to see instead, so that nothing it does to that one reaches others. ``asked``: it is known
+    that it may fire. Whatever it raises is its own failure, a SystemExit as well; only a
+    KeyboardInterrupt goes on, which may be the user's.
+    """
+    is_rule = type(normalizer) is Rule
+    is_ours = is_rule or (type(normalizer) is CodeRule and normalizer.own)
+    try:
+        if not asked and not may_fire(normalizer, request):
+            return request, None
+        asks_last = is_ours and not is_rule and not normalizer.literals
+        if not asks_last and not is_for(normalizer, request):
+            return request, None
+        if not is_ours and request.document is None:
+            return request, None
+        found = normalizer.edits(shown or request, previous)
+        edits = _checked(found or (), request, trusted=is_rule)
+        if asks_last and edits and not is_for(normalizer, request):
+            return request, None
+    except KeyboardInterrupt:
+        raise
+    except _RefusedError as error:
+        return request, Report(normalizer.name, error=str(error))
+    except BaseException as error:  # law 4; whatever its class, its text is not ours
+        return request, Report(normalizer.name, error=kind_of(error))
+    try:
+        document = request.document if edits else None
+        edited = edit_body(document, edits) if document is not None else None
+    except Exception as error:  # law 4
+        return request, Report(normalizer.name, error=describe(error))
+    if edited is None:
+        return request, None
+    return request.with_body(*edited), Report(normalizer.name, edits)
+
+
+def may_fire(normalizer: Normalizer, request: Request) -> bool:
+    """Whether the body holds one of the normalizer's literals, if it names any."""
+    literals = normalizer.literals
+    if not literals:
+        return bool(request.body)
+    return any(map(request.literals.__contains__, literals))
+
+
+def is_for(normalizer: Normalizer, request: Request) -> bool:
+    """Whether ``request`` is one of the client that the normalizer belongs to (law 10)."""
+    client = getattr(normalizer, "client", None)
+    return client is None or client.sent(request)
+
+
+def describe(error: BaseException) -> str:
+    """Return the kind of ``error`` without its text, which may quote a prompt.
+
+    Our own errors name places, never contents, so they are given whole, but for their length.
+    """
+    if type(error).__module__.startswith("cacheproxy.core"):
+        return one_line(f"{type(error).__name__}: {error}", _MOST_ERROR)
+    return kind_of(error)
+
+
+def kind_of(value: object) -> str:
+    """Return the name of the class of ``value``, which a plugin may have chosen freely."""
+    return one_line(type(value).__name__, _MOST_WHY)
+
+
+def one_line(text: str, most: int) -> str:
+    """Return ``text`` as one printable line of at most about ``most`` characters."""
+    cut = text if len(text) <= most else text[:most] + "…"
+    return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
+
+
+def _checked(found: Iterable[Edit], request: Request, *, trusted: bool) -> tuple[Edit, ...]:
+    """Return the edits in ``found``; or raise _RefusedError. ``trusted``: of the right types.
+
+    Each is looked at as it comes: neither an endless generator nor a large text is kept whole.
+    """
+    edits: list[Edit] = []
+    left = len(request.body) + MOST_TEXT
+    for edit in found:
+        if trusted:
+            left -= len(edit.new)
+        else:
+            edit, left = _plain_edit(edit, left)  # noqa: PLW2901 - the one that is kept
+            if len(edits) == MOST_EDITS:
+                raise _RefusedError(f"more than {MOST_EDITS:,} edits")
+        if left < 0:
+            raise _RefusedError("its edits hold more text than the request and 1 MiB")
+        edits.append(edit)
+    return tuple(edits)
+
+
+def _plain_edit(edit: Any, left: int) -> tuple[Edit, int]:
+    """Return ``edit`` as one of nothing but plain values, and what is left of ``left``."""
+    if type(edit) is not Edit:
+        raise _RefusedError(f"not an Edit but {kind_of(edit)}")
+    if type(edit.path) is not str or type(edit.why) is not str:
+        raise _RefusedError("an edit whose path or why is not text")
+    budget = [left - len(edit.path)]
+    new = edit.new if edit.new is REMOVE else _plain_value(edit.new, budget)
+    why = one_line(edit.why, _MOST_WHY)
+    if new is not edit.new or why is not edit.why:
+        edit = Edit(edit.path, new, why, edit.span)
+    return edit, budget[0]
+
+
+def _plain_value(value: Any, budget: list[int]) -> Any:
+    """Return a copy of the JSON value that nobody else holds; stops once the budget is spent."""
+    kind = type(value)
+    budget[0] -= len(value) if kind is str else 1
+    if budget[0] < 0 or kind is str or value is None or kind in (bool, int, float):
+        return value
+    if kind in (list, tuple):
+        items = []
+        for item in value:
+            items.append(_plain_value(item, budget))
+            if budget[0] < 0:
+                break
+        return items
+    if kind is dict:
+        members: dict[str, Any] = {}
+        for key, item in value.items():
+            if type(key) is not str:
+                raise _RefusedError("an edit with an object whose keys are not text")
+            budget[0] -= len(key)
+            members[key] = _plain_value(item, budget)
+            if budget[0] < 0:
+                break
+        return members
+    raise _RefusedError(f"an edit whose new value is not JSON but {kind_of(value)}")

@@ -1,0 +1,62 @@
+"""What a plugin says of whose conversation a request is, taken with care."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import kind_of
+
+MOST_ID = 256
+"""Characters of ``client/id``: it is kept for each session, and its client is logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHook:
+    """One plugin's hook cacheproxy_session.
+
+    ``plugin``: its name. ``ask``: calls it. ``own``: the code is this project's, so that it may
+    run on the reactor. ``client``: whose requests it is asked about; None: everybody's.
+    """
+
+    plugin: str
+    ask: Callable[[Request], object]
+    own: bool = False
+    client: Client | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log and counted under."""
+        return f"{self.plugin}: cacheproxy_session"
+
+    def is_for(self, request: Request) -> bool:
+        """Whether ``request`` is one of its client (law 10)."""
+        return self.client is None or self.client.sent(request)
+
+    def answer(self, request: Request) -> tuple[str | None, str | None]:
+        """Return what the plugin says (``client/id``, ``id``, None), and what was wrong with it.
+
+        It is to be asked only where ``is_for`` says so. Whatever it raises is its own failure; only
+        a KeyboardInterrupt goes on, which may be the user's.
+        """
+        try:
+            said = self.ask(request)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # law 4; whatever its class
+            return None, f"raised {kind_of(error)}"
+        if said is None:
+            return None, None
+        if type(said) is not str:  # before anything is asked of it
+            return None, f"returned {kind_of(said)} instead of text"
+        if not said:
+            return None, None
+        if len(said) > MOST_ID:
+            return None, f"returned {len(said):,} characters, more than {MOST_ID}"
+        if not said.isprintable():
+            return None, "returned text with characters that cannot be printed"
+        if self.client is not None and not self.client.is_every and "/" not in said:
+            said = f"{self.client.name}/{said}"
+        return said, None

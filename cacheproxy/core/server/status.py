@@ -1,0 +1,264 @@
+"""One look at the upstream: whether it is there, its counters, its slots, what it serves.
+
+Sources: llama.cpp's ``tools/server/README.md`` (``/health``, ``/slots``, ``/props``); vLLM's and
+SGLang's ``/v1/models``; Ollama's ``docs/api.md``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from cacheproxy.core.server.clock import clock_formats
+from cacheproxy.core.server.counters import Reading
+from cacheproxy.core.server.identify import (
+    LOADING,
+    OLLAMA,
+    UNKNOWN,
+    VERSION,
+    Server,
+    Signs,
+    identify,
+    may_tell,
+)
+from cacheproxy.core.server.metrics_page import Sample
+
+HEALTH = "/health"
+METRICS = "/metrics"
+SLOTS = "/slots"
+PROPS = "/props"
+RUNNING = "/api/ps"
+PAGES = (HEALTH, METRICS, SLOTS, PROPS, "/v1/models", "/api/version")
+"""What to ask for, in this order."""
+MORE_PAGES = (VERSION, LOADING, RUNNING)
+"""What to ask for besides where it may tell (see ``Answers.wants``). RUNNING: the models that
+Ollama has loaded, each with the context that it got (its ``docs/api.md``)."""
+ABSENT = frozenset({401, 403, 404, 405, 501})
+"""Status codes by which a server says that it has no such page, or not for us."""
+_MOST_SLOTS = 256
+
+
+class State(StrEnum):
+    """Whether the upstream can answer."""
+
+    UP = "up"
+    LOADING = "loading"
+    DOWN = "down"
+
+
+class Metrics(StrEnum):
+    """Whether the upstream tells its counters."""
+
+    ON = "on"
+    OFF = "off"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A KV lane of llama-server: ``used`` of its ``context`` tokens. Nothing of what it holds."""
+
+    id: int
+    context: int
+    used: int
+    busy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the upstream at ``url`` said of itself.
+
+    ``wall``: seconds since the epoch; ``moment``: seconds on a clock that only goes forward.
+    ``server``: None where it did not answer. ``served``: the one model it serves, None where
+    there are several, or none is named. ``start``: see ``Reading``. ``formats``: in which its chat
+    template prints the time. ``context``: what the one loaded model of Ollama got. ``has_cleared``:
+    a slot held a prompt and holds none, though it is idle.
+    """
+
+    url: str
+    wall: float
+    moment: float
+    state: State
+    metrics: Metrics = Metrics.UNKNOWN
+    sample: Sample | None = None
+    server: Server | None = None
+    served: str | None = None
+    slots: tuple[Slot, ...] = ()
+    start: str | None = None
+    tasks: int | None = None
+    formats: tuple[str, ...] = ()
+    context: int | None = None
+    has_cleared: bool = False
+
+    @property
+    def reading(self) -> Reading | None:
+        """The server's counters, if it told them."""
+        if self.metrics is not Metrics.ON or self.sample is None:
+            return None
+        return Reading(self.sample.figures, self.start, self.tasks)
+
+    @property
+    def kv(self) -> float | None:
+        """Share of the KV cache in use, 0 to 1: the server's own figure, or from its slots."""
+        if self.sample is not None and self.sample.kv is not None:
+            return self.sample.kv
+        context = sum(slot.context for slot in self.slots)
+        return sum(slot.used for slot in self.slots) / context if context else None
+
+
+Identity = tuple[str | None, ...]
+"""What tells one server, and one model, from another; None for what it did not say."""
+
+
+def identity_of(look: Look, before: Identity | None) -> tuple[Identity | None, bool]:
+    """Return who was looked at, and whether that is another than ``before``.
+
+    What it does not say this time has not changed.
+    """
+    server = look.server
+    if server is None:
+        return before, False
+    kind = None if server.kind == UNKNOWN else server.kind
+    now: Identity = (look.start, look.served, kind, server.version)
+    if before is None:
+        return now, False
+    pairs = list(zip(before, now, strict=True))
+    is_other = any(None not in pair and pair[0] != pair[1] for pair in pairs)
+    return tuple(old if new is None else new for old, new in pairs), is_other
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What PAGES answered: ``statuses`` by path, JSON values of those that said 200, metrics.
+
+    ``software``: what the answers' header Server says.
+    """
+
+    statuses: Mapping[str, int]
+    pages: Mapping[str, Any]
+    sample: Sample | None = None
+    software: str = ""
+
+    @property
+    def server(self) -> Server:
+        """Who answered."""
+        return identify(self.pages, self._signs)
+
+    def wants(self, path: str) -> bool:
+        """Whether one of MORE_PAGES can tell more of a server that has answered PAGES so."""
+        if path == RUNNING:
+            return self.server.kind == OLLAMA
+        return may_tell(path, self.pages, self._signs)
+
+    @property
+    def _signs(self) -> Signs:
+        return Signs(self.software, self.statuses)
+
+
+def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
+    """Return the look at a server that answered; arguments as in Look."""
+    statuses, pages, sample = answers.statuses, answers.pages, answers.sample
+    metrics = Metrics.UNKNOWN
+    if statuses.get(METRICS) == 200 and sample is not None:
+        metrics = Metrics.ON
+    elif statuses.get(METRICS) in ABSENT or statuses.get(METRICS) == 200:
+        metrics = Metrics.OFF
+    loading = statuses.get(HEALTH) == 503 or 503 in statuses.values()
+    served = _served(pages.get("/v1/models"))
+    return Look(
+        url=url,
+        wall=wall,
+        moment=moment,
+        state=State.LOADING if loading else State.UP,
+        metrics=Metrics.UNKNOWN if loading else metrics,
+        sample=sample,
+        server=answers.server,
+        served=served or (sample.model if sample is not None else None),
+        slots=slots_of(pages.get(SLOTS)),
+        start=start_of(pages.get(PROPS), sample),
+        tasks=_tasks(pages.get(SLOTS)),
+        formats=_formats(pages.get(PROPS)),
+        context=_context(pages.get(RUNNING)),
+        has_cleared=_has_cleared(pages.get(SLOTS)),
+    )
+
+
+def slots_of(page: Any) -> tuple[Slot, ...]:
+    """Return the slots that llama-server's ``/slots`` lists; none for anything else."""
+    if not isinstance(page, list):
+        return ()
+    return tuple(_slot(slot) for slot in page[:_MOST_SLOTS] if isinstance(slot, dict))
+
+
+def _slot(slot: Mapping[str, Any]) -> Slot:
+    next_token = slot.get("next_token")
+    token = next_token[0] if isinstance(next_token, list) and next_token else next_token
+    decoded = _number(token.get("n_decoded")) if isinstance(token, dict) else 0
+    busy = slot.get("is_processing") is True
+    # An idle slot's n_prompt_tokens is all it holds; while it works, its answer comes beside it.
+    used = _number(slot.get("n_prompt_tokens")) + (decoded if busy else 0)
+    context = _number(slot.get("n_ctx"))
+    return Slot(_number(slot.get("id")), context, min(used, context), busy)
+
+
+def _tasks(page: Any) -> int | None:
+    """Return the highest number of a task: they are given in order, from 0, by each server."""
+    if not isinstance(page, list):
+        return None
+    tasks = [slot["id_task"] for slot in page if isinstance(slot, dict) and "id_task" in slot]
+    known = [task for task in tasks if type(task) is int and task >= 0]
+    return max(known, default=None)
+
+
+def _has_cleared(page: Any) -> bool:
+    """Whether an idle slot that had a task holds nothing."""
+    slots = page[:_MOST_SLOTS] if isinstance(page, list) else ()
+    return any(
+        isinstance(slot, dict)
+        and slot.get("is_processing") is False
+        and type(slot.get("id_task")) is int
+        and slot["id_task"] >= 0
+        and slot.get("n_prompt_tokens") == 0
+        for slot in slots
+    )
+
+
+def _formats(props: Any) -> tuple[str, ...]:
+    return clock_formats(props.get("chat_template") if isinstance(props, dict) else None)
+
+
+def _context(page: Any) -> int | None:
+    """Return the context of the one model that Ollama has loaded."""
+    models = page.get("models") if isinstance(page, dict) else None
+    if not isinstance(models, list) or len(models) != 1 or not isinstance(models[0], dict):
+        return None
+    return _number(models[0].get("context_length")) or None
+
+
+def start_of(props: Any, sample: Sample | None) -> str | None:
+    """Return what is another after a restart.
+
+    llama-server makes the marker for media in its prompts anew, at random, when it starts. Kept
+    is a hash: who knows the marker could write it into a prompt.
+    """
+    if sample is not None and sample.start is not None:
+        return sample.start
+    marker = props.get("media_marker") if isinstance(props, dict) else None
+    if not isinstance(marker, str) or not marker:
+        return None
+    return hashlib.sha256(marker.encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _served(page: Any) -> str | None:
+    data = page.get("data") if isinstance(page, dict) else None
+    if not isinstance(data, list) or len(data) != 1 or not isinstance(data[0], dict):
+        return None
+    name = data[0].get("id")
+    return name[:120] if isinstance(name, str) and name and name.isprintable() else None
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 53 else 0

@@ -1,0 +1,1 @@
+"""What a server's log tells of its cache."""

@@ -1,0 +1,283 @@
+"""llama-server's log: what it reused of each prompt, whichever build wrote it.
+
+The lines, as real logs have them, oldest first (llama.cpp issues 9492, 10547, 13689, 19408 and
+21831 among others quote each kind):
+
+- 2024 and ik_llama.cpp: ``kv cache rm [p0, end) | … id_slot=0 id_task=1 p0=0``, or as JSON
+- to autumn 2025: ``slot update_slots: id  0 | task 5 | kv cache rm [0, end)``
+- since: ``… | n_tokens = 17800, memory_seq_rm [17800, end)``, once for each batch of a prompt, so
+  that only the first of a task tells what was reused
+- 2026: ``0.00.093.863 I slot   operator(): id  1 | task 4 | cached n_tokens = 607, memory_…``; at
+  the default verbosity without that line. Then prompt and reuse follow from what the slot held in
+  the end, less the generated tokens, and from what was evaluated.
+
+A line may stand behind a journal's or container's prefix; a router's ``[42027] `` keeps apart the
+servers that share its log.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.serverlog.record import LoggedRequest, ServerFacts
+from cacheproxy.core.serverlog.verdict import Earlier, judge_logged
+
+_LONGEST_LINE = 4000
+"""Characters looked at: some builds log whole prompts in one line."""
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_INSTANCE = re.compile(r"\[(\d{1,18})\] ")
+_OURS = re.compile(
+    r"\b(?:slot|srv)\s+\S+:\s|id_slot\"?[=:]|\bslot \d+ (?::|is processing \[)|\bprint_timings:"
+)
+_MAYBE_OURS = re.compile(r"\b(?:eval|total) time\s*=|\bmodel loaded\b")
+_HEADS = (
+    re.compile(r"\bslot\s+\S+:\s*id\s+(\d{1,18})\s*\|\s*task\s+(-?\d{1,18})\s*\|"),
+    re.compile(r"id_slot\"?[=:]\s*(\d{1,18}).*?id_task\"?[=:]\s*(-?\d{1,18})"),
+    re.compile(r"\bslot (\d{1,18}) is processing \[task id: (\d{1,18})\]"),
+)
+_BARE_SLOT = re.compile(r"\bslot (\d{1,18}) : ")
+_BEGINS = re.compile(r"\bprocessing task\b|\bis processing \[task id")
+_TIMING = re.compile(r"\bprompt eval time\s*=\s*(\d{1,18}(?:\.\d+)?) ms /\s*(\d{1,18}) tokens")
+_OUTPUT = re.compile(r"(?<!prompt )\beval time\s*=\s*[\d.]+ ms /\s*(\d{1,18}) (?:tokens|runs)")
+_RELEASED = re.compile(
+    r"(?:stop processing: n_(?:tokens|past) = (\d{1,18}), truncated = |"
+    r"slot released.*?n_past\"?[=:]\s*(\d{1,18}).*?truncated\"?[=:]\s*)(1|0|true|false)"
+)
+_FIRST = (
+    ("prompt", re.compile(r"\bnew prompt,.*\b(?:n_prompt_tokens|task\.n_tokens) = (\d{1,18})")),
+    ("reused", re.compile(r"(?:memory_seq_rm|kv cache rm)(?: -)? \[(\d{1,18}), end\)")),
+    ("reused", re.compile(r"kv cache rm \[p0, end\).*\bp0\"?[=:]\s*(\d{1,18})")),
+    ("reused", re.compile(r"in cache: (\d{1,18}) tokens \| to process")),
+)
+"""Figures of which a task's first line counts."""
+_NUMBER = r"(\d{1,18}(?:\.\d+)?)"
+_SIMILARITY = re.compile(
+    rf"selected slot by \w+ similarity.*?sim(?:_best)? = {_NUMBER}(?:.*?f_keep = {_NUMBER})?"
+)
+_SHARED = re.compile(
+    r"checking sim = [\d.]+ \((\d{1,18})/|prompt with length\s+\d+, lcp =\s+(\d{1,18})"
+)
+_TOO_LONG = re.compile(r"task id = (\d{1,18}), error: (request \(\d+ tokens\) exceeds[^,]*)")
+_CACHE_STATE = re.compile(
+    rf"cache state: (\d{{1,18}}) prompts, {_NUMBER} MiB \(limits: {_NUMBER} MiB"
+)
+_EVICTED = re.compile(r"removing oldest entry")
+_STARTED = re.compile(r"\bmodel loaded\b")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request of which more lines may come."""
+
+    line: int
+    task: int
+    figures: dict[str, int] = field(default_factory=dict)
+    similarity: float | None = None
+    kept: float | None = None
+    shared: int | None = None
+    seconds: float | None = None
+    recomputed: bool = False
+    restored: bool = False
+    truncated: bool = False
+    held: int | None = None
+    timed: bool = False
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class _Instance:
+    """One server: its open requests by slot, and what was said before a slot was taken."""
+
+    open: dict[int, _Open] = field(default_factory=dict)
+    current: int | None = None
+    similarity: float | None = None
+    kept: float | None = None
+    shared: int | None = None
+    restored: bool = False
+    earlier: Earlier = field(default_factory=Earlier)
+
+
+class LogReader:
+    """Reads a log line by line; never raises, and keeps little of it.
+
+    ``feed(line)`` returns the requests that this line completed; ``close()`` the rest.
+    """
+
+    def __init__(self) -> None:
+        self.facts = ServerFacts()
+        self._number = 0
+        self._instances: dict[str, _Instance] = {}
+
+    def feed(self, line: str) -> list[LoggedRequest]:
+        """Take the next line, with or without its end."""
+        self._number += 1
+        line = _ANSI.sub("", line[:_LONGEST_LINE])
+        if _OURS.search(line):
+            self.facts.lines += 1
+        elif not _MAYBE_OURS.search(line):
+            return []
+        prefix = _INSTANCE.match(line)
+        server = self._instances.setdefault(prefix[1] if prefix else "", _Instance())
+        found = next((head for pattern in _HEADS if (head := pattern.search(line))), None)
+        if found is None:
+            return self._without_head(server, line)
+        slot, task = int(found[1]), int(found[2])
+        if task < 0:
+            self._before_a_task(server, line)
+            return []
+        done = []
+        request = server.open.get(slot)
+        begins = _BEGINS.search(line) is not None
+        if request is None or request.task != task or (begins and request.figures):
+            done = self._finish(server, slot)
+            request = self._begin(server, slot, task)
+        server.current = slot
+        self._read(request, line)
+        return done + self._finish_if_over(server, slot)
+
+    def close(self) -> list[LoggedRequest]:
+        """Return the requests that were still open."""
+        rest = [
+            request
+            for server in self._instances.values()
+            for slot in sorted(server.open, key=lambda slot: server.open[slot].line)
+            for request in self._finish(server, slot)
+        ]
+        return sorted(rest, key=lambda request: request.line)
+
+    def _without_head(self, server: _Instance, line: str) -> list[LoggedRequest]:
+        """A line that names no task: of the server, or of the task that spoke last."""
+        if _STARTED.search(line):
+            self.facts.starts += 1
+            done = [gone for slot in list(server.open) for gone in self._finish(server, slot)]
+            server.earlier = Earlier()
+            return done
+        bare = _BARE_SLOT.search(line)
+        if bare is not None:
+            server.current = int(bare[1])
+        too_long = _TOO_LONG.search(line)
+        if too_long is not None:
+            for request in server.open.values():
+                if request.task == int(too_long[1]):
+                    request.error = too_long[2]
+            return []
+        self._before_a_task(server, line)
+        self._read_facts(line)
+        slot = server.current
+        if slot is None or slot not in server.open:
+            return []
+        self._read(server.open[slot], line)
+        return self._finish_if_over(server, slot)
+
+    def _begin(self, server: _Instance, slot: int, task: int) -> _Open:
+        request = _Open(self._number, task)
+        request.similarity, request.kept = server.similarity, server.kept
+        request.shared, request.restored = server.shared, server.restored
+        server.similarity = server.kept = server.shared = None
+        server.restored = False
+        server.open[slot] = request
+        return request
+
+    def _before_a_task(self, server: _Instance, line: str) -> None:
+        """What the server says while it looks for a slot."""
+        if found := _SIMILARITY.search(line):
+            server.similarity = float(found[1])
+            server.kept = float(found[2]) if found[2] else None
+        elif found := _SHARED.search(line):
+            server.shared = max(server.shared or 0, int(found[1] or found[2]))
+        elif "found better prompt" in line:
+            server.restored = True
+
+    def _read(self, request: _Open, line: str) -> None:
+        for name, pattern in _FIRST:
+            if found := pattern.search(line):
+                request.figures.setdefault(name, int(found[1]))
+        if found := _TIMING.search(line):
+            request.seconds = float(found[1]) / 1e3
+            request.figures["evaluated"] = int(found[2])
+        elif found := _OUTPUT.search(line):
+            request.figures["output"] = int(found[1])
+        elif found := _RELEASED.search(line):
+            request.held = int(found[1] or found[2])
+            request.truncated = found[3] in ("1", "true")
+        elif "total time" in line:
+            request.timed = True
+        elif "forcing full prompt re-processing" in line:
+            request.recomputed = True
+
+    def _read_facts(self, line: str) -> None:
+        facts = self.facts
+        if found := _CACHE_STATE.search(line):
+            facts.ram_prompts = int(found[1])
+            facts.ram_mib, facts.ram_limit_mib = float(found[2]), float(found[3])
+        elif _EVICTED.search(line):
+            facts.evicted += 1
+        elif "prompt cache is disabled" in line:
+            facts.ram_off = True
+
+    def _finish_if_over(self, server: _Instance, slot: int) -> list[LoggedRequest]:
+        """A request is over when it was released and timed; builds differ in which comes first."""
+        request = server.open.get(slot)
+        if request is None or not request.timed or request.held is None:
+            return []
+        return self._finish(server, slot)
+
+    def _finish(self, server: _Instance, slot: int) -> list[LoggedRequest]:
+        request = server.open.pop(slot, None)
+        if request is None or not (request.figures or request.error):
+            return []
+        prompt, reused, derived = _prompt_and_reused(request)
+        verdict, reason = judge_logged(
+            prompt,
+            reused,
+            server.earlier,
+            kept=request.kept,
+            shared=request.shared,
+            recomputed=request.recomputed,
+        )
+        if request.error is not None:
+            verdict, reason = Judgement.UNKNOWN, request.error
+        else:
+            server.earlier.add(prompt)
+        return [
+            LoggedRequest(
+                line=request.line,
+                task=request.task,
+                slot=slot,
+                prompt=prompt,
+                reused=reused,
+                evaluated=request.figures.get("evaluated"),
+                output=request.figures.get("output"),
+                derived=derived,
+                similarity=request.similarity,
+                kept=request.kept,
+                shared=request.shared,
+                seconds=request.seconds,
+                recomputed=request.recomputed,
+                restored=request.restored,
+                truncated=request.truncated,
+                error=request.error,
+                verdict=verdict,
+                reason=reason,
+            )
+        ]
+
+
+def _prompt_and_reused(request: _Open) -> tuple[int | None, int | None, bool]:
+    """Return both, and whether they had to be derived."""
+    prompt, reused = request.figures.get("prompt"), request.figures.get("reused")
+    evaluated, output = request.figures.get("evaluated"), request.figures.get("output")
+    if prompt is None and reused is not None and evaluated is not None:
+        return reused + evaluated, reused, False
+    if prompt is not None and reused is None and evaluated is not None and evaluated <= prompt:
+        return prompt, prompt - evaluated, False
+    if prompt is None and None not in (request.held, evaluated, output) and not request.truncated:
+        # the slot ends with prompt and answer, but for the last token, which was never put in
+        assert request.held is not None
+        assert evaluated is not None
+        assert output is not None
+        prompt = max(evaluated, request.held - max(0, output - 1))
+        return prompt, prompt - evaluated, True
+    return prompt, reused, False

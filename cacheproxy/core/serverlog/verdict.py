@@ -1,0 +1,74 @@
+"""A verdict on a request of which only a server's log is left.
+
+A log does not say which conversation a request belongs to, so it is compared by size with those
+before it: a turn is a little longer than the turn it extends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from cacheproxy.core.conversation.verdict import Judgement
+
+_REMEMBERED = 16
+"""Requests: a conversation's last turn is hardly further back, and its cache hardly alive."""
+_SHORT = 256
+"""Tokens: a prompt below this has next to nothing to lose."""
+_KEPT = 0.9
+_GROWN = 1.05
+"""A turn may be a little shorter than the one before: an answer's reasoning goes."""
+
+
+@dataclass(slots=True)
+class Earlier:
+    """The lengths, in tokens, of the last prompts of one server."""
+
+    _lengths: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+
+    def add(self, prompt: int | None) -> None:
+        """Remember a prompt; None if its length is not known."""
+        if prompt is not None:
+            self._lengths.append(prompt)
+
+    def __bool__(self) -> bool:
+        return bool(self._lengths)
+
+    def like(self, prompt: int) -> int:
+        """Return the longest earlier prompt that one of ``prompt`` tokens may extend, else 0."""
+        return max((length for length in self._lengths if length <= _GROWN * prompt), default=0)
+
+
+def judge_logged(
+    prompt: int | None,
+    reused: int | None,
+    earlier: Earlier,
+    *,
+    kept: float | None = None,
+    shared: int | None = None,
+    recomputed: bool = False,
+) -> tuple[Judgement, str]:
+    """Return the verdict on a request and the reason in a few words; counts in tokens.
+
+    ``kept``: the part of the chosen slot's tokens that the prompt starts with, 0 to 1.
+    ``shared``: the longest prefix of the prompt that the server still held, if it said so.
+    ``recomputed``: the server said that it could not use what it held.
+    """
+    if prompt is None or reused is None:
+        return Judgement.UNKNOWN, "the log does not say what was reused"
+    like = min(earlier.like(prompt), prompt)
+    extends = like >= _SHORT and reused >= _KEPT * like
+    keeps = kept is not None and kept >= _KEPT and reused >= _SHORT
+    if extends or keeps or reused >= prompt / 2:
+        return Judgement.OK, ""
+    if not earlier:
+        return Judgement.COLD, "the first one"
+    if prompt < _SHORT:
+        return Judgement.COLD, "a short prompt"
+    if like < prompt / 2:
+        return Judgement.COLD, "none like it came before"
+    if recomputed:
+        return Judgement.BREAK, "computed all anew: memory"
+    if shared is not None:
+        return Judgement.BREAK, f"only {shared:,} tokens still held"
+    return Judgement.BREAK, f"one of {like:,} came before"

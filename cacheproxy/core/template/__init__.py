@@ -1,0 +1,1 @@
+"""What a chat template is asked, and what its answers tell."""

@@ -1,0 +1,105 @@
+"""What a chat template is asked: conversations of a dozen words of our own, with marks in them.
+
+A server that renders a conversation without evaluating it is sent each as a chat body; where the
+marks stand in the rendered text tells the answer (see ``rendering`` and ``traits``).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cacheproxy.core.placement.placement import ROLES
+
+Json = dict[str, Any]
+HEAD, ONE, LATE, TWO, THREE = (
+    f"cacheproxy-{word}" for word in ("head", "one", "late", "two", "three")
+)
+THOUGHT, RESULT, SAYS = "cacheproxy-thought", "cacheproxy-result", "cacheproxy-says"
+"""Of an assistant's reasoning, of a tool's result, and of the tool's own description."""
+_TOOL, _CALL_ID = "cacheproxy_tool", "cachepr0x"
+"""A call's id is nine letters or digits in Mistral's templates."""
+_TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": _TOOL,
+            "description": SAYS,
+            "parameters": {"type": "object", "properties": {}},
+        },
+    }
+]
+PLAIN = "plain"
+"""The question that comes first: a conversation without late messages."""
+OPEN, ENDED = "open", "ended"
+"""A turn that waits for the model behind a tool's result, and the same when the user has answered.
+"""
+BARE_OPEN, BARE_ENDED = "bare open", "bare ended"
+"""The same of a client that sends no reasoning back."""
+KEEPERS: tuple[tuple[str, bool], ...] = (
+    ("preserve_reasoning", True),
+    ("preserve_thinking", True),
+    ("clear_thinking", False),
+    ("truncate_history_thinking", False),
+)
+"""Members of ``chat_template_kwargs`` that make templates keep the reasoning of turns that have
+ended: llama.cpp's name for all of them, Qwen's, GLM's, Nemotron's."""
+
+
+def first_questions() -> dict[str, Json]:
+    """Return conversations to be rendered, as chat bodies without a model, by name."""
+    head, one, two, three = (
+        _said("system", HEAD),
+        _said("user", ONE),
+        _said("assistant", TWO),
+        _said("user", THREE),
+    )
+    asked = {PLAIN: [head, one, two, three]}
+    for role in ROLES:
+        asked[f"late {role}"] = [head, one, _said(role, LATE), two, three]
+        asked[f"second {role}"] = [head, _said(role, LATE), one]
+    asked["late user"] = [head, one, _said("user", LATE), two, three]
+    return {name: {"messages": messages} for name, messages in asked.items()}
+
+
+def tool_questions() -> dict[str, Json]:
+    """Return what is asked besides where late messages have to be the user's."""
+    called = _called()
+    return {
+        "tool": {"messages": called, "tools": _TOOLS},
+        "tool user": {"messages": [*called, _said("user", LATE)], "tools": _TOOLS},
+    }
+
+
+def turn_questions() -> dict[str, Json]:
+    """Return what tells how a turn fares when the next one begins: its thinking, its tools."""
+    answered = [_said("assistant", TWO), _said("user", THREE)]
+    return {
+        ENDED: {"messages": [*_called(THOUGHT), *answered], "tools": _TOOLS},
+        BARE_OPEN: {"messages": _called(), "tools": _TOOLS},
+        BARE_ENDED: {"messages": [*_called(), *answered], "tools": _TOOLS},
+        OPEN: {"messages": _called(THOUGHT), "tools": _TOOLS},
+    }
+
+
+def body_of(question: Json, **more: Any) -> bytes:
+    """Return the JSON body to send for a question."""
+    return json.dumps(question | more).encode()
+
+
+def _called(thought: str = "") -> list[Json]:
+    """A tool's call and its result; ``thought``: the reasoning before it, under both its names."""
+    call = {"id": _CALL_ID, "type": "function", "function": {"name": _TOOL, "arguments": "{}"}}
+    calling: Json = {"role": "assistant", "content": "", "tool_calls": [call]}
+    if thought:
+        calling |= {"reasoning_content": thought, "reasoning": thought}
+    return [
+        _said("system", HEAD),
+        _said("user", ONE),
+        calling,
+        {"role": "tool", "tool_call_id": _CALL_ID, "content": RESULT},
+    ]
+
+
+def _said(role: str, text: str) -> Json:
+    return {"role": role, "content": text}

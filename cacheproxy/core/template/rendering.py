@@ -1,0 +1,120 @@
+"""Ask a chat template what it does with late system messages.
+
+A server that renders a conversation without evaluating it is sent a dozen words of our own, once
+for each question; marks in the rendered text tell the answer. Sources: llama-server's POST
+``/apply-template`` (its tools/server/README.md), vLLM's POST ``/tokenize`` with ``messages``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import TypeVar
+
+from cacheproxy.core.placement.placement import ROLES, Late, Placement, Treatment
+from cacheproxy.core.template.questions import (
+    LATE,
+    ONE,
+    PLAIN,
+    THREE,
+    TWO,
+    Json,
+    body_of,
+    first_questions,
+    tool_questions,
+)
+from cacheproxy.core.template.rendered import read
+
+Told = TypeVar("Told")
+Rendered = Mapping[str, str | None]
+"""The rendered text by question; None where the template refused."""
+Asking = Generator[bytes, tuple[int, bytes], Told]
+"""Yields bodies to POST, takes the status and the body of each answer."""
+LLAMA, VLLM = "/apply-template", "/tokenize"
+PAGES: Mapping[str, Json] = {LLAMA: {}, VLLM: {"return_token_strs": True}}
+"""Where servers render a conversation, and what they are asked for besides."""
+_NO_PAGE = frozenset({401, 403, 404, 405, 410, 429, 501, 502, 503, 504, 508})
+
+
+class NoPageError(Exception):
+    """The server has no such page, or not for us, or not now."""
+
+
+def placement_of(rendered: Rendered, told_by: str) -> Placement | None:
+    """Return what the answers say; None where they are not those of a chat template."""
+    plain = rendered.get(PLAIN)
+    if plain is None or not _in_order(plain, (ONE, TWO, THREE)) or LATE in plain:
+        return None
+    as_user = rendered.get("late user")
+    treatments = [
+        Treatment(
+            _late(rendered, f"late {role}", (ONE, TWO), as_user),
+            _late(rendered, f"second {role}", ("", ONE), None),
+        )
+        for role in ROLES
+    ]
+    has_tools = rendered.get("tool") is not None
+    return Placement(
+        system=treatments[0],
+        developer=treatments[1],
+        joins_user="late user" in rendered and as_user is None,
+        joins_tool=has_tools and "tool user" in rendered and rendered["tool user"] is None,
+        told_by=told_by,
+    )
+
+
+def asking(path: str, model: str = "") -> Asking[Placement | None]:
+    """Ask the page ``path``, whoever sends the bodies that this yields.
+
+    It takes the status and the body of each answer, and returns what is known then: None where
+    not even a plain conversation is rendered, as by a server that wants to know the ``model``.
+    Raises NoPageError.
+    """
+    rendered: dict[str, str | None] = {}
+    placement = None
+    for questions in (first_questions(), tool_questions()):
+        for name, question in questions.items():
+            rendered[name] = yield from render(path, question, model)
+            if rendered[name] is None and name == PLAIN:
+                return None
+        placement = placement_of(rendered, path)
+        if placement is None or not placement.places:
+            break
+    return placement
+
+
+def render(path: str, question: Json, model: str = "") -> Asking[str | None]:
+    """Ask for one conversation; return its text, None where the template refuses it.
+
+    Raises NoPageError.
+    """
+    more = {**PAGES[path], "model": model} if model else PAGES[path]
+    status, body = yield body_of(question, **more)
+    text = read(body) if status == 200 else None
+    if text is None and (status in _NO_PAGE or status == 200):
+        raise NoPageError
+    return text
+
+
+def wants_model(status: int) -> bool:
+    """Whether the ``status`` of the first answer may be for want of a model's name."""
+    return status != 200 and status not in _NO_PAGE
+
+
+def _late(rendered: Rendered, name: str, around: tuple[str, str], as_user: str | None) -> Late:
+    """Return what became of the late message that should stand between two marks."""
+    if name not in rendered:
+        return Late.UNKNOWN
+    text = rendered[name]
+    if text is None:
+        return Late.REFUSED
+    if LATE not in text:
+        return Late.DROPPED
+    before, after = around
+    if not text.find(before) <= text.find(LATE) < text.find(after):
+        return Late.HOISTED
+    return Late.USER if text == as_user else Late.INLINE
+
+
+def _in_order(text: str, marks: tuple[str, ...]) -> bool:
+    places = [text.find(mark) for mark in marks]
+    return places == sorted(places) and places[0] >= 0

@@ -1,0 +1,122 @@
+"""Traits of a chat template besides placement: what becomes of a turn when the next one begins.
+
+Asked like placement is (see ``rendering``): the same turn is rendered while it waits for the
+model and after the user has answered, with its reasoning and without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.server.clock import clock_in
+from cacheproxy.core.server.profile import Thinking, Thoughts
+from cacheproxy.core.template.questions import (
+    BARE_ENDED,
+    BARE_OPEN,
+    ENDED,
+    HEAD,
+    KEEPERS,
+    ONE,
+    OPEN,
+    RESULT,
+    SAYS,
+    THOUGHT,
+    TWO,
+    turn_questions,
+)
+from cacheproxy.core.template.rendering import Asking, Rendered, render
+
+_UNKNOWN = Thoughts()
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a template does; see ``Profile``."""
+
+    thoughts: Thoughts = _UNKNOWN
+    order: Order | None = None
+    tools_last: bool = False
+    has_clock: bool = False
+
+
+def asking_traits(
+    path: str, model: str = "", now: datetime | None = None, formats: Sequence[str] = ()
+) -> Asking[Traits]:
+    """Ask the page ``path`` as ``rendering.asking`` does, where a template was found there.
+
+    ``now``: by the server's clock, as far as we know; ``formats``: see ``clock_formats``.
+    Raises NoPageError.
+    """
+    rendered: dict[str, str | None] = {}
+    questions = turn_questions()
+    for name in (ENDED, BARE_OPEN, BARE_ENDED):
+        rendered[name] = yield from render(path, questions[name], model)
+    keeper = None
+    if _shows(rendered, ENDED) is False:
+        rendered[OPEN] = yield from render(path, questions[OPEN], model)
+        if _shows(rendered, OPEN):
+            for name, value in KEEPERS:
+                asked = questions[ENDED] | {"chat_template_kwargs": {name: value}}
+                text = yield from render(path, asked, model)
+                if text is not None and THOUGHT in text:
+                    keeper = name, value
+                    break
+    return traits_of(rendered, keeper, now, formats)
+
+
+def traits_of(
+    rendered: Rendered,
+    keeper: tuple[str, bool] | None = None,
+    now: datetime | None = None,
+    formats: Sequence[str] = (),
+) -> Traits:
+    """Return what the answers say; ``keeper``: what made the template keep reasoning."""
+    text = rendered.get(ENDED) or rendered.get(BARE_ENDED) or ""
+    head, tool = text.find(HEAD), text.find(SAYS)
+    order = None
+    if head >= 0 <= tool:
+        order = Order.TOOLS_FIRST if tool < head else Order.SYSTEM_FIRST
+    return Traits(
+        Thoughts(_way(rendered, keeper), keeper, _writes_empty(rendered)),
+        order,
+        tools_last=0 <= text.find(TWO) < tool,
+        has_clock=now is not None and bool(clock_in(text, now, formats)),
+    )
+
+
+def _way(rendered: Rendered, keeper: tuple[str, bool] | None) -> Thinking:
+    if _shows(rendered, ENDED):
+        return Thinking.KEPT
+    if _shows(rendered, ENDED) is None or _shows(rendered, OPEN) is None:
+        return Thinking.UNKNOWN
+    if not _shows(rendered, OPEN):
+        return Thinking.NEVER_SHOWN
+    return Thinking.DROPPED if keeper is None else Thinking.ON_REQUEST
+
+
+def _shows(rendered: Rendered, name: str) -> bool | None:
+    """Whether the reasoning stands in an answer, None where there is none to look at."""
+    text = rendered.get(name)
+    return THOUGHT in text if text is not None and RESULT in text else None
+
+
+def _writes_empty(rendered: Rendered) -> bool:
+    """Whether a turn that never had reasoning is rendered otherwise once it has ended.
+
+    Looked at is what stands between the user's text and the tool's result. The tools may be there,
+    too, in templates that write them into the last user message: that is another matter.
+    """
+    turns = [_turn(rendered.get(name)) for name in (BARE_OPEN, BARE_ENDED)]
+    if None in turns or any(SAYS in (turn or "") for turn in turns):
+        return False
+    return turns[0] != turns[1]
+
+
+def _turn(text: str | None) -> str | None:
+    if text is None:
+        return None
+    start, end = text.find(ONE), text.find(RESULT)
+    return text[start:end] if 0 <= start < end else None

@@ -1,0 +1,1 @@
+"""The service: listening, reloading, the banner, signals."""

@@ -1,0 +1,124 @@
+"""What is printed when the proxy has started."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.core.server.identify import Server
+from cacheproxy.plugin.plugins import Package
+
+_DEFAULT = "http://127.0.0.1:8081"
+"""Where ``cacheproxy env`` looks for the proxy by itself."""
+_ANYWHERE = (("http://0.0.0.0:", "http://127.0.0.1:"), ("http://[::]:", "http://[::1]:"))
+
+
+def first_line(version: str, address: str, upstream: str) -> str:
+    """Who listens where, and where requests go."""
+    return f"cacheproxy {version}   {address}  →  {upstream}"
+
+
+def rest(
+    address: str,
+    server: Server | None,
+    rules: Sequence[Normalizer],
+    packages: Sequence[Package],
+    *,
+    edits: bool,
+    open_to_others: bool,
+    is_loop: bool = False,
+    lifetime: str | None = None,
+    placement: Placement | None = None,
+    cache: str | None = None,
+    trouble: str | None = None,
+) -> Iterator[str]:
+    """Yield the lines below: the upstream, the rules, and how clients get here.
+
+    ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``placement``:
+    what is known of it. ``cache``: what is known of its memory, and of how it reports reuse.
+    ``trouble``: why there is no ``server``, if that is known.
+    """
+    yield ""
+    if server is None:
+        why = trouble or "it does not answer yet"
+        yield f"  upstream    OFFLINE: {why}; requests get 502 until it does"
+    else:
+        yield f"  upstream    ONLINE: {server.summary}"
+    if cache:
+        yield f"  cache       {cache}"
+    if placement is not None:
+        yield f"  template    {placement.says}"
+    yield f"  rules       {_rules(rules, packages, edits=edits)}"
+    for package in packages:
+        if package.error is not None:
+            yield f"  plugin      {package.distribution} could not be loaded: {package.error}"
+    if address.startswith("http"):  # a socket in the file system is for neither browser nor client
+        yield from _ways_in(_from_here(address))
+    if open_to_others:
+        yield "  access      other machines can reach it: clients send the token as their API key"
+    if is_loop:
+        yield "  warning     the upstream is this proxy itself, so every request gets 508:"
+        yield "              set --upstream or --port"
+    yield ""
+    yield f"Ready. {lifetime}" if lifetime else "Ready."
+
+
+def lifetime_line(totals: Mapping[str, Any]) -> str | None:
+    """Return one sentence on the totals since they began; None if there is nothing in them.
+
+    ``totals``: as ``cacheproxy.totals.snapshot.lifetime`` returns them.
+    """
+    figures, since = totals["all"]["figures"], totals["since"]
+    prompt, reused, evaluated, requests = (
+        figures[name]["value"] for name in ("prompt", "reused", "evaluated", "requests")
+    )
+    if since is None or not prompt:
+        return None
+    # Counted apart from the whole, some of it by other means: it may pass the whole a little.
+    share = f"{min(1.0, reused / prompt):.1%} reused, " if reused or evaluated else ""
+    day = time.localtime(since)
+    return (
+        f"Lifetime: {short(prompt)} prompt tokens, {share}"
+        f"{requests:,} request{'' if requests == 1 else 's'} since "
+        f"{day.tm_mday} {time.strftime('%B %Y', day)}."
+    )
+
+
+def short(number: float) -> str:
+    """Return ``number`` with three figures: 187.2K, 8.41M."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "K")):
+        if number >= size:
+            value = number / size
+            return f"{value:.{2 if value < 10 else 1 if value < 1000 else 0}f}{letter}"
+    return f"{number:.0f}"
+
+
+def _ways_in(address: str) -> Iterator[str]:
+    where = "" if address == _DEFAULT else f" --proxy {address}"
+    yield f"  dashboard   {address}/_cacheproxy/"
+    yield f'  Claude Code   eval "$(cacheproxy env claude{where})" && claude'
+    yield f"  Cline, Codex  base URL {address}/v1"
+
+
+def _from_here(address: str) -> str:
+    """Return an address that clients on this machine can use."""
+    for anywhere, loopback in _ANYWHERE:
+        if address.startswith(anywhere):
+            return loopback + address.removeprefix(anywhere)
+    return address
+
+
+def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: bool) -> str:
+    if not edits:
+        return "none: the upstream is not local, so nothing is edited (--edit-remote changes this)"
+    if rules:
+        return ", ".join(rule.name for rule in rules)
+    if packages:
+        return "none is on, so everything passes through unedited: cacheproxy plugins lists them"
+    return (
+        "none: no client package is installed, so everything passes through unedited;\n"
+        "              pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
+    )

@@ -1,0 +1,26 @@
+"""``python -m cacheproxy.daemon.healthy``: exit code 0 if the proxy answers, for containers."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from cacheproxy.cli.address import proxy_url
+from cacheproxy.cli.running import RunningError, get_json
+from cacheproxy.config import ConfigError, load
+from cacheproxy.doctor.proxy import HEALTH, is_health
+
+
+def main() -> int:
+    """Ask for the health page, with the token of the environment or the file."""
+    try:
+        settings = load({}, os.environ)
+        page = get_json(proxy_url(settings), HEALTH, settings.token_header())
+    except (ConfigError, RunningError) as error:
+        print(f"cacheproxy: {error}", file=sys.stderr)  # noqa: T201 - it is a command
+        return 1
+    return 0 if is_health(page) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""twistd's options, made from the one table in cacheproxy.config."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from twisted.python import usage
+
+from cacheproxy.config import ENV_PREFIX, Config, ConfigError, explain, load, options
+from cacheproxy.daemon.service import stop
+
+
+def _shown(default: object) -> str:
+    return ",".join(default) or "none" if isinstance(default, tuple) else str(default) or "none"
+
+
+class Options(usage.Options):
+    """What twistd reads from the command line; ``settings`` is the whole configuration."""
+
+    synopsis = "[options]"
+    longdesc = (
+        "A reverse proxy that keeps a model server's prompt cache alive for coding agents. "
+        "Every option is also an environment variable (CACHEPROXY_PORT ...) and a key of the "
+        "TOML file."
+    )
+    optParameters = [  # noqa: RUF012 - twisted's own interface
+        ["config", "c", None, "TOML file to read"],
+        *(
+            [option.flag, None, None, f"{option.help} [default: {_shown(option.default)}]"]
+            for option in options()
+            if option.kind is not bool
+        ),
+    ]
+    optFlags = [  # noqa: RUF012 - twisted's own interface
+        [option.flag, None, option.help] for option in options() if option.kind is bool
+    ]
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Parse; what cannot be read is one line and exit code 2."""
+        try:
+            super().parseOptions(options)
+        except usage.UsageError as error:
+            stop(2, f"{explain(str(error))}: see twistd cacheproxy --help")
+
+    def parseArgs(self, *arguments: str) -> None:
+        """Take no arguments: they are usually a forgotten ``--``."""
+        if arguments:
+            raise usage.UsageError(f"unexpected argument {arguments[0]!r}")
+
+    def postOptions(self) -> None:
+        """Fill ``self.settings``, so that a bad setting is told before anything starts."""
+        named = self["config"] or os.environ.get(ENV_PREFIX + "CONFIG")
+        if named:  # the same file when it is read again in another working directory
+            self["config"] = os.path.abspath(os.path.expanduser(named))  # noqa: PTH100, PTH111
+        try:
+            self.settings = self.read()
+        except ConfigError as error:
+            stop(2, str(error))
+
+    def read(self) -> Config:
+        """Return what is configured now; raises ConfigError."""
+        return load(self.given(), os.environ, self["config"])
+
+    def given(self) -> dict[str, Any]:
+        """Return what stood on the command line, by field name."""
+        return {
+            option.field: bool(self[option.flag]) if option.kind is bool else self[option.flag]
+            for option in options()
+            if self[option.flag]
+        }

@@ -1,0 +1,279 @@
+"""The proxy as a service: it listens, prints the banner, and stops in order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Coroutine
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as distribution_version
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from twisted.application.service import Service
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IListeningPort
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import ILogObserver, Logger, globalLogPublisher
+
+from cacheproxy.config import ConfigError
+from cacheproxy.core.server.profile_text import says
+from cacheproxy.core.server.status import Look
+from cacheproxy.daemon import banner
+from cacheproxy.daemon.listening import address_url, cannot_listen, is_loopback, is_same
+from cacheproxy.daemon.reloading import Reloading
+from cacheproxy.daemon.signals import Signals, exit_with
+from cacheproxy.daemon.wiring import Arrangement, Lasting
+from cacheproxy.observe.log_redaction import BareFailures
+from cacheproxy.observe.terminal import TerminalObserver
+from cacheproxy.proxy.downstream.draining import Draining
+from cacheproxy.proxy.learning.poller import Poller
+from cacheproxy.proxy.upstream.probe import probe, trouble
+from cacheproxy.totals import snapshot as standing
+
+_log = Logger()
+_STATUS = 98
+"""Bytes that twistd reads of what a daemon says against its start."""
+
+
+class ProxyService(Service):
+    """``twistd``: twistd's own options, where it runs under twistd."""
+
+    def __init__(
+        self,
+        lasting: Lasting,
+        arrangement: Arrangement,
+        reloading: Reloading,
+        twistd: Any = None,
+    ) -> None:
+        self.address = ""
+        self._lasting = lasting
+        self._draining = Draining(lasting.site, lasting.reactor)
+        self._arrangement = arrangement
+        self._reloading = reloading
+        self._twistd = twistd
+        self._port: IListeningPort | None = None
+        self._host: Any = None
+        self._signals = Signals(lasting.reactor, self._asked_to_stop, self._asked_to_reload)
+        self._poller = self._make_poller(arrangement)
+        self._put_in_force(arrangement)
+
+    def setServiceParent(self, parent: Any) -> None:
+        """Under ``twistd -n`` without a log file, log in our own plain lines."""
+        twistd = self._twistd
+        if (
+            twistd is not None
+            and twistd.get("nodaemon")
+            and not (twistd.get("logfile") or twistd.get("syslog") or twistd.get("logger"))
+        ):
+            parent.setComponent(ILogObserver, TerminalObserver(sys.stdout))
+        globalLogPublisher.addObserver(BareFailures())  # before twistd's own log file sees them
+        super().setServiceParent(parent)
+
+    def privilegedStartService(self) -> None:
+        """Listen; a port that cannot be had is one line and exit code 1."""
+        super().privilegedStartService()
+        found: list[Any] = []
+        self._lasting.endpoint.listen(self._lasting.site).addBoth(found.append)
+        port = found[0] if found else None
+        if not hasattr(port, "getHost"):
+            error = getattr(port, "value", None)
+            self._refuse_start(1, cannot_listen(error, self._lasting.where))
+        self._port = cast("IListeningPort", port)
+        self._host = self._port.getHost()
+        self.address = address_url(self._host)
+        if self._open_to_others() and not self._arrangement.access.token:
+            self._refuse_start(2, self._needs_token())
+
+    def startService(self) -> None:
+        """Print the banner: the first line at once, the rest when the upstream has answered."""
+        if self._port is None:  # "twist" starts services without privileges
+            self.privilegedStartService()
+        super().startService()
+        self._lasting.judging.start()
+        self._start_totals()
+        self._lasting.reactor.callWhenRunning(self._signals.take)
+        url = self._arrangement.upstream.url.text
+        self._say(banner.first_line(version(), self.address, url))
+        # Not before signals are taken: who reads "Ready." may send one.
+        self._lasting.reactor.callWhenRunning(lambda: self._run(self._introduce()))
+
+    def stopService(self) -> Any:
+        """Stop listening, let open answers finish, then the records that are waiting."""
+        super().stopService()
+        port, self._port = self._port, None
+        if port is None:
+            return None
+        if self._poller is not None:
+            self._poller.stopService()
+        return Deferred.fromCoroutine(self._end(port))
+
+    async def _end(self, port: IListeningPort) -> None:
+        self._lasting.live.close()
+        await maybeDeferred(port.stopListening)
+        broken_off = await self._draining.run(self._arrangement.config.grace)
+        await self._finish_records()
+        if broken_off:
+            exit_with(1)
+
+    async def _finish_records(self) -> None:
+        """Verdicts first: what they deliver, here on the reactor, is still to be seen by others."""
+        lasting, pool = self._lasting, self._lasting.reactor.getThreadPool()
+        lasting.afterwards.settle()
+        await deferToThreadPool(lasting.reactor, pool, lasting.judging.stop)
+        lasting.judging.settle()
+        await deferToThreadPool(lasting.reactor, pool, lasting.plugins.stop)
+        lasting.log_line.finish()
+        if lasting.capture is not None:
+            await deferToThreadPool(lasting.reactor, pool, lasting.capture.close)
+        if lasting.totals is not None:
+            await deferToThreadPool(lasting.reactor, pool, lasting.totals.close)
+
+    def _make_poller(self, arrangement: Arrangement) -> Poller | None:
+        reactor, seconds = self._lasting.reactor, arrangement.config.poll
+        if not seconds:
+            return None
+        return Poller(arrangement.upstream, seconds, self._looked, reactor, wall=time.time)
+
+    def _looked(self, look: Look) -> None:
+        before, self._lasting.latest.look = self._lasting.latest.look, look
+        if before is None or before.state is not look.state:
+            self._lasting.live.looked()
+        self._lasting.pricing.looked(look)
+        if self._lasting.totals is not None:
+            self._lasting.totals.looked(look)
+        self._lasting.judging.looked(look)
+        self._arrangement.proving.looked(look)
+        self._arrangement.profiling.looked(look)
+
+    def _start_totals(self) -> None:
+        totals = self._lasting.totals
+        if totals is not None and self._poller is None:
+            totals.start(lambda: self._arrangement.upstream.url.text)
+        elif totals is not None:
+            totals.start()
+        if self._poller is not None:
+            self._poller.startService()
+
+    def _asked_to_stop(self) -> None:
+        """The first time, stop in order; then, at once."""
+        if self.running:
+            self._lasting.reactor.stop()
+        else:
+            self._draining.hurry()
+
+    def _asked_to_reload(self) -> None:
+        if self.running:
+            self._reloading.ask(self._adopt)
+
+    def _adopt(self, arrangement: Arrangement) -> None:
+        """Put ``arrangement`` in force for what begins from now on; raises ConfigError."""
+        objection = self._objection(arrangement)
+        if objection:
+            raise ConfigError(objection)
+        self._arrangement = arrangement
+        self._put_in_force(arrangement)
+        if self._poller is not None:
+            self._poller.upstream = arrangement.upstream
+        self._run(arrangement.profiling.learn())
+
+    def _put_in_force(self, arrangement: Arrangement) -> None:
+        lasting = self._lasting
+        lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
+        lasting.memory.keep_requests = any(rule.needs_previous for rule in arrangement.rules)
+        lasting.judging.known = arrangement.proving
+        lasting.dashboard.url = arrangement.upstream.url.text
+        lasting.dashboard.profile = lambda: arrangement.profiling.profile
+        lasting.dashboard.active = [rule.name for rule in arrangement.rules if arrangement.edits]
+        lasting.dashboard.captures = arrangement.config.capture
+        lasting.live.close()  # browsers come back, and in by the new settings
+        lasting.log_line.verbose = arrangement.config.verbose
+
+    def _objection(self, arrangement: Arrangement) -> str | None:
+        """Return what speaks against ``arrangement`` at the address we listen on."""
+        url = arrangement.upstream.url
+        if is_same(self._host, url):
+            return f"upstream {url.text} is this proxy itself"
+        if self._open_to_others() and not arrangement.access.token:
+            return self._needs_token()
+        return None
+
+    def _needs_token(self) -> str:
+        return (
+            f"{self.address} can be reached from other machines: set a secret in "
+            "CACHEPROXY_TOKEN that clients must send, or listen on 127.0.0.1"
+        )
+
+    async def _introduce(self) -> None:
+        arrangement = self._arrangement
+        server = await probe(arrangement.upstream, self._lasting.reactor)
+        why = None
+        if server is None:
+            seconds = arrangement.config.connect_timeout + 1.0
+            why = await trouble(arrangement.upstream, self._lasting.reactor, seconds)
+        else:
+            await arrangement.profiling.learn()
+        lifetime = await self._lifetime()
+        if not self.running:
+            return
+        lines = banner.rest(
+            self.address,
+            server,
+            arrangement.rules,
+            self._lasting.plugins.packages,
+            edits=arrangement.edits,
+            open_to_others=self._open_to_others(),
+            is_loop=is_same(self._host, arrangement.upstream.url),
+            lifetime=lifetime,
+            placement=arrangement.placing.placement if arrangement.edits else None,
+            cache=says(arrangement.profiling.profile).get("memory"),
+            trouble=why,
+        )
+        for line in lines:
+            self._say(line)
+
+    async def _lifetime(self) -> str | None:
+        totals = self._lasting.totals
+        try:
+            kept = None if totals is None else await totals.ask(standing.lifetime)
+        except Exception:  # in use by another proxy, say: the log has said so
+            return None
+        return None if kept is None else banner.lifetime_line(kept)
+
+    def _open_to_others(self) -> bool:
+        host = self._host
+        return isinstance(host, IPv4Address | IPv6Address) and not is_loopback(host)
+
+    def _run(self, coroutine: Coroutine[Any, Any, object]) -> None:
+        done = Deferred.fromCoroutine(coroutine)
+        done.addErrback(lambda failure: _log.failure("looking at the upstream failed", failure))
+
+    def _refuse_start(self, code: int, message: str) -> NoReturn:
+        twistd = self._twistd or {}
+        if twistd.get("pidfile"):  # twistd removes it only when its reactor has run
+            with contextlib.suppress(OSError):
+                Path(twistd["pidfile"]).unlink()
+        if twistd.get("statusPipe") is not None:  # a daemon has no terminal, its parent does
+            _log.critical("{message}", message=message)
+            os.write(twistd["statusPipe"], b"1 " + message.encode()[:_STATUS])
+        stop(code, message)
+
+    def _say(self, line: str) -> None:
+        _log.info("{line}", line=line)
+
+
+def version() -> str:
+    """Return the installed version of cacheproxy."""
+    try:
+        return distribution_version("cacheproxy-llm")
+    except PackageNotFoundError:
+        return "0 (not installed)"
+
+
+def stop(code: int, message: str) -> NoReturn:
+    """End the process before the reactor runs, with one line that says why."""
+    print(f"cacheproxy: {message}", file=sys.__stderr__)
+    raise SystemExit(code)

@@ -1,0 +1,1 @@
+"""Client packages: found, named, guarded, called."""

@@ -1,0 +1,149 @@
+"""A plugin that looks at finished exchanges, in a thread, one after another.
+
+One that hangs fills its own queue and nobody else's: what does not fit is dropped, counted and
+told of.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import kind_of
+from cacheproxy.proxy.exchange.workers import LeftOutError, NoThreadError, TookTooLongError, Workers
+
+_log = Logger()
+_SECONDS = 10.0
+"""The deadline for one exchange: an observer may well write to a slow disk or a database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How much may wait for one observer: exchanges, and the bytes of their bodies."""
+
+    exchanges: int = 1000
+    size: int = 32 << 20
+
+
+class Observer:
+    """One plugin's observer. ``see`` is called in a thread; all methods are for the reactor's."""
+
+    def __init__(
+        self,
+        plugin: str,
+        see: Callable[[Exchange], object],
+        workers: Workers,
+        failures: Failures,
+        *,
+        most: Waiting | None = None,
+    ) -> None:
+        self.name = f"{plugin}: cacheproxy_exchange_finished"
+        self._see = see
+        self._workers = workers
+        self._failures = failures
+        self._most = most or Waiting()
+        self._queue: deque[tuple[Exchange, int]] = deque()
+        self._waiting = 0
+        self._is_seeing = False
+        self._is_dropping = False
+        self._is_closed = False
+        self._idle: list[Deferred[None]] = []
+
+    def put(self, exchange: Exchange) -> None:
+        """Let the observer see a copy of ``exchange``, later, or drop it. Never waits."""
+        if self._is_closed:
+            return
+        size = _size_of(exchange)
+        if self._queue and (
+            len(self._queue) >= self._most.exchanges or self._waiting + size > self._most.size
+        ):
+            self._drop()
+            return
+        self._is_dropping = self._is_dropping and bool(self._queue)
+        self._waiting += size
+        self._queue.append((_copy(exchange), size))
+        if not self._is_seeing:
+            self._next()
+
+    def finish(self) -> Deferred[None]:
+        """Take no more; fire when all that waits has been seen. Cancelled, it is dropped."""
+        self._is_closed = True
+        done: Deferred[None] = Deferred(lambda _: self._give_up())
+        self._idle.append(done)
+        if not self._is_seeing:
+            self._next()
+        return done
+
+    def _next(self) -> None:
+        if not self._queue:
+            waiting, self._idle = self._idle, []
+            for done in waiting:
+                done.callback(None)
+            return
+        self._is_seeing = True
+        exchange, size = self._queue.popleft()
+        call = self._workers.run(self.name, partial(self._see, exchange), _SECONDS)
+        call.addBoth(self._seen, size)
+
+    def _seen(self, result: object, size: int) -> None:
+        self._is_seeing = False
+        self._waiting -= size
+        if isinstance(result, Failure) and result.value is not None:
+            self._failed(result.value)
+        self._next()
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, LeftOutError):  # nothing is shown to it any more
+            self._is_closed = True
+            self._queue.clear()
+            return
+        ours = isinstance(error, TookTooLongError | NoThreadError)
+        problem = str(error) if ours else f"raised {kind_of(error)}"
+        self._failures.of(self.name).failed += 1
+        _log.warn("plugin {name} {problem}", name=self.name, problem=problem)
+
+    def _drop(self) -> None:
+        """Count, and tell of the first until it has caught up."""
+        self._failures.of(self.name).dropped += 1
+        if not self._is_dropping:
+            self._is_dropping = True
+            _log.warn(
+                "plugin {name} is too slow: exchanges are not shown to it until it has caught "
+                "up; the requests themselves go on",
+                name=self.name,
+            )
+
+    def _give_up(self) -> None:
+        left = len(self._queue)
+        self._queue.clear()
+        self._idle.clear()
+        if left:
+            self._failures.of(self.name).dropped += left
+            _log.warn(
+                "plugin {name} was too slow: {left} exchanges were not shown to it",
+                name=self.name,
+                left=left,
+            )
+
+
+def _size_of(exchange: Exchange) -> int:
+    size = len(exchange.received.body) + len(exchange.response_body or b"")
+    sent = exchange.sent
+    return size + (len(sent.body) if sent is not None and sent is not exchange.received else 0)
+
+
+def _copy(exchange: Exchange) -> Exchange:
+    """Return it with requests of its own, which nobody else looks at and which are yet unread."""
+    received, sent = exchange.received, exchange.sent
+    bare = replace(received)
+    if sent is not None:
+        sent = bare if sent is received else replace(sent)
+    return exchange.changed(received=bare, sent=sent)

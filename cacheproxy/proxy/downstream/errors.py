@@ -1,0 +1,47 @@
+"""Error bodies in the client's own dialect, so that its SDK shows our sentence."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+
+from cacheproxy.core.prompt.dialect import ANTHROPIC, OLLAMA, dialect_of
+
+# Anthropic's API reference, "Errors": the types its SDKs know by status.
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+}
+
+_REASONS = {int(status): status.phrase.encode() for status in HTTPStatus}
+
+
+def reason_of(status: int) -> bytes:
+    """Return the reason phrase that goes with ``status``."""
+    return _REASONS.get(status, b"Unknown Status")
+
+
+def error_body(path: str, status: int, message: str) -> bytes:
+    """Return a JSON body saying ``message``, in the shape that clients of ``path`` expect.
+
+    Shapes: Anthropic ``{"type":"error","error":{"type","message"}}``, Ollama
+    ``{"error": "…"}``, for all others OpenAI's ``{"error":{"message","type","param","code"}}``.
+    """
+    message = f"cacheproxy: {message}"
+    dialect = dialect_of(path)
+    body: dict[str, object]
+    if dialect == ANTHROPIC:
+        kind = _ANTHROPIC_TYPES.get(
+            status, "invalid_request_error" if status < 500 else "api_error"
+        )
+        body = {"type": "error", "error": {"type": kind, "message": message}}
+    elif dialect == OLLAMA:
+        body = {"error": message}
+    else:
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        body = {"error": {"message": message, "type": kind, "param": None, "code": status}}
+    return json.dumps(body).encode()

@@ -1,0 +1,209 @@
+"""A request on the downstream side, and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer
+from twisted.python.failure import Failure
+
+from cacheproxy.core.http1.request_reader import RequestHead
+from cacheproxy.core.prompt.request import Headers
+from cacheproxy.proxy.downstream.errors import error_body, reason_of
+from cacheproxy.proxy.transport import eager
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.downstream.channel import ProxyChannel
+
+_BODILESS = (204, 304)
+
+
+class ProxyRequest:
+    """A whole request: the head as it came, the body as bytes in memory.
+
+    The answer begins with ``send_head``; its bytes wait for the first ``write``, ``flush`` or
+    ``finish``, so that head and body go out together. Our own pages, which have no head to pass
+    on, use ``setResponseCode`` and ``setHeader`` instead, as twisted.web's requests have them.
+    Nothing is written once the client has left.
+    """
+
+    __slots__ = (
+        "_bodiless",
+        "_chunked",
+        "_finishing",
+        "_head",
+        "_lost",
+        "_on_gone",
+        "_own_headers",
+        "_own_reason",
+        "_own_status",
+        "_unsent",
+        "body",
+        "channel",
+        "finished",
+        "framed",
+        "headers",
+        "method",
+        "path",
+        "started",
+        "uri",
+        "version",
+    )
+
+    def __init__(self, channel: ProxyChannel, head: RequestHead, body: bytes) -> None:
+        self.channel = channel
+        self.method = head.method
+        self.uri = head.target
+        self.path = head.path
+        self.version = head.version
+        self.headers = head.headers
+        self.body = body
+        self.started = False
+        """Whether the answer's head has been given."""
+        self.framed = False
+        """Whether an answer that ends early can be told from a whole one."""
+        self.finished = False
+        self._head = head
+        self._chunked = False
+        self._bodiless = False
+        self._unsent = b""
+        self._lost = False
+        self._on_gone: Callable[[Failure], object] | None = None
+        self._finishing: list[Deferred[None]] | None = None
+        self._own_status = 200
+        self._own_reason = b"OK"
+        self._own_headers: dict[bytes, bytes] = {}
+
+    def header_values(self, name: bytes) -> list[bytes]:
+        """Return all values of the header called ``name``, in whatever case."""
+        return self._head.values(name.lower())
+
+    @property
+    def secure(self) -> bool:
+        """Whether it came over TLS."""
+        return self.channel.secure
+
+    # The answer.
+
+    def send_head(self, status: int, reason: bytes, headers: Headers) -> None:
+        """Give the answer's head: end-to-end headers, and the length if it is known.
+
+        Without a length the body is chunked; for HTTP/1.0, it ends with the connection.
+        """
+        assert not self.started, "an answer has one head"
+        self.started = True
+        channel = self.channel
+        if channel.site.draining:
+            channel.persistent = False
+        lines = [b"%b %d %b" % (self.version, status, reason)]
+        has_length = False
+        for name, value in headers:
+            lines.append(b"%b: %b" % (name, value))
+            if len(name) == 14 and name.lower() == b"content-length":
+                has_length = True
+        # RFC 9112, section 6.3: these have no body, whatever their headers say.
+        self._bodiless = self.method == b"HEAD" or status in _BODILESS
+        if not has_length and not self._bodiless and self.version == b"HTTP/1.1":
+            self._chunked = True
+            lines.append(b"Transfer-Encoding: chunked")
+        self.framed = has_length or self._chunked
+        if not channel.persistent:
+            lines.append(b"Connection: close")
+        lines.append(b"\r\n")
+        self._unsent = b"\r\n".join(lines)
+
+    def write(self, data: bytes, *, waits: bool = False) -> None:
+        """Write a piece of the body; one that ``waits`` goes out with what is written next."""
+        assert not self.finished, "nothing comes behind the end"
+        if not self.started:
+            self._send_own_head()
+        if self._lost:
+            return
+        if self._bodiless or not data:
+            data = self._unsent
+        elif self._chunked:
+            data = b"%b%x\r\n%b\r\n" % (self._unsent, len(data), data)
+        elif self._unsent:
+            data = self._unsent + data
+        self._unsent = data if waits else b""
+        if data and not waits:
+            eager.write(self.channel.transport, data)
+
+    def flush(self) -> None:
+        """Send what still waits."""
+        if self._unsent:
+            self.write(b"")
+
+    def finish(self) -> None:
+        """End the answer: it was whole."""
+        assert not self.finished, "an answer has one end"
+        if not self.started:
+            self._send_own_head()
+        if self._lost:
+            return
+        self.finished = True
+        self._on_gone = None  # else who answered would be kept, by a cycle, with all it has read
+        end = self._unsent + b"0\r\n\r\n" if self._chunked else self._unsent
+        self._unsent = b""
+        if end:
+            eager.write(self.channel.transport, end)
+        finishing, self._finishing = self._finishing, None
+        self.channel.done()
+        for deferred in finishing or ():
+            deferred.callback(None)
+
+    def answer(self, status: int, message: str) -> bytes:
+        """Set status and headers for an error of our own; return its body, in the dialect."""
+        body = error_body(self.path.decode("latin-1"), status, message)
+        self.setResponseCode(status)
+        self.setHeader(b"Content-Type", b"application/json")
+        self.setHeader(b"Content-Length", b"%d" % len(body))
+        return body
+
+    # Who else has to do with it.
+
+    def register_producer(self, producer: IPushProducer) -> None:
+        """Pause ``producer`` while the client does not read; stop it when it leaves."""
+        self.channel.producer = producer
+
+    def unregister_producer(self) -> None:
+        """Leave it alone from now on."""
+        self.channel.producer = None
+
+    def on_gone(self, callback: Callable[[Failure], object]) -> None:
+        """Have ``callback`` called, once, if the connection is lost before the answer's end."""
+        self._on_gone = callback
+
+    def notifyFinish(self) -> Deferred[None]:
+        """Return a Deferred that fires at the end of the answer, or errbacks if it is lost."""
+        deferred: Deferred[None] = Deferred()
+        if self._finishing is None:
+            self._finishing = []
+        self._finishing.append(deferred)
+        return deferred
+
+    def lost(self, reason: Failure) -> None:
+        """Take note that the connection is gone. For the channel."""
+        self._lost = True
+        callback, self._on_gone = self._on_gone, None
+        if callback is not None:
+            callback(reason)
+        finishing, self._finishing = self._finishing, None
+        for deferred in finishing or ():
+            deferred.errback(reason)
+
+    # For our own pages.
+
+    def setResponseCode(self, status: int, reason: bytes | None = None) -> None:
+        """Set the status, with its usual reason if no other is given."""
+        self._own_status = status
+        self._own_reason = reason_of(status) if reason is None else reason
+
+    def setHeader(self, name: bytes, value: bytes) -> None:
+        """Set a header; there is one of each name."""
+        self._own_headers[name] = value
+
+    def _send_own_head(self) -> None:
+        self.send_head(self._own_status, self._own_reason, tuple(self._own_headers.items()))

@@ -1,0 +1,356 @@
+"""One request from in to out: ``_relay`` is its way, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectError, ConnectionAborted, DNSLookupError
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.server import NOT_DONE_YET
+
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import NOTHING
+from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.http1.ending import ending_of
+from cacheproxy.core.http1.headers import PROBE, for_client
+from cacheproxy.core.http1.response_head import ResponseHead
+from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.core.placement.placing import NAME
+from cacheproxy.core.placement.refusal import Refusal
+from cacheproxy.core.placement.role_error import LARGEST
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.server.prefill import Prefill, PrefillReader, Progress
+from cacheproxy.proxy.downstream.errors import reason_of
+from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.exchange.memory import SessionMemory
+from cacheproxy.proxy.exchange.normalizing import Normalizing
+from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
+from cacheproxy.proxy.exchange.placing import Placed, Placing
+from cacheproxy.proxy.exchange.relay import Relay
+from cacheproxy.proxy.translation.translating import Translating, is_stream
+from cacheproxy.proxy.upstream.collect import collect, peek
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.upstream.failures import explain
+from cacheproxy.proxy.upstream.upstream import Upstream
+from cacheproxy.translate.translation import Translation, TranslationError
+
+_log = Logger()
+_MOST_TRANSLATED = 64 << 20
+"""Bytes of an unstreamed answer that are held to be translated."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeContext:
+    """What every exchange needs, put together once by tap.
+
+    ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
+    Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
+    seconds of silence after which a streaming client gets a ping, 0 for never. ``placing``: where
+    late system messages go, None where nothing is edited. ``progressed`` is told, by the number of
+    an exchange, how far the server is with its prompt, and None when that is over. ``wall`` and
+    ``clock.seconds`` are the time.
+    """
+
+    clock: Any
+    upstream: Upstream
+    normalizing: Normalizing
+    memory: SessionMemory
+    finished: Callable[[Exchange], None]
+    wall: Callable[[], float]
+    via: bytes
+    translating: Translating
+    placing: Placing | None = None
+    keep_bodies: bool = False
+    ping_after: float = 0.0
+    progressed: Callable[[int, Prefill | None], None] = lambda _, __: None
+
+
+def begin(context: ExchangeContext, down: ProxyRequest) -> int:
+    """Relay ``down``; return what a Resource's render does."""
+    exchange = _Running(context, down)
+    done = Deferred.fromCoroutine(exchange.run())
+    down.on_gone(lambda failure: exchange.client_left(failure, done))
+    done.addErrback(lambda failure: _log.failure("an observer failed", failure))
+    return NOT_DONE_YET
+
+
+@dataclass(slots=True)
+class _Running:
+    """One exchange under way: what its record will say, as far as it is known.
+
+    Moments are of ``context.clock``. ``reply``: an answer of our own making, or translated as a
+    whole. ``tap``: reads along with the answer. ``gone``: how the client left.
+    """
+
+    context: ExchangeContext
+    down: ProxyRequest
+    received: Request = field(init=False)
+    started: float = field(init=False)
+    wall: float = field(init=False)
+    sent: Request | None = None
+    reports: tuple[Report, ...] = ()
+    session: Session | None = None
+    turn: int = 0
+    edited_at: float | None = None
+    sent_at: float | None = None
+    head_at: float | None = None
+    first_byte_at: float | None = None
+    status: int | None = None
+    response_headers: Headers = ()
+    reply: bytes = b""
+    tap: UsageReader | Refusal | None = None
+    relay: Relay | None = None
+    gone: Failure | None = None
+
+    def __post_init__(self) -> None:
+        down, context = self.down, self.context
+        self.started, self.wall = context.clock.seconds(), context.wall()
+        method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
+        self.received = Request(method, target, down.headers, down.body)
+
+    async def run(self) -> None:
+        """Relay; then show the record to the observers, however it went."""
+        outcome, error = Outcome.COMPLETE, None
+        try:
+            await self._relay()
+        except Exception:
+            outcome, error = self._failed(Failure())
+        relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
+        if not self.down.header_values(PROBE):  # else it is nobody's conversation
+            self.context.finished(self._record(relay, outcome, error))
+
+    def client_left(self, failure: Failure, done: Deferred[None]) -> None:
+        """Cancel whatever is being waited for: the upstream closes in every phase."""
+        self.gone = failure
+        done.cancel()
+
+    # The way up and down.
+
+    async def _relay(self) -> None:
+        """Take the request up and the answer down. What goes wrong is raised."""
+        context, down = self.context, self.down
+        # 1. The rules edit it, and it is found out whose conversation it belongs to.
+        prepared = await context.normalizing.prepare(self.received)
+        self.reports = prepared.reports
+        if not down.header_values(PROBE):  # else it is no turn, too
+            self.session = prepared.session
+        # 2. Its late system messages go to where this upstream can take them.
+        placed = await self._place(prepared.request)
+        self.edited_at = context.clock.seconds()
+        heals = True
+        while True:
+            # 3. A count of tokens that the upstream does not know is answered here.
+            counted = await context.translating.count(placed.request)
+            if counted is not None:
+                self._answer(200, counted)
+                return
+            # 4. Where the upstream speaks another dialect, it is translated.
+            translated = await context.translating.translate(placed.request)
+            self.sent = sent = placed.request if translated is None else translated.request
+            # 5. It is sent. What the rules left of it is what they see in the next turn.
+            if self.session is not None and not self.turn and _is_turn(sent):
+                self.turn = context.memory.sent(self.session, prepared.request)
+            self.sent_at = context.clock.seconds()
+            response = await context.upstream.request(sent, via=b"1.1 " + context.via)
+            # 6. It is sent once more, at most, after the upstream did not know the dialect,
+            if translated is None and await context.translating.learns_from(
+                response, placed.request
+            ):
+                placed = await self._place(prepared.request)
+                continue
+            # and once more, at most, after it refused what stands where in the messages.
+            healed = await self._healed(placed, prepared.request, response, may_heal=heals)
+            if healed is None:
+                break
+            placed, heals = self._take_placed(healed), False
+        # 7. Its answer's head goes down,
+        self._take_head(response.head, is_translated=translated is not None)
+        through = None
+        if translated is not None:
+            if not is_stream(response.head):
+                self._translate(translated.translation, await collect(response, _MOST_TRANSLATED))
+                return
+            through = translated.translation.stream()
+        down.send_head(response.head.status, response.head.reason, self.response_headers)
+        # 8. and its body, as it comes.
+        relay = self.relay = Relay(
+            down,
+            response,
+            context.clock,
+            tap=self.tap,
+            through=through,
+            pings=self._pings(response.head),
+            keep=context.keep_bodies,
+            prefill=PrefillReader() if is_stream(response.head) else None,
+            progressed=self._progressed,
+        )
+        relay.start()
+        if not response.goes_on:  # else the head goes down with the body's first bytes
+            down.flush()
+        await relay.done
+
+    async def _place(self, request: Request) -> Placed:
+        """Return ``request`` with its late system messages where the upstream can take them."""
+        placing = self.context.placing
+        if placing is None:
+            return Placed(request)
+        return self._take_placed(await placing.place(request))
+
+    def _take_placed(self, placed: Placed) -> Placed:
+        """Report what was placed last."""
+        if placed.report is not None or placed.late:
+            others = tuple([report for report in self.reports if report.rule != NAME])
+            self.reports = others if placed.report is None else (*others, placed.report)
+        return placed
+
+    async def _healed(
+        self, placed: Placed, request: Request, response: UpstreamConnection, *, may_heal: bool
+    ) -> Placed | None:
+        """Return ``request`` placed in another way, if ``response`` refuses the way of ``placed``.
+
+        Else ``response`` is the answer.
+        """
+        placing = self.context.placing
+        if placing is None or not placed.late:
+            return None
+        if not placing.may_refuse(placed, response.head):
+            placing.answered(placed, response.head.status)
+            return None
+        error = await peek(response, LARGEST)
+        if error is None or not may_heal:
+            placing.answered(placed, response.head.status, error or b"")
+            return None
+        return await placing.heal(placed, request, error)
+
+    def _take_head(self, head: ResponseHead, *, is_translated: bool) -> None:
+        self.head_at = self.context.clock.seconds()
+        self.status = head.status
+        # A length beside chunked would contradict itself (RFC 9112, section 6.3).
+        chunked = is_translated or head.values(b"transfer-encoding")
+        self.response_headers = for_client(
+            head.headers, frozenset({b"content-length"}) if chunked else frozenset()
+        )
+        if head.status >= 400:
+            self.tap = Refusal(self.response_headers)
+        elif self.turn:
+            # A translation sees the end by itself; what is framed has its end from there.
+            tells_no_end = head.ends_with_connection and not is_translated
+            self.tap = UsageReader(
+                head.content_type.decode("latin-1"),
+                encoded=bool(head.values(b"content-encoding")),
+                ending=ending_of(self.received.path) if tells_no_end else None,
+            )
+
+    def _pings(self, head: ResponseHead) -> Pings | None:
+        context = self.context
+        if not context.ping_after or not takes_pings(head):
+            return None
+        ping = ping_for(self.received.path)
+        return Pings(context.clock, context.ping_after, ping, self.down.write)
+
+    def _progressed(self, progress: Progress | None) -> None:
+        """Tell how far the server is with the prompt; None: it is done with it."""
+        prefill = None
+        if progress is not None and self.session is not None and self.sent_at is not None:
+            seconds = self.context.clock.seconds() - self.sent_at
+            prefill = Prefill(self.session.label, self.turn, progress, seconds)
+        self.context.progressed(id(self), prefill)
+
+    # Answers of our own.
+
+    def _translate(self, translation: Translation, body: bytes) -> None:
+        """Answer with the whole ``body`` translated; raises ResponseError."""
+        if self.tap is not None:
+            self.tap.feed(body)
+        assert self.status is not None
+        try:
+            answer = translation.answer(self.status, body)
+        except TranslationError as error:
+            raise ResponseError(str(error)) from None
+        if answer.status < 300 and (self.received.json or {}).get("stream") is True:
+            raise ResponseError("the upstream gave a whole answer where a stream was asked for")
+        self._answer(answer.status, answer.body, self.response_headers)
+
+    def _answer(self, status: int, body: bytes, headers: Headers = ()) -> None:
+        """Answer with a JSON body of our own making."""
+        self.status, self.reply, self.first_byte_at = status, body, self.context.clock.seconds()
+        others = tuple(
+            (name, value)
+            for name, value in headers
+            if name.lower() not in (b"content-type", b"content-length")
+        )
+        kind = (b"Content-Type", b"application/json")
+        length = (b"Content-Length", b"%d" % len(body))
+        self.down.send_head(status, reason_of(status), (*others, kind, length))
+        self.down.write(body)
+        self.down.finish()
+
+    def _failed(self, failure: Failure) -> tuple[Outcome, str | None]:
+        """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
+        context, down = self.context, self.down
+        if self.gone is not None:
+            by_us = self.gone.check(ConnectionAborted)
+            return Outcome.CLIENT_LEFT, "broken off by the proxy" if by_us else None
+        if self.relay is not None:  # the relay has broken off the response
+            return Outcome.UPSTREAM_FAILED, failure.getErrorMessage()
+        if failure.check(ConnectError, DNSLookupError):
+            context.translating.forget()
+            if context.placing is not None:
+                context.placing.forget()
+        status, message = explain(failure, context.upstream.url.text)
+        if status == 500:
+            _log.failure("an exchange failed", failure)
+        if down.started:
+            down.channel.abort()
+        else:
+            self.status = status
+            down.write(down.answer(status, message))
+            down.finish()
+        refused = failure.check(TranslationError) is not None
+        return Outcome.REFUSED if refused else Outcome.UPSTREAM_FAILED, message
+
+    # The record.
+
+    def _record(self, relay: Relay | None, outcome: Outcome, error: str | None) -> Exchange:
+        context, tap = self.context, self.tap
+        if isinstance(tap, Refusal) and outcome is Outcome.COMPLETE:
+            error = tap.said(self.received, self.sent or self.received)
+        first_byte_at, bytes_down = self.first_byte_at, len(self.reply)
+        body = self.reply or None if context.keep_bodies else None
+        if relay is not None:
+            first_byte_at, bytes_down, body = relay.first_byte, relay.bytes_down, relay.body
+        return Exchange(
+            received=self.received,
+            sent=self.sent,
+            reports=self.reports,
+            session=self.session,
+            turn=0 if self.status is not None and self.status >= 400 else self.turn,
+            upstream=context.upstream.url.text,
+            status=self.status,
+            outcome=outcome,
+            usage=tap.close() if isinstance(tap, UsageReader) else NOTHING,
+            wall=self.wall,
+            first_byte=self._after(first_byte_at),
+            seconds=context.clock.seconds() - self.started,
+            bytes_down=bytes_down,
+            error=error,
+            edited_after=self._after(self.edited_at),
+            sent_after=self._after(self.sent_at),
+            head_after=self._after(self.head_at),
+            response_headers=self.response_headers,
+            response_body=body,
+        )
+
+    def _after(self, moment: float | None) -> float | None:
+        return None if moment is None else moment - self.started
+
+
+def _is_turn(request: Request) -> bool:
+    """Whether the server will evaluate a prompt: counting its tokens does not."""
+    return not request.path.rstrip("/").endswith(("/count_tokens", "/apply-template"))

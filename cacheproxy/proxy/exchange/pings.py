@@ -1,0 +1,97 @@
+"""Signs of life for a client that waits for a long prefill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IReactorTime
+
+from cacheproxy.core.http1.response_head import ResponseHead
+from cacheproxy.core.prompt.dialect import ANTHROPIC, dialect_of
+from cacheproxy.proxy.transport.deadline import Deadline
+
+# Anthropic's API reference, "Streaming messages": any number of these may come anywhere.
+_ANTHROPIC_PING = b'event: ping\ndata: {"type": "ping"}\n\n'
+# HTML Standard, section 9.2.6: a line that begins with a colon is a comment, against timeouts.
+_COMMENT = b": keep-alive\n\n"
+# How bytes end after an empty line, if lines may end with CR LF, LF or CR (section 9.2.5). Not
+# LF CR: another LF may belong to it.
+_EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r\n", b"\r\r")
+_LONGEST_END = max(map(len, _EVENT_ENDS))
+
+
+def ping_for(path: str) -> bytes:
+    """Return what an event stream for the request ``path`` may carry that means nothing."""
+    return _ANTHROPIC_PING if dialect_of(path) == ANTHROPIC else _COMMENT
+
+
+def takes_pings(head: ResponseHead) -> bool:
+    """Whether the response is an event stream that bytes can be put into.
+
+    Encoded ones cannot, nor those whose length is announced.
+    """
+    return (
+        head.length is None
+        and head.status == 200
+        and head.content_type.partition(b";")[0].strip() == b"text/event-stream"
+        and not head.values(b"content-encoding")
+    )
+
+
+class Pings:
+    """Writes ``ping`` whenever nothing has gone down for ``after`` seconds, between events.
+
+    llama.cpp answers a streaming request with 200 at once and evaluates the prompt then. Agents
+    and what stands between give up after some minutes of silence and send the request again,
+    which begins a second full prefill.
+    """
+
+    def __init__(
+        self, clock: IReactorTime, after: float, ping: bytes, write: Callable[[bytes], object]
+    ) -> None:
+        self._seconds = clock.seconds
+        self._after = after
+        self._ping = ping
+        self._write = write
+        self._held = False
+        self._end = b"\n\n"  # before the first event is a good place, too
+        self._deadline = Deadline(clock, self._quiet)
+
+    def start(self) -> None:
+        """Begin to wait."""
+        self._wait()
+
+    def sent(self, data: bytes) -> None:
+        """Take note of bytes that went down."""
+        if len(data) < _LONGEST_END:
+            data = self._end + data
+        self._end = data[-_LONGEST_END:]
+        if self._deadline.moment is not None:
+            self._deadline.moment = self._seconds() + self._after
+        else:
+            self._wait()
+
+    def hold(self) -> None:
+        """Write nothing: the client does not read, and needs no sign of life."""
+        self._held = True
+        self._deadline.clear()
+
+    def go_on(self) -> None:
+        """Begin to wait again."""
+        self._held = False
+        self._wait()
+
+    def stop(self) -> None:
+        """Leave no timer behind, and set none again."""
+        self._after = 0.0
+        self._deadline.stop()
+
+    def _wait(self) -> None:
+        if self._after and not self._held:
+            self._deadline.set(self._after)
+
+    def _quiet(self) -> None:
+        # Within an event nothing is set: the bytes that end it do so.
+        if self._end.endswith(_EVENT_ENDS):
+            self._wait()
+            self._write(self._ping)

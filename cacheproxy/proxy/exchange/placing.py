@@ -1,0 +1,158 @@
+"""Late system messages go where the upstream can take them.
+
+What it does with them is learned by ``profiling``; a refusal teaches at any time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+
+from cacheproxy.core.http1.response_head import ResponseHead
+from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, alike
+from cacheproxy.core.placement.placing import late_messages, place
+from cacheproxy.core.placement.role_error import LARGEST, STATUSES, refuses_late, wants_turns
+from cacheproxy.core.prompt.client import client_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import Report
+from cacheproxy.proxy.learning.profiling import Key, Profiling
+
+_log = Logger()
+AUTO, QUIET, USER, OFF = "auto", "quiet", "user", "off"
+SETTINGS = (AUTO, QUIET, USER, OFF)
+"""What ``--placement`` may be."""
+_THREAD_ABOVE = 128 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A request with its late system messages placed, where that was needed.
+
+    ``late``: whether it has any; ``report``: what was edited, None for nothing; ``by``: what was
+    known of the upstream. ``guess``: of what it was placed by, where that is yet to be proved.
+    """
+
+    request: Request
+    report: Report | None = None
+    late: bool = False
+    by: Placement | None = None
+    guess: tuple[Key, Placement] | None = None
+
+
+class Placing:
+    """Places late system messages for the upstream of ``profiling``. ``setting``: of SETTINGS."""
+
+    def __init__(self, reactor: Any, profiling: Profiling, setting: str) -> None:
+        self.setting = setting
+        self._reactor = reactor
+        self._profiling = profiling
+        self._told: set[str] = set()
+
+    @property
+    def placement(self) -> Placement | None:
+        """What was learned of the upstream last, None for nothing."""
+        return _ALWAYS if self.setting == USER else self._profiling.placement
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for a page."""
+        known = self.placement
+        if self.setting == OFF or known is None:
+            return {"setting": self.setting, "late": str(Late.UNKNOWN), "says": ""}
+        return {"setting": self.setting} | known.as_dict()
+
+    async def told(self) -> dict[str, Any]:
+        """Return the same, once the server has been asked: it answers, so it can tell."""
+        await self._profiling.learn()
+        return self.as_dict()
+
+    async def place(self, request: Request) -> Placed:
+        """Return ``request`` as this upstream can take it. It never fails for this."""
+        if self.setting == OFF or not late_messages(request):
+            return Placed(request)
+        placement = await self._of(request)
+        if placement is None or not placement.places:
+            return Placed(request, late=True, by=placement)
+        return await self._placed(request, placement)
+
+    def may_refuse(self, placed: Placed, head: ResponseHead) -> bool:
+        """Whether a response with ``head`` may refuse the late messages of ``placed``."""
+        has_length = head.length is None or head.length <= LARGEST
+        plain = not head.values(b"content-encoding")
+        return placed.late and head.status in STATUSES and has_length and plain
+
+    async def heal(self, placed: Placed, received: Request, error: bytes) -> Placed | None:
+        """Return ``received`` placed in another way, after the answer ``error`` to ``placed``.
+
+        None where the error is about something else, or nothing else can be done.
+        """
+        if not refuses_late(error):
+            return None
+        known = self._profiling.known(received)
+        if known is not None and known == placed.by:
+            # Another server, or model, may have taken the place of the one we knew.
+            self._profiling.forget()
+            known = await self._of(received, quietly=True)
+        joins, guess = wants_turns(error), None
+        if known is None or not known.places:
+            guess = alike(Late.REFUSED, "its answer to a request", joins=joins)
+        elif joins and not known.joins_user:
+            guess = replace(known, joins_user=True, joins_tool=True)
+        again = await self._placed(received, guess or known or _ALWAYS)
+        if again.request.body == placed.request.body:
+            return None
+        return replace(
+            again, guess=None if guess is None else (self._profiling.key(received), guess)
+        )
+
+    def answered(self, placed: Placed, status: int, error: bytes = b"") -> None:
+        """Take note of how a request fared that was placed by a guess: a success proves it."""
+        if placed.guess is None:
+            return
+        key, guess = placed.guess
+        if status < 400:
+            self._profiling.keep(key, guess)
+        elif wants_turns(error) and not guess.joins_user:
+            self._profiling.keep(key, replace(guess, joins_user=True, joins_tool=True))
+
+    def forget(self) -> None:
+        """The upstream is down: another server may take its place."""
+        self._profiling.forget()
+
+    async def _of(self, request: Request, *, quietly: bool = False) -> Placement | None:
+        known = self._profiling.known
+        if self.setting == USER:
+            return known(request) or _ALWAYS
+        await self._profiling.learn_for(request, quietly=quietly or self.setting == QUIET)
+        return known(request) or known(request, fresh=False)
+
+    # Acting on it.
+
+    async def _placed(self, request: Request, placement: Placement) -> Placed:
+        # To join takes ten times as long as to give a message to the user in its place.
+        effort = len(request.body) if placement.joins_user else request.effort
+        if effort <= _THREAD_ABOVE:
+            after, report = place(request, placement)
+        else:
+            pool = self._reactor.getThreadPool()
+            after, report = await deferToThreadPool(self._reactor, pool, place, request, placement)
+        if report is not None and report.error is not None:
+            _log.warn("late system messages stay as they are: {error}", error=report.error)
+        elif report is not None:
+            self._say_once(placement, client_of(request))
+        return Placed(after, report, late=True, by=placement)
+
+    def _say_once(self, placement: Placement, client: str) -> None:
+        says = placement.says
+        if says not in self._told:
+            self._told.add(says)
+            _log.info(
+                "the upstream {says} (said once; {client} sends such messages)",
+                says=says,
+                client=client,
+            )
+
+
+_ALWAYS = alike(Late.REFUSED, BY_OPTION)

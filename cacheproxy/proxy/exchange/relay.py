@@ -1,0 +1,225 @@
+"""The response body on its way down."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.interfaces import IPushProducer
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from cacheproxy.core.http1.buffer import Pieces
+from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.translate.translation import TranslationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from twisted.internet.interfaces import IReactorTime
+
+    from cacheproxy.core.conversation.usage_reader import UsageReader
+    from cacheproxy.core.placement.refusal import Refusal
+    from cacheproxy.core.server.prefill import PrefillReader, Progress
+    from cacheproxy.proxy.downstream.request import ProxyRequest
+    from cacheproxy.proxy.exchange.pings import Pings
+    from cacheproxy.proxy.upstream.connection import UpstreamConnection
+    from cacheproxy.translate.translation import Stream
+
+_FLUSH_SECONDS = 10.0
+"""How long a client may take to read what had come before its answer broke off."""
+
+
+_MOST_KEPT = 64 << 20
+
+
+@implementer(IPushProducer)
+class Relay:
+    """Writes chunks down as they come, unchanged and unbuffered; a tap reads a copy.
+
+    Unchanged unless they go ``through`` a translation, which says the same in the client's dialect.
+
+    ``first_byte`` is when the answer began: ``prefill`` tells it from signs of life. Until then
+    ``progressed`` is called with what it tells of the prompt, and with None when that is over.
+
+    The client's pauses pause the upstream; while the upstream is silent, pings go down between
+    its events, which count for nothing. ``done`` fires with None when the body was whole, and
+    errbacks when it was not; then the downstream connection closes without a terminator, so
+    that the client cannot take a part for the whole. Cancelling ``done`` closes the upstream.
+    """
+
+    def __init__(
+        self,
+        request: ProxyRequest,
+        connection: UpstreamConnection,
+        clock: IReactorTime,
+        *,
+        tap: UsageReader | Refusal | None = None,
+        through: Stream | None = None,
+        pings: Pings | None = None,
+        keep: bool = False,
+        prefill: PrefillReader | None = None,
+        progressed: Callable[[Progress | None], None] = lambda _: None,
+    ) -> None:
+        self._waiting: Deferred[None] | None = None
+        self._result: Failure | None = None
+        self.bytes_down = 0
+        self.first_byte: float | None = None
+        self._request = request
+        self._connection = connection
+        self._tap = tap
+        self._clock = clock
+        self._through = through
+        self._pings = pings
+        self._prefill = prefill
+        self._progress: Progress | None = None
+        self._progressed = progressed
+        self._over = False
+        self._kept = Pieces() if keep else None
+
+    @property
+    def done(self) -> Deferred[None]:
+        """Fires at the end; see the class. Not kept beyond that: a cycle would keep the bodies."""
+        if not self._over:
+            if self._waiting is None:
+                self._waiting = Deferred(lambda _: self._stop())
+            return self._waiting
+        return succeed(None) if self._result is None else fail(self._result)
+
+    @property
+    def body(self) -> bytes | None:
+        """The body as far as it came, if it was to be kept; at most 64 MiB of it."""
+        return None if self._kept is None else self._kept.joined()
+
+    def start(self) -> None:
+        """Have the body delivered; let the client's pauses pause the upstream."""
+        if self._pings is not None:
+            self._pings.start()
+        self._request.register_producer(self)
+        self._connection.deliver(self)
+
+    def take(self, data: bytes) -> None:
+        """Pass a chunk on."""
+        if self._over:
+            return
+        if self.first_byte is None:
+            self._look_at_start(data)
+        if self._tap is not None:
+            self._tap.feed(data)
+        if self._through is not None:
+            try:
+                data = self._through.feed(data)
+            except TranslationError:
+                self._connection.abort()
+                self._cut(Failure())
+                return
+        self._down(data)
+
+    def end(self, why: Failure | None) -> None:
+        """The body has ended: cleanly if it was whole, else by breaking off."""
+        if self._over:
+            return
+        if why is not None:
+            self._cut(why)
+            return
+        if self._tap is not None and self._tap.is_cut:
+            self._cut(Failure(ResponseError(CUT)))
+            return
+        if self._through is not None:
+            try:
+                self._down(self._through.close())
+            except TranslationError:
+                self._cut(Failure())
+                return
+        self._stop_all()
+        self._request.unregister_producer()
+        self._request.finish()
+        self._tell()
+
+    def pauseProducing(self) -> None:
+        """The client does not keep up: stop reading from the upstream."""
+        if self._pings is not None:
+            self._pings.hold()
+        self._connection.pauseProducing()
+
+    def resumeProducing(self) -> None:
+        """Read on."""
+        if self._pings is not None:
+            self._pings.go_on()
+        self._connection.resumeProducing()
+
+    def stopProducing(self) -> None:
+        """Close the upstream at once: the client is gone."""
+        self._stop()
+
+    def _look_at_start(self, data: bytes) -> None:
+        """See whether the answer begins with ``data``, or how far the server is with the prompt."""
+        reader = self._prefill
+        if reader is None or reader.feed(data):
+            self.first_byte = self._clock.seconds()
+            progress = None
+        else:
+            progress = reader.progress
+        if progress is not self._progress:
+            self._progress = progress
+            self._progressed(progress)
+
+    def _down(self, data: bytes) -> None:
+        """Write ``data`` to the client: the one place that does, but for pings.
+
+        The last of the body goes out with the end that is known to follow.
+        """
+        if not data:  # an event that means nothing in the client's dialect
+            return
+        self.bytes_down += len(data)
+        self._request.write(data, waits=self._connection.is_whole)
+        if self._pings is not None:
+            self._pings.sent(data)
+        if self._kept is not None and self.bytes_down <= _MOST_KEPT:
+            self._kept.add(data)
+
+    def _stop(self) -> None:
+        self._stop_all()
+        self._waiting = None
+        self._connection.abort()
+
+    def _cut(self, reason: Failure) -> None:
+        self._stop_all()
+        self._request.unregister_producer()
+        self._break_off()
+        self._result = reason
+        self._tell()
+
+    def _tell(self) -> None:
+        """Fire ``done`` for who waits, and let go of it."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.callback(None) if self._result is None else waiting.errback(self._result)
+
+    def _stop_all(self) -> None:
+        self._over = True
+        if self._progress is not None:  # the prompt was given up
+            self._progress = None
+            self._progressed(None)
+        if self._pings is not None:
+            self._pings.stop()
+
+    def _break_off(self) -> None:
+        """Send what came, then close without saying that this was all.
+
+        A body that ends with the connection (HTTP/1.0) has only a reset to say so.
+        """
+        channel = self._request.channel
+        if not self._request.framed:
+            channel.abort()
+            return
+        self._request.flush()
+        flushing = self._clock.callLater(_FLUSH_SECONDS, channel.abort)
+
+        def closed(_: Failure) -> None:  # a TLS transport must not be aborted then (Twisted 26.10)
+            if flushing.active():
+                flushing.cancel()
+
+        self._request.notifyFinish().addErrback(closed)
+        channel.close()

@@ -1,0 +1,174 @@
+"""Asking an upstream what it is, and what it does with a prompt."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar, cast
+
+from twisted.internet.defer import CancelledError, Deferred
+
+from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.http1.headers import credentials_in
+from cacheproxy.core.placement.placement import Late, Placement, alike
+from cacheproxy.core.placement.placing import place
+from cacheproxy.core.placement.role_error import STATUSES, refuses_late
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.server.status import Look
+from cacheproxy.core.template import rendering
+from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
+from cacheproxy.core.template.traits import Traits, asking_traits
+from cacheproxy.proxy.learning.poller import Poller
+from cacheproxy.proxy.translation.translating import Translating
+from cacheproxy.proxy.upstream.probe import ask
+from cacheproxy.proxy.upstream.upstream import Upstream
+
+_Answer = TypeVar("_Answer")
+_LOOK_SECONDS = 4.0
+"""For all status pages."""
+_RENDER_SECONDS = 2.0
+"""For all questions to one page; a server takes milliseconds for them."""
+_PROMPT_SECONDS = 30.0
+"""For a short prompt, which waits for a slot as the request does that it is asked for."""
+
+
+class NotNowError(Exception):
+    """The upstream is down, loading or busy: it may tell soon."""
+
+
+class Told(NamedTuple):
+    """What the page ``page`` told, and of which model; "" for whichever the server has."""
+
+    placement: Placement
+    model: str
+    page: str
+    traits: Traits = Traits()
+
+
+class Inquiry:
+    """Asks one upstream. ``translating``: how to speak its API.
+
+    ``wall``: returns seconds since the epoch. ``via``: our mark, against loops.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        upstream: Upstream,
+        translating: Translating,
+        wall: Callable[[], float],
+        via: bytes,
+    ) -> None:
+        self._reactor = reactor
+        self._upstream = upstream
+        self._translating = translating
+        self._wall = wall
+        self._via = via
+
+    async def look(self) -> Look | None:
+        """Return what the status pages tell, None where they do not in time."""
+        poller = Poller(self._upstream, 1.0, lambda _: None, self._reactor, wall=self._wall)
+        looking = Deferred.fromCoroutine(poller.look())
+        try:
+            return await looking.addTimeout(_LOOK_SECONDS, self._reactor)
+        except CancelledError:
+            raise
+        except Exception:  # slow, or an answer that is none
+            return None
+
+    async def rendered(
+        self, path: str, request: Request | None, formats: Sequence[str] = ()
+    ) -> Told | None:
+        """Return what the page ``path`` (LLAMA, VLLM) tells, None where there is none.
+
+        ``request``: one whose credentials are used, and whose model is named where one has to be.
+        ``formats``: in which the template prints the time, as far as is known.
+        """
+        found: list[Told] = []
+        asking = Deferred.fromCoroutine(self._render(path, request, formats, found))
+        try:
+            await asking.addTimeout(_RENDER_SECONDS, self._reactor)
+        except CancelledError:
+            raise
+        except Exception:  # down, slow, or an answer that is none: what was told before counts
+            return found[-1] if found else None
+        return found[-1] if found else None
+
+    async def _render(
+        self, path: str, request: Request | None, formats: Sequence[str], found: list[Told]
+    ) -> None:
+        """Append what is told to ``found``: first the placement, which a request may wait for."""
+        headers: Headers = ((b"Content-Type", b"application/json"),)
+        if request is not None:
+            headers += credentials_in(request.headers)
+        named = "" if request is None else model_of(request)
+        model = ""
+        placement, status = await self._ask(path, headers, rendering.asking(path))
+        if placement is None and named and rendering.wants_model(status):
+            model = named
+            placement, _ = await self._ask(path, headers, rendering.asking(path, model))
+        if placement is None:
+            return
+        found.append(Told(placement, model, path))
+        now = datetime.fromtimestamp(self._wall())  # noqa: DTZ006 (the server's is likely ours)
+        asking = asking_traits(path, model, now, formats)
+        traits, _ = await self._ask(path, headers, asking)
+        found.append(Told(placement, model, path, traits))
+
+    async def _ask(
+        self, path: str, headers: Headers, asking: rendering.Asking[_Answer]
+    ) -> tuple[_Answer, int]:
+        """Return what the page told, and the status of its first answer."""
+        body, first = next(asking), 0
+        while True:
+            asked = Request("POST", path, headers, body)
+            answer = await ask(self._upstream, asked, self._reactor, _RENDER_SECONDS, via=self._via)
+            first = first or answer[0]
+            try:
+                body = asking.send(answer)
+            except StopIteration as end:
+                return cast("_Answer", end.value), first
+
+    async def tried(self, request: Request) -> Placement | None:
+        """Send two short prompts in the API of ``request``; None where they do not tell.
+
+        Raises NotNowError, and whatever a connection fails with.
+        """
+        nonce = os.urandom(6).hex()
+        few = short_prompt(request, FEW, nonce)
+        status, body = await self._sent(few)
+        told_by = "two short prompts"
+        if status in STATUSES and refuses_late(body):
+            again, _ = place(few, alike(Late.REFUSED, told_by))
+            status, body = await self._sent(again)
+            if status != 200 and not (status in STATUSES and refuses_late(body)):
+                return None
+            return alike(Late.REFUSED, told_by, joins=status != 200)
+        if status in (429, 502, 503, 504):
+            raise NotNowError
+        if status != 200:
+            return None
+        first = _usage(body)
+        status, body = await self._sent(short_prompt(request, MANY, nonce))
+        late = late_of(first, _usage(body)) if status == 200 else Late.UNKNOWN
+        return None if late is Late.UNKNOWN else alike(late, told_by)
+
+    async def _sent(self, request: Request) -> tuple[int, bytes]:
+        translated = await self._translating.translate(request)
+        sent = request if translated is None else translated.request
+        return await ask(self._upstream, sent, self._reactor, _PROMPT_SECONDS, via=self._via)
+
+
+def model_of(request: Request) -> str:
+    """Return the model that ``request`` names, "" for none."""
+    model = (request.json or {}).get("model")
+    return model if isinstance(model, str) else ""
+
+
+def _usage(body: bytes) -> Usage:
+    try:
+        return usage_of(json.loads(body))
+    except (ValueError, RecursionError):
+        return Usage()

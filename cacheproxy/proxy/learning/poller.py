@@ -1,0 +1,147 @@
+"""Looks at the upstream every few seconds: whether it is there, its counters, its slots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.server.known_pages import KnownPages
+from cacheproxy.core.server.metrics_page import Sample, sample_of
+from cacheproxy.core.server.status import (
+    HEALTH,
+    METRICS,
+    MORE_PAGES,
+    PAGES,
+    Answers,
+    Look,
+    State,
+    look_of,
+)
+from cacheproxy.proxy.upstream.probe import answer
+from cacheproxy.proxy.upstream.upstream import Upstream
+
+_log = Logger()
+_SECONDS = 5.0
+"""For each page. A server that is busy with a large batch may take a second or two."""
+_LARGEST = 512 << 10
+"""Bytes of a page that is read: it is read on the reactor."""
+
+
+class Poller(Service):
+    """Looks every ``interval`` seconds and gives each Look to ``deliver``; at once when it starts.
+
+    ``upstream`` may be replaced while it runs. ``clock``: an IReactorTime; ``wall``: returns
+    seconds since the epoch. ``headers``: sent along, such as an API key. A look that takes longer
+    than the interval delays the next. ``last`` is the latest, None before the first.
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        interval: float,
+        deliver: Callable[[Look], object],
+        clock: Any,
+        *,
+        wall: Callable[[], float],
+        headers: Headers = (),
+    ) -> None:
+        self.upstream = upstream
+        self.last: Look | None = None
+        self._deliver = deliver
+        self._clock = clock
+        self._wall = wall
+        self._headers = ((b"Accept", b"*/*"), *headers)
+        self._interval = interval
+        self._loop = LoopingCall(self._run)
+        self._loop.clock = clock
+        self._looking: Deferred[None] | None = None
+        self._known = KnownPages()
+        self._asked: Upstream | None = None
+
+    def startService(self) -> None:
+        """Look now, and from now on."""
+        super().startService()
+        self._loop.start(self._interval, now=True)
+
+    def stopService(self) -> None:
+        """Stop; a look that is under way is broken off."""
+        super().stopService()
+        if self._loop.running:
+            self._loop.stop()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def _run(self) -> Deferred[None]:
+        self._looking = Deferred.fromCoroutine(self._once())
+        self._looking.addErrback(self._failed)
+        return self._looking
+
+    def _failed(self, failure: Any) -> None:
+        """The next look may go better: whatever it was must not end the polling."""
+        if not (failure.check(CancelledError) and not self.running):
+            _log.failure("a look at the upstream failed", failure)
+
+    async def _once(self) -> None:
+        look = await self.look()
+        if self.running:
+            self.last = look
+            self._deliver(look)
+
+    async def look(self) -> Look:
+        """Look once: ask for what is not known, or where another server is seen, for all."""
+        upstream = self.upstream
+        if upstream is not self._asked:
+            self._asked, self._known = upstream, KnownPages()
+        look, again = self._known.settle(*await self._ask(upstream))
+        if again:
+            look, _ = self._known.settle(*await self._ask(upstream))
+        return look
+
+    async def _ask(self, upstream: Upstream) -> tuple[Look, str]:
+        """Return a look, and what the answers' header Server says."""
+        statuses: dict[str, int] = {}
+        pages: dict[str, Any] = {}
+        sample: Sample | None = None
+        software = ""
+        url, kept, answered = upstream.url.text, self._known.begin(), False
+        for path in (*PAGES, *MORE_PAGES):
+            if path in kept:
+                statuses[path], value = kept[path]
+                pages |= {path: value} if value is not None else {}
+                continue
+            known = Answers(statuses, pages, sample, software)
+            if path in MORE_PAGES and not known.wants(path):
+                continue
+            try:
+                request = Request("GET", path, self._headers)
+                status, body, said = await answer(upstream, request, self._clock, _SECONDS)
+            except CancelledError:
+                raise
+            except Exception:
+                if not answered:
+                    return Look(url, self._wall(), self._clock.seconds(), State.DOWN), ""
+                continue
+            answered = True
+            statuses[path], software = status, software or said
+            if status == 200 and len(body) <= _LARGEST:
+                if path == METRICS:
+                    sample = sample_of(body.decode("utf-8", "replace"))
+                elif path != HEALTH:
+                    pages[path] = _json(body)
+            self._known.take(path, status, pages.get(path))
+        answers = Answers(statuses, pages, sample, software)
+        return look_of(url, self._wall(), self._clock.seconds(), answers), software
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,276 @@
+"""What is known of one upstream: asked once, and again of another server or another model.
+
+Its status pages tell what it is and how its memory is made, its rendering page (llama-server,
+vLLM) what its chat template does; both evaluate nothing. Of others two short prompts tell where
+late system messages stand, sent when the first one comes. The rest shows in its answers.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock
+from twisted.logger import Logger
+
+from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.prompt.dialect import CHAT
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.identify import LLAMA_SERVER
+from cacheproxy.core.server.identify import VLLM as VLLM_SERVER
+from cacheproxy.core.server.inferred import Inferred
+from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.core.server.profile_text import for_people
+from cacheproxy.core.server.status import Identity, Look, State, identity_of
+from cacheproxy.core.server.telling import told
+from cacheproxy.core.template.rendering import LLAMA, VLLM
+from cacheproxy.proxy.learning.inquiry import Inquiry, Told, model_of
+from cacheproxy.proxy.translation.dialects import Dialects
+from cacheproxy.proxy.translation.translating import Translating
+from cacheproxy.proxy.upstream.upstream import Upstream
+
+_log = Logger()
+_ASK_AGAIN, _ASK_SOON = 300.0, 10.0
+"""Seconds after which a server is asked again that did not tell, or that was down or busy."""
+_MOST = 64
+"""Models that are remembered: a client may name as many as it likes."""
+_PAGES = ((LLAMA, "", LLAMA_SERVER), (VLLM, CHAT, VLLM_SERVER))
+"""Rendering pages, the dialect that each speaks for ("" for all: vLLM's other APIs put prompts
+together otherwise), and whose they are."""
+
+Key = tuple[str, str]
+"""A dialect and a model, either "" for any."""
+
+
+class Profiling:
+    """Learns the profile of one upstream.
+
+    ``asks``: whether a server that does not say what it is may be asked to render, or to evaluate
+    short prompts. ``dialects`` and ``translating``: which API the upstream speaks, and how to
+    speak it. ``wall``: returns seconds since the epoch. ``via``: our mark, against loops.
+
+    ``inferred``: what its answers have shown, for whoever judges them.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        upstream: Upstream,
+        dialects: Dialects,
+        translating: Translating,
+        *,
+        asks: bool,
+        wall: Callable[[], float],
+        via: bytes = b"",
+    ) -> None:
+        self.inferred = Inferred()
+        self._reactor = reactor
+        self._inquiry = Inquiry(reactor, upstream, translating, wall, via)
+        self._dialects = dialects
+        self._asks = asks
+        self._status: Profile | None = None
+        self._formats: tuple[str, ...] = ()
+        self._rendered: OrderedDict[str, Told] = OrderedDict()
+        self._learned: OrderedDict[Key, Placement] = OrderedDict()
+        self._stale: set[Key] = set()
+        self._not_before: OrderedDict[Key, float] = OrderedDict()
+        self._asking = DeferredLock()
+        self._has_asked = False
+        self._server: Identity | None = None
+        self._base = UNKNOWN
+        self._composed = UNKNOWN, 0, UNKNOWN
+
+    # What is known.
+
+    @property
+    def profile(self) -> Profile:
+        """All that is known of the upstream; the same object until something else is known.
+
+        It may be read on any thread.
+        """
+        base, changes = self._base, self.inferred.changes
+        before, seen, profile = self._composed
+        if before is not base or seen != changes:
+            profile = self.inferred.completed(base)
+            self._composed = base, changes, profile
+        return profile
+
+    @property
+    def placement(self) -> Placement | None:
+        """Where late system messages stand, as learned last; None for not learned."""
+        return next(reversed(self._learned.values()), None)
+
+    async def told(self) -> dict[str, Any]:
+        """Return plain values for a page, once the server has been asked: it is there."""
+        await self.learn()
+        return for_people(self.profile)
+
+    def key(self, request: Request) -> Key:
+        """Return what short prompts tell of: the API that the upstream is spoken to in, a model."""
+        dialect = self._dialects.other_than(request) or request.dialect or ""
+        return dialect, model_of(request)
+
+    def known(self, request: Request, *, fresh: bool = True) -> Placement | None:
+        """Return what is known for ``request``; ``fresh``: of the server that is there now."""
+        dialect, model = self.key(request)
+        for each in ((dialect, model), ("", model), (dialect, ""), ("", "")):
+            if each in self._learned and not (fresh and each in self._stale):
+                return self._learned[each]
+        return None
+
+    def keep(self, key: Key, placement: Placement) -> None:
+        """Know this from now on."""
+        self._learned.pop(key, None)
+        self._learned[key] = placement
+        self._stale.discard(key)
+        if len(self._learned) > _MOST:
+            self._stale.discard(self._learned.popitem(last=False)[0])
+        self._compose()
+
+    def forget(self) -> None:
+        """Ask again, before the next late message: what is known may be of another server.
+
+        Placement counts until something else is known: a prompt that was placed once stays placed.
+        """
+        self._stale = set(self._learned)
+        self._not_before.clear()
+        self._has_asked = False
+        self._status, self._formats = None, ()
+        self._rendered.clear()
+        self.inferred.forget()
+        self._compose()
+
+    # Learning.
+
+    async def learn(self) -> None:
+        """Ask a server that is there, before any request comes. It never fails."""
+        await self._locked(None, quietly=True)
+
+    async def learn_for(self, request: Request, *, quietly: bool) -> None:
+        """Learn the placement for ``request``, which waits; ``quietly``: without short prompts."""
+        if self.known(request) is None and self._may_ask(request):
+            await self._locked(request, quietly=quietly)
+
+    def looked(self, look: Look) -> None:
+        """Take note of a look at the upstream: what is learned counts for one server and model."""
+        if look.state is not State.UP:
+            has_gone, self._server = self._server is not None, None
+            if has_gone:
+                self.forget()
+            return
+        self._server, is_other = identity_of(look, self._server)
+        if is_other:
+            self.forget()
+        self._take(look)
+        if self._server is not None and not self._has_asked:
+            done = Deferred.fromCoroutine(self.learn())
+            done.addErrback(lambda failure: _log.failure("the upstream was not asked", failure))
+
+    def _take(self, look: Look | None) -> None:
+        if look is None or look.server is None:
+            return
+        known = told(look, self._status)
+        self._formats = look.formats or self._formats
+        if known != self._status:
+            self._status = known
+            self._compose()
+
+    def _compose(self) -> None:
+        """Put together what pages and prompts told: of templates, what holds for all models."""
+        profile, found = self._status or UNKNOWN, list(self._rendered.values())
+        fresh = [each for key, each in self._learned.items() if key not in self._stale]
+        if fresh and all(each == fresh[-1] for each in fresh):
+            profile = replace(profile, placement=fresh[-1])
+        if found:
+            last = found[-1]
+            told_by = ", ".join(filter(None, (profile.told_by, last.page)))
+            profile = replace(profile, page=last.page, told_by=told_by)
+            if all(
+                (each.placement, each.traits) == (last.placement, last.traits) for each in found
+            ):
+                profile = replace(
+                    profile,
+                    placement=last.placement,
+                    thoughts=last.traits.thoughts,
+                    order=last.traits.order,
+                    tools_last=last.traits.tools_last,
+                    has_clock=last.traits.has_clock,
+                )
+        if profile != self._base:
+            self._base = profile
+
+    def _may_ask(self, request: Request) -> bool:
+        return bool(self._reactor.seconds() >= self._not_before.get(self.key(request), 0.0))
+
+    async def _locked(self, request: Request | None, *, quietly: bool) -> None:
+        """Learn; one at a time, and not once more what the one before has learned, or has not."""
+        await self._asking.acquire()
+        try:
+            if self._is_needed(request):
+                await self._learn(request, quietly=quietly)
+        except CancelledError:  # the client has left
+            raise
+        except Exception as error:  # down, slow, or nonsense: the request goes on as it came
+            kind = type(error).__name__
+            _log.debug("the upstream did not tell what it does: {kind}", kind=kind)
+        finally:
+            self._asking.release()
+
+    def _is_needed(self, request: Request | None) -> bool:
+        if request is None:
+            return not self._has_asked or self._status is None
+        return self.known(request) is None and self._may_ask(request)
+
+    async def _learn(self, request: Request | None, *, quietly: bool) -> None:
+        if request is None and self._status is None:  # a request does not wait for these pages
+            look = await self._inquiry.look()
+            self._take(look)
+            if self._has_asked or (look is not None and look.state is not State.UP):
+                return
+        self._has_asked = True
+        await self._have_rendered(request)
+        if request is None or self.known(request) is not None:
+            return
+        key, wait = self.key(request), _ASK_AGAIN
+        try:
+            placement = None if quietly else await self._inquiry.tried(request)
+            if placement is not None:
+                self.keep(key, placement)
+        except CancelledError:
+            wait = 0.0
+            raise
+        except Exception:
+            wait = _ASK_SOON
+            raise
+        finally:
+            self._wait(key, wait)
+
+    async def _have_rendered(self, request: Request | None) -> None:
+        """Ask the pages that the server may have, until one tells."""
+        server = self._status.server if self._status is not None else None
+        owners = {owner for *_, owner in _PAGES}
+        for path, dialect, owner in _PAGES:
+            is_owner = server is not None and server.kind == owner
+            is_others = server is not None and server.kind in owners and not is_owner
+            if is_others or not (self._asks or is_owner):
+                continue
+            found = await self._inquiry.rendered(path, request, self._formats)
+            if found is None:
+                continue
+            self._rendered.pop(found.model, None)
+            self._rendered[found.model] = found
+            if len(self._rendered) > _MOST:
+                self._rendered.popitem(last=False)
+            if self._asks:
+                self.keep((dialect, found.model), found.placement)
+            self._compose()
+            return
+
+    def _wait(self, key: Key, seconds: float) -> None:
+        """Do not ask again for so long."""
+        self._not_before.pop(key, None)
+        self._not_before[key] = self._reactor.seconds() + seconds
+        if len(self._not_before) > _MOST:
+            self._not_before.popitem(last=False)

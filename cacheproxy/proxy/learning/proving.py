@@ -1,0 +1,252 @@
+"""Asks an upstream for what it rendered, and for what it counted, after a turn has ended.
+
+Off the request path: the answer has gone down before. All that is large is read in a thread;
+what takes too long, or is too large, proves nothing. Sources: llama-server's POST
+``/apply-template`` and ``/tokenize`` (its tools/server/README.md); vLLM's POST ``/tokenize`` and
+GET ``/metrics``.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.http1.headers import credentials_in
+from cacheproxy.core.judge.proof import Compared, Proof, Rendered, proof_of
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.server.inferred import Inferred
+from cacheproxy.core.server.metrics_page import Sample, sample_of
+from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.server.status import METRICS, PROPS, Look, start_of
+from cacheproxy.core.template.rendered import text_of
+from cacheproxy.core.template.rendering import LLAMA, VLLM
+from cacheproxy.proxy.upstream.probe import ask
+from cacheproxy.proxy.upstream.upstream import Upstream
+from cacheproxy.translate.rendering import chat_of, for_vllm
+
+_log = Logger()
+_Value = TypeVar("_Value")
+_SECONDS = 3.0
+"""For each page, and twice that for all. A server renders 500 kB in some 100 ms."""
+_LARGEST = 4 << 20
+"""Bytes of a request that is rendered."""
+_TOKENIZE = "/tokenize"
+_AGAIN = 0.25
+"""Seconds after which counters are read once more that do not show the answer yet."""
+_MOST_COUNTED = 8
+"""Requests that may wait to be counted: so many that end at once have run at once."""
+
+_MOST_MARKS = 4
+
+
+class NotShownError(Exception):
+    """The server does not show what it renders, or it is too large."""
+
+
+class _Mark(NamedTuple):
+    """Where the counters stood. ``owed``: tokens of prompts that ended since, yet unexplained."""
+
+    read: Sample
+    owed: int = 0
+
+
+class Profiled(Protocol):
+    """Who knows what an upstream is."""
+
+    inferred: Inferred
+
+    @property
+    def profile(self) -> Profile:
+        """All that is known."""
+
+
+class Proving:
+    """Asks one upstream, of which ``profiled`` knows more. ``via``: our mark, against loops."""
+
+    def __init__(
+        self, reactor: Any, upstream: Upstream, profiled: Profiled, via: bytes = b""
+    ) -> None:
+        self.url = upstream.url.text
+        self._reactor = reactor
+        self._upstream = upstream
+        self._profiled = profiled
+        self._via = via
+        self._marks: list[_Mark] = []
+        self._counting = DeferredLock()
+
+    @property
+    def profile(self) -> Profile:
+        """What is known of the upstream."""
+        return self._profiled.profile
+
+    @property
+    def inferred(self) -> Inferred:
+        """What its answers have shown."""
+        return self._profiled.inferred
+
+    async def prove(self, before: Request, after: Request, turn: Compared) -> Proof | None:
+        """Return what the rendered prompts show; None where they cannot be had. Never raises."""
+        page = self.profile.page
+        if page not in (LLAMA, VLLM):
+            return None
+        asking = Deferred.fromCoroutine(self._proof(before, after, turn, page))
+        try:
+            return await asking.addTimeout(2 * _SECONDS, self._reactor)
+        except CancelledError:
+            raise
+        except Exception as error:  # down, busy, or nonsense
+            _log.debug("a turn's prompts were not shown: {kind}", kind=type(error).__name__)
+            return None
+
+    async def started(self) -> str | None:
+        """Return what is another after a restart of the server, as of now. Never raises."""
+        try:
+            sample = await self._sample() if self.profile.counts_reuse else None
+            if sample is not None and sample.start is not None:
+                return sample.start
+            status, page = await self._get(PROPS)
+            if status != 200:
+                return None
+            return await self._in_thread(lambda: start_of(json.loads(page), None))
+        except CancelledError:
+            raise
+        except Exception:
+            return None
+
+    def looked(self, look: Look) -> None:
+        """Take note of the counters as a look found them, if they were not read before."""
+        if look.sample is not None and not self._marks and not self._counting.locked:
+            self._marks = [_Mark(look.sample)]
+
+    async def counted(self, usage: Usage) -> int | None:
+        """Return what was reused of the request that has just ended, by the server's counters.
+
+        None where another ran beside it: the counters have to have gained its prompt, and no more.
+        """
+        if len(self._counting.waiting) >= _MOST_COUNTED:
+            return None
+        async with self._counting:  # else two prompts of one length would both be what was gained
+            return await self._counted(usage.prompt or 0)
+
+    async def _counted(self, prompt: int) -> int | None:
+        """Read the counters, and compare with where they stood before.
+
+        A client may be faster than this, and the counters have the next prompt, too. Then it is
+        known later what they gained by both: whether anything of them was reused at all.
+        """
+        marks, self._marks = self._marks, []
+        try:
+            now = await self._sample()
+            if marks and not any(_gain(mark, now) >= mark.owed + prompt for mark in marks):
+                await self._pause()  # they do not show it yet
+                now = await self._sample()
+        except CancelledError:
+            raise
+        except Exception:
+            return None
+        if now is None:
+            return None
+        fitting = [mark for mark in marks if _gain(mark, now) == mark.owed + prompt > 0]
+        if not fitting:
+            ahead = [mark for mark in marks if _gain(mark, now) > mark.owed + prompt]
+            marks = [mark._replace(owed=mark.owed + prompt) for mark in ahead]
+            self._marks = [*marks, _Mark(now)][-_MOST_MARKS:]
+            return None
+        self._marks = [_Mark(now)]
+        mark = min(fitting, key=lambda mark: mark.owed)
+        was, reused = mark.read.figures.reused, now.figures.reused
+        if was is None or reused is None or not 0 <= reused - was <= prompt:
+            return None
+        return round(reused - was) if not mark.owed or reused == was else None
+
+    async def _proof(
+        self, before: Request, after: Request, turn: Compared, page: str
+    ) -> Proof | None:
+        was = await self._rendered(before, page)
+        now = await self._rendered(after, page)
+        return await self._in_thread(lambda: proof_of(was, now, turn))
+
+    async def _rendered(self, request: Request, page: str) -> Rendered:
+        if len(request.body) > _LARGEST:
+            raise NotShownError
+        body = await self._in_thread(lambda: _question(request, page))
+        if body is None:
+            raise NotShownError
+        shown = await self._post(page, request, body)
+        if page == VLLM:
+            return await self._in_thread(lambda: _of_vllm(shown))
+        asked = await self._in_thread(lambda: _to_tokenize(shown))
+        tokens = await self._post(_TOKENIZE, request, asked)
+        return await self._in_thread(lambda: _of_llama(shown, tokens))
+
+    async def _post(self, path: str, like: Request, body: bytes) -> bytes:
+        keys = credentials_in(like.headers)
+        headers: Headers = ((b"Content-Type", b"application/json"), *keys)
+        asked = Request("POST", path, headers, body)
+        status, answer = await ask(self._upstream, asked, self._reactor, _SECONDS, via=self._via)
+        if status != 200:
+            raise NotShownError
+        return answer
+
+    async def _sample(self) -> Sample | None:
+        status, page = await self._get(METRICS)
+        if status != 200:
+            return None
+        return await self._in_thread(lambda: sample_of(page.decode("utf-8", "replace")))
+
+    async def _get(self, path: str) -> tuple[int, bytes]:
+        request = Request("GET", path, ((b"Accept", b"*/*"),))
+        return await ask(self._upstream, request, self._reactor, _SECONDS, via=self._via)
+
+    def _in_thread(self, work: Callable[[], _Value]) -> Deferred[_Value]:
+        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
+
+    def _pause(self) -> Deferred[None]:
+        waiting: Deferred[None] = Deferred()
+        self._reactor.callLater(_AGAIN, waiting.callback, None)
+        return waiting
+
+
+def _gain(mark: _Mark, now: Sample | None) -> float:
+    """Return the prompt tokens since ``mark``; -1 where it is of another server, or not told."""
+    was = mark.read.figures.prompt
+    if now is None or mark.read.start != now.start or was is None or now.figures.prompt is None:
+        return -1.0
+    return now.figures.prompt - was
+
+
+def _question(request: Request, page: str) -> bytes | None:
+    chat = chat_of(request)
+    if chat is None:
+        return None
+    return json.dumps(for_vllm(chat) if page == VLLM else chat).encode()
+
+
+def _to_tokenize(shown: bytes) -> bytes:
+    text = json.loads(shown)["prompt"]
+    if not isinstance(text, str):
+        raise NotShownError
+    return json.dumps({"content": text, "add_special": True, "parse_special": True}).encode()
+
+
+def _of_llama(shown: bytes, tokens: bytes) -> Rendered:
+    return _read(json.loads(shown)["prompt"], json.loads(tokens))
+
+
+def _of_vllm(shown: bytes) -> Rendered:
+    answer = json.loads(shown)
+    return _read(text_of(answer), answer)
+
+
+def _read(text: str | None, answer: Any) -> Rendered:
+    tokens = array("q", answer["tokens"])
+    if text is None or min(tokens, default=0) < 0:
+        raise NotShownError
+    return Rendered(text, tokens)

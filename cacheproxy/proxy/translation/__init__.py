@@ -1,0 +1,1 @@
+"""Requests of one dialect to a server of another."""

@@ -1,0 +1,55 @@
+"""Counting a prompt's tokens for clients whose API the upstream does not speak."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from twisted.logger import Logger
+
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.proxy.upstream.probe import ask
+from cacheproxy.proxy.upstream.upstream import Upstream
+from cacheproxy.translate.messages import Spellings, counting
+from cacheproxy.translate.translation import TranslationError
+
+_log = Logger()
+_SECONDS = 30.0
+
+
+class _CannotCountError(Exception):
+    """The upstream has no page that counts."""
+
+
+class Counting:
+    """Asks a llama-server for the prompt it would make, and its tokens; else estimates."""
+
+    def __init__(self, upstream: Upstream, clock: Any, spellings: Spellings) -> None:
+        self._upstream = upstream
+        self._clock = clock
+        self._spellings = spellings
+        self._told = False
+
+    async def count(self, request: Request) -> bytes:
+        """Return the body that answers ``request``. Raises TranslationError naming its place."""
+        body = counting.template_body(request.body, self._spellings)
+        try:
+            prompt = await self._ask(request, counting.APPLY_TEMPLATE, body)
+            tokens = await self._ask(request, counting.TOKENIZE, counting.tokenize_body(prompt))
+            return counting.count(tokens)
+        except (_CannotCountError, TranslationError):
+            if not self._told:
+                self._told = True
+                _log.info("the upstream counts no tokens: count_tokens is estimated (said once)")
+            return counting.estimate(request.body)
+
+    async def _ask(self, request: Request, path: str, body: bytes) -> bytes:
+        kept = tuple(
+            pair for pair in request.headers if pair[0].lower() in (b"authorization", b"x-api-key")
+        )
+        headers = (*kept, (b"Content-Type", b"application/json"))
+        question = replace(request, method="POST", target=path, headers=headers, body=body)
+        status, answer = await ask(self._upstream, question, self._clock, _SECONDS)
+        if status != 200:
+            raise _CannotCountError
+        return answer

@@ -1,0 +1,1 @@
+"""What is done with Twisted's transports and reactor beneath both sides."""

@@ -1,0 +1,1 @@
+"""The model server's side: connections, requests, responses."""

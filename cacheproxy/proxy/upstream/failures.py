@@ -1,0 +1,32 @@
+"""What went wrong between us and the upstream, for the client."""
+
+from __future__ import annotations
+
+import errno
+
+from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.error import TimeoutError as ConnectTimeout
+from twisted.python.failure import Failure
+
+from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.proxy.upstream.silence import UpstreamSilent
+from cacheproxy.translate.translation import TranslationError
+
+
+def explain(failure: Failure, upstream: str) -> tuple[int, str]:
+    """Return the status and one sentence for a request that never got a response."""
+    if failure.check(ConnectTimeout):
+        return 504, f"no connection to {upstream} in time; is the model server reachable?"
+    if failure.check(DNSLookupError):
+        return 502, f"the host of {upstream} is not known; check --upstream"
+    if getattr(failure.value, "osError", None) in (errno.EMFILE, errno.ENFILE):
+        return 503, "out of file descriptors: raise the limit (ulimit -n), or come again"
+    if failure.check(ConnectError):
+        return 502, f"cannot connect to {upstream}; is the model server running there?"
+    if failure.check(TranslationError):
+        return 400, failure.getErrorMessage()
+    if failure.check(UpstreamSilent):
+        return 504, f"{failure.getErrorMessage()} ({upstream})"
+    if failure.check(ResponseError):
+        return 502, f"{failure.getErrorMessage()} ({upstream})"
+    return 500, "an internal error; the log says more"

@@ -1,0 +1,93 @@
+"""Ask the upstream who it is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, cast
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import DNSLookupError
+from twisted.python.failure import Failure
+
+from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.identify import MORE_PAGES, PAGES, Server, Signs, identify, may_tell
+from cacheproxy.core.server.status import HEALTH
+from cacheproxy.proxy.upstream.collect import collect
+from cacheproxy.proxy.upstream.failures import explain
+from cacheproxy.proxy.upstream.upstream import Upstream
+
+_MOST_BYTES = 4 << 20
+
+
+class Answer(NamedTuple):
+    """``software``: what its header Server says, "" for nothing."""
+
+    status: int
+    body: bytes
+    software: str
+
+
+async def answer(
+    upstream: Upstream, request: Request, clock: Any, seconds: float, *, via: bytes = b""
+) -> Answer:
+    """Send ``request``; return the answer within ``seconds``, or raise what failed."""
+
+    async def whole() -> Answer:
+        response = await upstream.request(request, via=via)
+        head = response.head
+        software = b"".join(head.values(b"server")[:1])[:80].decode("latin-1")
+        try:
+            return Answer(head.status, await collect(response, _MOST_BYTES), software)
+        except ResponseError:  # endless, or broken off: as good as empty
+            return Answer(head.status, b"", software)
+
+    deferred = Deferred.fromCoroutine(whole())
+    return cast("Answer", await deferred.addTimeout(seconds, clock))
+
+
+async def ask(
+    upstream: Upstream, request: Request, clock: Any, seconds: float, *, via: bytes = b""
+) -> tuple[int, bytes]:
+    """Do the same; return status and body."""
+    status, body, _ = await answer(upstream, request, clock, seconds, via=via)
+    return status, body
+
+
+async def probe(upstream: Upstream, clock: Any, seconds: float = 2.0) -> Server | None:
+    """Return what the upstream says of itself within ``seconds`` a page; None if it is down."""
+    pages: dict[str, Any] = {}
+    statuses: dict[str, int] = {}
+    signs = Signs()
+    for path in (*PAGES, *MORE_PAGES):
+        if path in MORE_PAGES and not may_tell(path, pages, signs):
+            continue
+        try:
+            request = Request("GET", path, ((b"Accept", b"*/*"),))
+            status, body, software = await answer(upstream, request, clock, seconds)
+        except Exception:
+            if not statuses:
+                return None
+            continue
+        statuses[path] = status
+        signs = Signs(signs.software or software, statuses)
+        if status == 200:
+            try:
+                pages[path] = json.loads(body)
+            except (ValueError, RecursionError):
+                continue
+    return identify(pages, signs)
+
+
+async def trouble(upstream: Upstream, clock: Any, seconds: float) -> str | None:
+    """Return what is wrong with an upstream that is down; None if it just does not listen.
+
+    ``seconds``: to wait for it, more than a connection may take.
+    """
+    try:
+        await ask(upstream, Request("GET", HEALTH), clock, seconds)
+    except (ResponseError, DNSLookupError) as error:
+        return explain(Failure(error), upstream.url.text)[1]
+    except Exception:  # nobody is there, or it is slow
+        return None
+    return None

@@ -1,0 +1,87 @@
+"""Where two prompts part."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproxy.core.conversation.divergence import extends, parting
+from cacheproxy.core.prompt.prompt import Order, Part, Prompt, Segment, prompt_of
+from cacheproxy.core.prompt.segments import Run, piece_of
+from cacheproxy.testing import request
+
+pieces = st.lists(st.text("ab", max_size=4), max_size=6)
+
+
+def prompt(*texts, model="m"):
+    segments = [Segment(Part.MESSAGES, f"/{i}", text) for i, text in enumerate(texts)]
+    return Prompt(model, Run().then([piece_of(None, Part.MESSAGES, [each]) for each in segments]))
+
+
+def shared(one, other):
+    return next(
+        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
+
+
+@given(one=pieces, other=pieces)
+def test_prompts_part_where_their_texts_do(one, other):
+    """However they are cut into segments."""
+    left = parting(prompt(*one), prompt(*other))
+    assert left.shared == shared("".join(one), "".join(other))
+
+
+@given(one=pieces, other=pieces)
+def test_a_prompt_extends_another_if_its_text_does(one, other):
+    assert extends(prompt(*one), prompt(*other)) == "".join(other).startswith("".join(one))
+
+
+@given(one=pieces, other=pieces)
+def test_the_segments_named_hold_the_place(one, other):
+    left = parting(prompt(*one), prompt(*other))
+    for segment, at, texts in ((left.was, left.was_at, one), (left.now, left.now_at, other)):
+        if segment is not None:
+            before = sum(len(text) for text in texts[: int(segment.path[1:])])
+            assert before + at == left.shared
+        else:
+            assert left.shared == len("".join(texts))
+
+
+def test_another_model_extends_nothing():
+    assert not extends(prompt("a"), prompt("a", "b", model="n"))
+
+
+def body(tools=1, system=("be",), messages=("hi",)):
+    return {
+        "tools": [{"name": f"t{i}"} for i in range(tools)],
+        "system": [{"type": "text", "text": text} for text in system],
+        "messages": [{"role": "user", "content": text} for text in messages],
+    }
+
+
+@pytest.mark.parametrize("order", Order)
+@pytest.mark.parametrize(
+    ("before", "after", "part"),
+    [
+        (body(), body(system=("go",)), Part.SYSTEM),
+        (body(), body(tools=2), Part.TOOLS),
+        (body(tools=2), body(tools=1), Part.TOOLS),
+        (body(tools=2), body(tools=0), Part.TOOLS),
+        (body(tools=0), body(tools=2), Part.TOOLS),
+        (body(system=("be", "good")), body(), Part.SYSTEM),
+        (body(), body(system=("be", "good")), Part.SYSTEM),
+        (body(), body(messages=("ho",)), Part.MESSAGES),
+        (body(messages=("hi", "ho")), body(), Part.MESSAGES),
+    ],
+)
+def test_a_break_is_named_after_the_part_that_changed(before, after, part, order):
+    """Also where its last segment has gone and the next part follows sooner."""
+    left = parting(prompt_of(request(before), order), prompt_of(request(after), order))
+    assert left.part is part
+    assert left.was is not None
+
+
+def test_a_turn_parts_where_the_earlier_ends():
+    left = parting(*(prompt_of(request(body(messages=said))) for said in (("hi",), ("hi", "ho"))))
+    assert left.was is None
+    assert left.path == "/messages/1/role"

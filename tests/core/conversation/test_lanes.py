@@ -1,0 +1,157 @@
+"""Which requests extend one another."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cacheproxy.core.conversation.lanes import Lanes, Place
+from cacheproxy.core.prompt.prompt import prompt_of
+from tests.core.planting import anthropic, chat, insert, numbered, plant, prose, request, tool
+
+
+def place(lanes, body):
+    return lanes.place(prompt_of(request(body)))
+
+
+def title(text="title"):
+    return {
+        "model": "m",
+        "system": prose("title system"),
+        "messages": [{"role": "user", "content": prose(text)}],
+    }
+
+
+def subagent(turns=2):
+    bodies = anthropic(turns)
+    for body in bodies:
+        body["tools"] = [tool("search")]
+        body["system"] = prose("subagent system", 80)
+        body["messages"][0]["content"] = prose("task")
+    return bodies
+
+
+def test_turns_are_counted():
+    lanes = Lanes()
+    places = [place(lanes, body) for body in chat(4)]
+    assert places == [Place(0, turn, is_side=False) for turn in (1, 2, 3, 4)]
+
+
+def test_a_title_asked_for_first_is_beside_once_a_request_with_tools_comes():
+    lanes = Lanes()
+    first, *rest = anthropic(3)
+    assert place(lanes, title()) == Place(0, 1, is_side=False)
+    assert place(lanes, first) == Place(1, 1, is_side=False)
+    assert lanes.main == 1
+    assert [place(lanes, body).turn for body in rest] == [2, 3]
+    assert place(lanes, title("another")).is_side
+
+
+def test_a_subagent_between_two_turns_has_a_lane_of_its_own():
+    lanes = Lanes()
+    first, second, third = anthropic(3)
+    one, other = subagent()
+    order = [first, one, second, other, third]
+    assert [place(lanes, body) for body in order] == [
+        Place(0, 1, is_side=False),
+        Place(1, 1, is_side=True),
+        Place(0, 2, is_side=False),
+        Place(1, 2, is_side=True),
+        Place(0, 3, is_side=False),
+    ]
+
+
+def test_a_request_that_holds_the_conversation_but_other_tools_is_beside():
+    """Such as one that extracts memories from it."""
+    lanes = Lanes()
+    first, second, third = anthropic(3)
+    place(lanes, first)
+    place(lanes, second)
+    extract = {**second, "tools": [tool("remember")], "system": prose("extract")}
+    assert place(lanes, extract) == Place(1, 1, is_side=True)
+    assert place(lanes, third) == Place(0, 3, is_side=False)
+
+
+def test_tools_that_come_later_leave_the_lane():
+    lanes = Lanes()
+    first, second = anthropic(2)
+    place(lanes, first)
+    second["tools"] += [tool("later"), tool("too")]
+    assert place(lanes, second) == Place(0, 2, is_side=False)
+
+
+def test_a_compaction_stays_in_the_lane_and_says_so():
+    lanes = Lanes()
+    *turns, last = anthropic(4)
+    for body in turns:
+        place(lanes, body)
+    last["messages"] = [{"role": "user", "content": prose("summary")}]
+    last["system"][0]["text"] += f" cch={numbered('nonce', 1)}"
+    assert place(lanes, last) == Place(0, 4, is_side=False, replaced=True)
+
+
+def test_a_compaction_may_repeat_what_the_client_always_says():
+    """Reminders come again behind the summary, as Claude Code has it."""
+    lanes = Lanes()
+    *turns, last = anthropic(5)
+    reminder = {"type": "text", "text": prose("reminder")}
+    for body in turns:
+        body["messages"][0]["content"].insert(0, reminder)
+        place(lanes, body)
+    asked = {"role": "user", "content": [reminder, {"type": "text", "text": "go on"}]}
+    last["messages"] = [{"role": "user", "content": prose("summary")}, asked]
+    assert place(lanes, last).replaced
+    last["messages"] += [{"role": "assistant", "content": "yes"}, asked]
+    assert place(lanes, last) == Place(0, 6, is_side=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda messages: messages[:1] + messages[-1:],
+        lambda messages: [*messages[:1], {"role": "user", "content": prose("other")}],
+        lambda messages: [{**one, "content": prose(f"new {i}")} for i, one in enumerate(messages)],
+        lambda messages: [{"role": "user", "content": prose("first")}, *messages[1:]],
+    ],
+    ids=["its middle is gone", "its end is gone", "as long as before", "its first is another"],
+)
+def test_a_history_that_changed_is_no_compaction(change):
+    """One keeps its beginning or its length."""
+    lanes = Lanes()
+    *turns, last = anthropic(5)
+    for body in turns:
+        place(lanes, body)
+    last["messages"] = change(last["messages"])
+    found = place(lanes, last)
+    assert (found.lane, found.replaced) == (0, False)
+
+
+@given(at=st.integers(0, 999), kind=st.sampled_from(["uuid", "clock", "nonce", "counter"]))
+@settings(max_examples=20)
+def test_fields_that_change_everywhere_do_not_make_a_new_lane(at, kind):
+    def change(body, turn):
+        text = body["messages"][0]["content"]
+        body["messages"][0]["content"] = insert(text, at, numbered(kind, turn))
+        for message in body["messages"][1:]:
+            if message["role"] == "user":
+                message["content"] = f"[{numbered(kind, turn)}] {message['content']}"
+
+    lanes = Lanes()
+    places = [place(lanes, body) for body in plant(chat(4), change)]
+    assert [(found.lane, found.turn) for found in places] == [(0, 1), (0, 2), (0, 3), (0, 4)]
+
+
+def test_a_turn_taken_back_goes_on_in_the_lane():
+    lanes = Lanes()
+    bodies = chat(4)
+    for body in bodies:
+        place(lanes, body)
+    assert place(lanes, bodies[2]) == Place(0, 5, is_side=False)
+
+
+def test_how_much_of_a_conversation_a_prompt_contains():
+    lanes = Lanes()
+    first, second, third = chat(3)
+    assert lanes.contains(prompt_of(request(first))) == 0
+    place(lanes, second)
+    assert lanes.contains(prompt_of(request(third))) == 1
+    assert 0 < lanes.contains(prompt_of(request(first))) < 1

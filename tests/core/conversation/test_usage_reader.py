@@ -1,0 +1,245 @@
+"""Usage read out of bodies as they pass, whatever the pieces."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cacheproxy.core.conversation import usage_reader as reader_module
+from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.conversation.usage_reader import UsageReader
+from tests.core import spelling
+from tests.core.counting import (
+    ANTHROPIC,
+    CHAT_USAGE,
+    COMPLETION,
+    JSON,
+    NDJSON,
+    OLLAMA,
+    RESPONSES_USAGE,
+    SSE,
+    START,
+    TIMINGS,
+    events,
+    read,
+)
+
+
+@pytest.mark.parametrize(
+    ("delta", "usage"),
+    [
+        ({"output_tokens": 503}, Usage(100_298, 100_000, 503, written=248)),
+        (ANTHROPIC["usage"], Usage(100_298, 100_000, 503, written=248)),
+        ({"input_tokens": 50, "output_tokens": 503}, Usage(100_298, 100_000, 503, written=248)),
+        (
+            {
+                "input_tokens": 50,
+                "cache_read_input_tokens": None,
+                "cache_creation_input_tokens": None,
+                "output_tokens": 503,
+            },
+            Usage(100_298, 100_000, 503, written=248),
+        ),
+        ({"input_tokens": None, "output_tokens": 503}, Usage(100_298, 100_000, 503, written=248)),
+        (
+            {"input_tokens": 60, "cache_read_input_tokens": 100_000, "output_tokens": 503},
+            Usage(100_060, 100_000, 503),
+        ),
+        (None, Usage(100_298, 100_000, 1, written=248)),
+    ],
+)
+def test_anthropic_streams_count_nothing_twice(delta, usage):
+    """message_start has the input; message_delta the output, and may repeat the input."""
+    stream = events(
+        START,
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "usage"}},
+        {"type": "ping"},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": delta},
+        {"type": "message_stop"},
+    )
+    assert read(SSE, stream) == usage
+
+
+def test_placeholder_counts_at_the_start_are_overridden():
+    """Some servers begin with zeros and say the counts at the end."""
+    zeros = {"input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 0}
+    stream = events(
+        {"type": "message_start", "message": {"usage": zeros}},
+        {"type": "message_delta", "usage": {"input_tokens": 57, "output_tokens": 4}},
+    )
+    assert read(SSE, stream) == Usage(57, 0, 4)
+
+
+def test_openai_streams_end_with_their_usage():
+    """Chunks before the last say null, or nothing; then comes [DONE]."""
+    stream = events(
+        {"choices": [{"delta": {"content": 'a "usage"'}}], "usage": None},
+        {"choices": [{"delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": CHAT_USAGE},
+        "[DONE]",
+    )
+    assert read(SSE, stream) == Usage(2006, 1920, 300)
+
+
+@pytest.mark.parametrize("null", [b'"usage":null', b'"usage": null'])
+def test_a_null_is_no_reason_to_read_an_event(null, monkeypatch):
+    """Servers that say it in every chunk cost no JSON; a null beside figures hides none."""
+    both = b'data: {"choices":[],%s,"response":{"usage":{"prompt_tokens":7}}}\n\n' % null
+    stream = b"data: {}\n\n" + b'data: {"choices":[],%s}\n\n' % null * 1000
+    assert read(SSE, stream, both, stream) == Usage(7)
+    monkeypatch.setattr(reader_module.json, "loads", pytest.fail)
+    assert read(SSE, stream) == Usage()
+
+
+def test_running_counts_end_with_the_last():
+    """Servers that count in every chunk are read to the end."""
+    stream = events(
+        *({"choices": [{}], "timings": TIMINGS | {"predicted_n": n}} for n in range(1, 36)),
+        *({"usage": {"prompt_tokens": 237, "completion_tokens": n}} for n in (34, 35)),
+        "[DONE]",
+    )
+    assert read(SSE, stream) == Usage(237, 236, 35, 0.030958, 0.661064)
+
+
+def test_responses_streams_end_with_their_usage():
+    """response.created has none yet; response.completed has it, and timings beside it."""
+    stream = events(
+        {"type": "response.created", "response": {"status": "in_progress", "usage": None}},
+        {"type": "response.output_text.delta", "delta": "a"},
+        {
+            "type": "response.completed",
+            "response": {"status": "completed", "usage": RESPONSES_USAGE},
+            "timings": TIMINGS | {"cache_n": 320, "prompt_n": 8, "predicted_n": 52},
+        },
+    )
+    assert read(SSE, stream) == Usage(328, 320, 52, 0.030958, 0.661064)
+
+
+def test_ollama_streams_lines():
+    """The last line has the counts; the last line end may be missing."""
+    lines = [{"message": {"content": "a"}, "done": False}] * 3 + [OLLAMA]
+    stream = "\n".join(map(json.dumps, lines)).encode()
+    assert read(NDJSON, stream) == read(NDJSON, stream + b"\n") == usage_of(OLLAMA)
+    assert read("application/jsonl", stream) == usage_of(OLLAMA)
+
+
+@pytest.mark.parametrize(
+    "content_type", ["Application/JSON", "application/problem+json", "TEXT/EVENT-STREAM"]
+)
+def test_content_type_has_no_case(content_type):
+    """As in RFC 9110, section 8.3.1."""
+    body = json.dumps({"usage": CHAT_USAGE}).encode()
+    if "stream" in content_type.lower():
+        body = b"data: " + body + b"\n\n"
+    assert read(content_type, body).reused == 1920
+
+
+@pytest.mark.parametrize(
+    ("content_type", "encoded"), [("", False), ("text/html", False), (JSON, True), (SSE, True)]
+)
+def test_other_bodies_are_not_looked_into(content_type, encoded):
+    """Compressed bytes, or text that is no JSON."""
+    body = json.dumps({"usage": CHAT_USAGE}).encode()
+    assert read(content_type, body, events({"usage": CHAT_USAGE}), encoded=encoded) == Usage()
+
+
+def test_too_long_a_body_has_no_usage(monkeypatch):
+    """What is over the limit is not kept; a too long line is skipped, the next is read."""
+    monkeypatch.setattr(reader_module, "_LONGEST_KEPT", 500)
+    message = json.dumps({"usage": CHAT_USAGE}).encode()
+    long_message = json.dumps({"usage": {"prompt_tokens": 5}, "x": "y" * 500}).encode()
+    assert read(JSON, long_message) == Usage()
+    for size in (1, 100, 10_000):
+        lines = long_message + b"\n" + message + b"\n" + long_message
+        chunks = [lines[i : i + size] for i in range(0, len(lines), size)]
+        assert read(NDJSON, *chunks) == Usage(2006, 1920, 300)
+    assert read(SSE, b"data: " + long_message + b"\n\n") == Usage()
+    assert read(SSE, b"data: " + long_message + b"\n\ndata: " + message + b"\n\n").reused == 1920
+    reader = UsageReader(JSON)
+    for _ in range(1000):
+        reader.feed(b"x" * 100)
+    assert len(reader._kept) <= 500
+
+
+bodies = st.one_of(
+    st.binary(max_size=60),
+    spelling.document.map(str.encode),
+    st.lists(
+        st.sampled_from(
+            [
+                events(START),
+                events({"type": "message_delta", "usage": {"output_tokens": 5}}),
+                events({"usage": CHAT_USAGE}),
+                events("[DONE]"),
+                events(OLLAMA),
+                b'data: {"usage": {"prompt_tokens": 1' + b"0" * 5000 + b"}}\n\n",
+                b'data: {"usage": ' + b"[" * 5000 + b"\n\n",
+                b'data: {"usage": "\xff"}\n\n',
+                b'data: {"usage"\r\ndata: : {"prompt_tokens": 7}}\r\n\r\n',
+                json.dumps({"usage": CHAT_USAGE}).encode() + b"\r\n",
+                json.dumps(OLLAMA).encode() + b"\n",
+                json.dumps(COMPLETION | {"timings": TIMINGS}).encode(),
+                b'\xef\xbb\xbf{"usage": {"prompt_tokens": 9}}',
+                b'"usage"',
+                b"\n",
+                b"\r",
+                b"\0",
+            ]
+        ),
+        max_size=5,
+    ).map(b"".join),
+)
+
+
+together = st.sampled_from([0, 50, reader_module._TOGETHER])
+"""Below how many bytes chunks are looked at together."""
+
+
+@given(
+    bodies,
+    st.sampled_from([SSE, JSON, NDJSON, "", "json event-stream ndjson"]),
+    st.lists(st.integers(0, 1000), max_size=4),
+    together,
+)
+@settings(max_examples=400)
+def test_any_bytes_in_any_chunks_give_the_same_usage(body, content_type, cuts, together):
+    """Nothing raises, and how the bytes were cut does not matter."""
+    whole = read(content_type, body)
+    bounds = [0, *sorted(cuts), len(body)]
+    chunks = [body[start:end] for start, end in pairwise(bounds)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader_module, "_TOGETHER", together)
+        assert read(content_type, *chunks) == whole
+        assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
+
+
+@given(
+    bodies,
+    st.sampled_from([SSE, JSON, NDJSON]),
+    st.lists(st.integers(0, 1000), max_size=4),
+    st.integers(0, 200),
+    together,
+)
+@settings(max_examples=400)
+def test_neither_do_chunks_matter_at_the_limit(body, content_type, cuts, longest, together):
+    """What is too long to be read is the same whatever the chunks."""
+    bounds = [0, *sorted(cuts), len(body)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader_module, "_LONGEST_KEPT", longest)
+        whole = read(content_type, body)
+        patch.setattr(reader_module, "_TOGETHER", together)
+        chunks = [body[start:end] for start, end in pairwise(bounds)]
+        assert read(content_type, *chunks) == whole
+        assert read(content_type, *(body[i : i + 1] for i in range(len(body)))) == whole
+
+
+def test_a_cut_body_has_the_usage_it_came_to():
+    """A stream that breaks off keeps what message_start said; a cut JSON has none."""
+    stream = events(START, {"type": "message_delta", "usage": {"output_tokens": 503}})
+    assert read(SSE, stream[:-5]) == Usage(100_298, 100_000, 1, written=248)
+    assert read(JSON, json.dumps(ANTHROPIC).encode()[:-1]) == Usage()
+    assert UsageReader(SSE).close() == UsageReader(JSON).close() == Usage()

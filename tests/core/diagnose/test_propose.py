@@ -1,0 +1,224 @@
+"""Rules are proposed only where they keep their promises."""
+
+import re
+import tomllib
+from itertools import pairwise
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cacheproxy.config import Config, RuleTable
+from cacheproxy.core.diagnose.propose import propose
+from cacheproxy.core.diagnose.prove import objection
+from cacheproxy.core.diagnose.volatile import fields
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.rule import Rule
+from cacheproxy.core.rules.toml import rule_toml
+from cacheproxy.testing import assert_extends
+from tests.core.planting import anthropic, chat, insert, numbered, plant, request, requests
+
+from .test_volatile import set_system, shapes
+
+KINDS = ["uuid", "clock", "nonce", "counter"]
+
+
+def proposals(bodies, rules=()):
+    sent = requests(bodies)
+    steps = list(pairwise(sent))
+    return propose(fields(steps, rules), steps, sent, {rule.name for rule in rules})
+
+
+def planted(bodies, kind, at=500, label="run id: "):
+    def change(body, turn):
+        set_system(body, lambda text: insert(text, at, f"{label}{numbered(kind, turn)}."))
+
+    return plant(bodies, change)
+
+
+def from_toml(text):
+    (table,) = tomllib.loads(text)["rule"]
+    return RuleTable(**table).rule()
+
+
+@given(bodies_of=shapes, kind=st.sampled_from(KINDS), at=st.integers(0, 999))
+@settings(max_examples=60)
+def test_a_token_in_the_system_text_gets_a_rule_that_covers_it(bodies_of, kind, at):
+    bodies = planted(bodies_of(), kind, at)
+    (proposal,), refused = proposals(bodies)
+    assert refused == []
+    rule = from_toml(proposal.toml())
+    assert rule == proposal.rule
+    steps = list(pairwise(requests(bodies)))
+    (field,) = fields(steps, [rule])
+    assert (field.rules, field.covered) == ((rule.name,), len(steps))
+    for earlier, later in steps:
+        assert_extends(earlier, later, [rule])
+
+
+@given(kind=st.sampled_from(KINDS), bodies_of=shapes)
+@settings(max_examples=16)
+def test_there_is_none_for_what_a_user_wrote(kind, bodies_of):
+    def change(body, turn):
+        for message in body["messages"]:
+            content = message["content"]
+            if message["role"] != "user":
+                continue
+            if isinstance(content, str):
+                message["content"] = f"run id: {numbered(kind, turn)} {content}"
+            elif content[0]["type"] == "text":
+                content[0]["text"] = f"run id: {numbered(kind, turn)} {content[0]['text']}"
+
+    found, refused = proposals(plant(bodies_of(), change))
+    assert found == []
+    assert [one.why for one in refused] == ["it stands in text that the user wrote"]
+
+
+def test_nor_for_what_a_tool_returned():
+    def change(body, turn):
+        for message in body["messages"]:
+            if message["role"] == "tool":
+                message["content"] += f" took {numbered('counter', turn)} ms"
+
+    found, refused = proposals(plant(chat(), change))
+    assert found == []
+    assert {one.why for one in refused} == {"it stands in text that a tool wrote"}
+
+
+def test_a_quotation_by_the_user_is_left_alone():
+    """The rule is for system text; what the user quotes keeps its bytes."""
+
+    def change(body, turn):
+        body["messages"][0]["content"][0]["text"] += "\nWhat is run id: abc1234f?"
+
+    bodies = plant(planted(anthropic(), "nonce"), change)
+    (proposal,), _ = proposals(bodies)
+    after = normalize(request(bodies[0]), [proposal.rule]).request
+    assert b"run id: abc1234f?" in after.body
+
+
+def test_a_date_is_pinned_and_off_by_default():
+    (proposal,), _ = proposals(planted(anthropic(), "date"))
+    assert proposal.rule.pin
+    assert not proposal.rule.default
+
+
+def test_a_nonce_keeps_its_length_and_the_version_before_it_may_change():
+    def change(body, turn):
+        body["system"].insert(
+            0, {"type": "text", "text": f"version=2.1.114; cch={numbered('nonce', turn)};"}
+        )
+
+    (proposal,), _ = proposals(plant(anthropic(), change))
+    assert proposal.rule.replacement == "0" * 8
+    assert proposal.rule.where == "/system/*[type=text]/text"
+    assert proposal.rule.literals
+    assert r"\d+" in proposal.rule.pattern
+
+
+def test_a_token_with_nothing_around_it_gets_none():
+    def change(body, turn):
+        body["system"][0]["text"] = numbered("nonce", turn)
+
+    found, refused = proposals(plant(anthropic(), change))
+    assert found == []
+    assert "nothing around it" in refused[0].why
+
+
+def test_text_without_a_shape_gets_none():
+    def change(body, turn):
+        set_system(body, lambda text: text + f"\nbranch: {'main' if turn % 2 else 'next'}")
+
+    found, refused = proposals(plant(anthropic(), change))
+    assert found == []
+    assert "no shape" in refused[0].why
+
+
+def test_a_tool_description_gets_one_for_that_tool():
+    def change(body, turn):
+        body["tools"][1]["description"] += f" Build id {numbered('nonce', turn)}."
+
+    (proposal,), _ = proposals(plant(anthropic(), change))
+    assert proposal.rule.where == "/tools/*[name=edit]/description"
+
+
+def test_two_fields_get_two_names():
+    def change(body, turn):
+        set_system(
+            body,
+            lambda text: (
+                f"run id: {numbered('nonce', turn)};\n{text}\nrun id:  "
+                f"{numbered('nonce', turn, 7)}!"
+            ),
+        )
+
+    found, _ = proposals(plant(anthropic(), change), [])
+    names = [proposal.rule.name for proposal in found]
+    assert len(names) == len(set(names)) == 2
+
+
+def test_what_has_a_rule_is_not_proposed_again():
+    bodies = planted(anthropic(), "uuid")
+    (proposal,), _ = proposals(bodies)
+    assert proposals(bodies, [proposal.rule]) == ([], [])
+
+
+class TestObjections:
+    """A rule is tried on everything that was captured."""
+
+    def objection(self, rule, bodies, others=()):
+        sent = requests(bodies)
+        steps = list(pairwise(sent))
+        (field,) = fields(steps)
+        return objection(rule, field, steps, [*sent, *others])
+
+    def rule(self, **changes):
+        table = {
+            "name": "x",
+            "where": "system",
+            "pattern": r"run id: (?P<volatile>[0-9a-f]{8})",
+            "replacement": "0" * 8,
+        }
+        return Rule(**(table | changes))
+
+    @pytest.mark.parametrize(
+        ("changes", "why"),
+        [
+            ({}, None),
+            ({"where": "user"}, "does not make the turns equal"),
+            ({"pattern": r"run id: (?P<volatile>[0-9a-f]{2})", "replacement": "00"}, "equal"),
+            (
+                {"replacement": r"0\g<volatile>", "pattern": r"run id: (?P<volatile>[^\W_]+)"},
+                "idempotent",
+            ),
+        ],
+    )
+    def test_reasons(self, changes, why):
+        said = self.objection(self.rule(**changes), planted(anthropic(), "nonce"))
+        assert said is None if why is None else why in said
+
+    def test_a_match_in_the_words_of_a_user_anywhere(self):
+        """In another conversation too, and though the constant stands there already."""
+        other = anthropic(1)[0]
+        other["messages"][0]["content"] = "my run id: 00000000"
+        rule = self.rule(where=("system", "user"))
+        bodies = planted(anthropic(), "nonce")
+        assert self.objection(rule, bodies) is None
+        assert "a user" in self.objection(rule, bodies, [request(other)])
+
+
+@given(
+    pattern=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    why=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+)
+@settings(max_examples=200)
+def test_toml_says_what_the_rule_says(pattern, why):
+    rule = Rule("x", ("system", "user"), re.escape(pattern), pin=True, why=why, default=False)
+    assert from_toml(rule_toml(rule)) == rule
+
+
+def test_a_proposal_stands_in_a_config_file():
+    (proposal,), _ = proposals(planted(chat(), "uuid"))
+    config = msgspec.convert(tomllib.loads(proposal.toml()), Config)
+    assert config.rules() == [proposal.rule]

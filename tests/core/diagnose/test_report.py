@@ -1,0 +1,208 @@
+"""The report on one turn, from a capture or as a proxy knows it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from cacheproxy.cli.diagnosetext import lines
+from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Break, Count, Judgement, Reason, Verdict
+from cacheproxy.core.diagnose.conversations import lanes_of
+from cacheproxy.core.diagnose.report import Report, ReportError, report
+from cacheproxy.core.diagnose.turn import report_captured
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.rules.rule import Rule
+from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.profile import Profile
+from tests.core.planting import anthropic, captured, chat, numbered, plant, request
+
+from .test_volatile import set_system
+
+GROWING = [Usage(1000, 0), Usage(1100, 1000), Usage(1200, 1100)]
+IDS = Rule("ids", "system", r"(?m)^id: (?P<volatile>\S+)", "0", default=False)
+
+
+def with_nonce(body, turn):
+    set_system(body, lambda text: f"id: {numbered('nonce', turn)}\n{text}")
+
+
+def reported(bodies, index, *, usage=(), rules=(), active=()):
+    records = captured(bodies)
+    for number, said in enumerate(usage):
+        records[number] = replace(records[number], usage=said)
+    (lane,) = lanes_of(records)
+    return report_captured(lane, index, rules, active)
+
+
+def test_a_turn_that_extends_the_one_before():
+    found = reported(chat(3), 2, usage=GROWING)
+    assert (found.judgement, found.reason, found.path) == (Judgement.OK, None, None)
+    assert (found.prompt, found.equal) == (Count(1200, "measured"), Count(1100, "measured"))
+    assert (found.turn, found.number, found.client) == (3, 3, "client")
+    assert found.advice == ()
+
+
+def test_a_turn_of_which_nothing_was_measured():
+    """It seems to be fine, but nobody can tell."""
+    found = reported(chat(3), 2)
+    assert (found.judgement, found.reason, found.path) == (Judgement.UNKNOWN, None, None)
+    assert found.prompt.source == found.equal.source == "estimated"
+    assert found.advice == ()
+
+
+def test_a_turn_after_a_compaction():
+    """Nothing was lost, and there is nothing to do."""
+    bodies = anthropic(4)
+    bodies[3]["messages"] = [{"role": "user", "content": "In short."}]
+    found = reported(bodies, 3)
+    assert (found.judgement, found.reason, found.lost) == (Judgement.COMPACTED, None, None)
+    assert found.path.startswith("/messages/0")
+    assert found.advice == ()
+    assert "wrote the history anew, shorter: no break" in " ".join(map(str.strip, lines(found)))
+
+
+def test_the_first_turn():
+    found = reported(chat(2), 0)
+    assert (found.judgement, found.turn) == (Judgement.COLD, 1)
+
+
+@pytest.mark.parametrize(
+    ("usage", "judgement", "lost"),
+    [
+        ([Usage(1000, 0), Usage(1100, 700), Usage(1200, 760)], Judgement.BREAK, 340),
+        ((), Judgement.UNKNOWN, None),
+    ],
+)
+def test_a_change_and_everything_about_it(usage, judgement, lost):
+    """A break if it was measured; but for that and its cost, all is said of it anyhow."""
+    found = reported(plant(chat(4), with_nonce), 2, usage=usage, rules=[IDS])
+    assert (found.judgement, found.reason) == (judgement, Reason.SYSTEM_CHANGED)
+    assert found.lost == (Count(lost, "measured") if lost else None)
+    assert found.says.endswith("hex nonce in /messages/0/content")
+    assert (found.path, found.byte) == ("/messages/0/content", 4)
+    assert (found.kind, found.source, found.seen) == (Kind.NONCE, "client", (3, 3))
+    assert (found.rules, found.on) == (("ids",), ())
+    assert found.excerpts.was == f"id: {numbered('nonce', 1)}"
+    start, end = found.excerpts.marked
+    assert found.excerpts.now[start:end] == numbered("nonce", 2)
+    assert "--enable ids" in found.advice[0].why
+
+
+def test_a_rule_that_is_on_is_said_to_help():
+    found = reported(plant(chat(4), with_nonce), 2, rules=[IDS], active=["ids"])
+    assert found.on == ("ids",)
+    assert "is on" in found.advice[0].why
+
+
+def test_a_field_without_a_rule_can_have_one_proposed():
+    found = reported(plant(chat(4), with_nonce), 2)
+    assert found.advice[0].why == "cacheproxy diagnose --propose --from CAPTURE"
+
+
+def test_a_proposal_names_the_captures_where_they_are_known():
+    (lane,) = lanes_of(captured(plant(chat(4), with_nonce)))
+    found = report_captured(lane, 2, captures=["my captures", "more"])
+    wanted = "cacheproxy diagnose --propose --from 'my captures' --from more"
+    assert found.advice[0].why == wanted
+
+
+def test_what_the_server_measured():
+    usage = [Usage(1000, 0), Usage(1100, 20, 5, 9.0)]
+    found = reported(plant(anthropic(2), with_nonce), 1, usage=usage)
+    assert found.prompt == Count(1100, "measured")
+    assert (found.reused, found.evaluated, found.seconds) == (20, 1080, 9.0)
+    assert found.lost == Count(980, "measured")
+
+
+def test_a_loss_that_nothing_explains():
+    """No server was named, so no server's settings are."""
+    usage = [Usage(1000, 0), Usage(1100, 20, 5, 9.0)]
+    found = reported(anthropic(2), 1, usage=usage)
+    assert found.reason is Reason.UNKNOWN
+    assert [one.do for one in found.advice] == ["see"]
+
+
+def test_an_eviction_by_a_server_that_is_known():
+    """The advice is that of the server in the profile."""
+    turn = replace(captured(anthropic(1))[0], profile=Profile(server=Server("vLLM")))
+    assert report(turn, Verdict(Judgement.BREAK, Reason.EVICTED)).advice[0].do == "vLLM"
+
+
+def test_a_difference_near_the_end_is_shown_though_it_is_no_break():
+    def change(body, turn):
+        body["messages"].append({"role": "user", "content": "a reminder that is always last"})
+
+    found = reported(plant(chat(4), change), 3, usage=[*GROWING, Usage(1300, 1180)])
+    assert found.judgement is Judgement.OK
+    assert found.kind is Kind.MOVED
+    assert found.path.startswith("/messages/")
+
+
+def test_a_text_that_lost_its_end_is_named_not_what_follows():
+    def change(body, turn):
+        body["messages"][0]["content"] += f"\n{'files ' * 400}" if turn == 0 else ""
+
+    found = reported(plant(chat(2), change), 1)
+    assert found.path == "/messages/0/content"
+    assert found.kind is Kind.REMOVED
+
+
+def test_a_change_that_begins_with_a_new_line_can_be_seen():
+    def change(body, turn):
+        set_system(body, lambda text: text.replace("\n", "\nnew\n" if turn else "\n", 1))
+
+    excerpts = reported(plant(chat(2), change), 1).excerpts
+    assert excerpts.was != excerpts.now
+    assert "\n" not in excerpts.was + excerpts.now
+
+
+def test_from_a_running_proxy_without_bodies():
+    """All it keeps of an exchange is the verdict, with its few words."""
+    bare = request(chat(1)[0])
+    where = Break(
+        "/system/0/text", 9, Count(400, "estimated"), Kind.DATE, "on 2026-11-20", "on 2026-11-21"
+    )
+    exchange = Exchange(
+        received=replace(bare, body=b""),
+        sent=replace(bare, body=b""),
+        reports=(),
+        session=Session("claude", "3f9a"),
+        turn=15,
+        upstream="http://x",
+        status=200,
+        outcome=Outcome.COMPLETE,
+        usage=Usage(1100, 400, 5, 3.0),
+        wall=0.0,
+        first_byte=None,
+        seconds=4.0,
+        bytes_down=5,
+        number=812,
+    )
+    verdict = Verdict(
+        Judgement.BREAK,
+        Reason.SYSTEM_CHANGED,
+        where,
+        Count(400, "estimated"),
+        Count(600, "measured"),
+        2.5,
+    )
+    found = report(exchange, verdict, seen=(2, 61))
+    assert (found.number, found.turn, found.session) == (812, 15, "3f9a")
+    assert found.excerpts.now == "on 2026-11-21"
+    assert (found.kind, found.frequency, found.seen) == (Kind.DATE, "changes once a day", (2, 61))
+    assert found.advice[0].do == "nothing"
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_it_survives_json(index):
+    found = reported(plant(anthropic(3), with_nonce), index, rules=[IDS])
+    assert Report.from_json(json.loads(json.dumps(found.as_json()))) == found
+
+
+@pytest.mark.parametrize("value", [None, [], {}, {"number": "x"}, "text"])
+def test_what_is_no_report(value):
+    with pytest.raises(ReportError):
+        Report.from_json(value)

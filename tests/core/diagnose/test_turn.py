@@ -1,0 +1,167 @@
+"""The report on a captured turn: what was known when it happened, or what its bodies show."""
+
+from dataclasses import replace
+
+import pytest
+
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import (
+    Basis,
+    Break,
+    Count,
+    Evidence,
+    Judgement,
+    Reason,
+    Rewrite,
+    Verdict,
+)
+from cacheproxy.core.diagnose.conversations import lanes_of
+from cacheproxy.core.diagnose.turn import judged, report_captured
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.server.profile import Profile, Reporting
+from tests.core.planting import anthropic, captured, chat, numbered, plant, request
+
+from .test_volatile import set_system
+
+PROFILE = Profile(order=Order.SYSTEM_FIRST)
+COLD_AGAIN = [Usage(1000, 0), Usage(1100, 20, 5, 9.0)]
+PATH = "/messages/0/content"
+EVICTED = Verdict(
+    Judgement.BREAK,
+    Reason.EVICTED,
+    expected=Count(998, "measured"),
+    lost=Count(978, "measured"),
+    basis=Basis.RENDERED,
+    evidence=(Evidence.OTHERS,),
+)
+"""As a running proxy found it, which saw another conversation."""
+
+
+def with_nonce(body, turn):
+    set_system(body, lambda text: f"id: {numbered('nonce', turn)}\n{text}")
+
+
+def recorded(bodies, verdict, *, usage=COLD_AGAIN, profile=PROFILE):
+    """The report on the second of two turns, captured with its verdict."""
+    one, two = captured(bodies)
+    one = replace(one, usage=usage[0], profile=profile)
+    two = replace(two, usage=usage[1], profile=profile, verdict=verdict)
+    (lane,) = lanes_of([one, two])
+    return report_captured(lane, 1)
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        EVICTED,
+        replace(EVICTED, reason=Reason.MOVED, basis=Basis.TOLD, evidence=()),
+        replace(EVICTED, reason=Reason.CHECKPOINT, beneath=Reason.TEMPLATE_CHANGED, evidence=()),
+        replace(EVICTED, reason=Reason.UNKNOWN, basis=None, evidence=(), ruled_out=("the moon",)),
+        Verdict(Judgement.OK, expected=Count(998, "measured"), lost=Count(0, "measured")),
+        Verdict(Judgement.COLD),
+        Verdict(Judgement.COMPACTED, expected=Count(400, "estimated")),
+        Verdict(Judgement.UNKNOWN),
+    ],
+)
+def test_what_was_found_when_it_happened_is_what_is_reported(verdict):
+    """More was known then: what the server rendered, and what else it had to do."""
+    found = recorded(chat(2), verdict)
+    assert (found.judgement, found.reason) == (verdict.judgement, verdict.reason)
+    assert (found.basis, found.beneath, found.evidence, found.ruled_out) == (
+        verdict.basis,
+        verdict.beneath,
+        verdict.evidence,
+        verdict.ruled_out,
+    )
+    assert (found.equal, found.path) == (verdict.expected, None)
+
+
+def test_what_a_recorded_verdict_does_not_quote_is_taken_from_the_bodies():
+    """Captures keep no excerpts."""
+    where = Break(PATH, 4, Count(40, "measured"), Kind.NONCE, "", "")
+    verdict = replace(EVICTED, reason=Reason.SYSTEM_CHANGED, where=where, evidence=())
+    found = recorded(plant(chat(2), with_nonce), verdict)
+    assert (found.reason, found.path, found.equal) == ("system_changed", PATH, where.position)
+    assert found.excerpts.was == f"id: {numbered('nonce', 0)}"
+    assert found.excerpts.now == f"id: {numbered('nonce', 1)}"
+    assert found.source == "client"
+
+
+def test_nothing_is_quoted_that_stands_elsewhere():
+    """The template took the thinking away: that is not where the requests part."""
+    where = Break("/messages/2/reasoning_content", 0, Count(600, "measured"), Kind.TEXT, "", "")
+    verdict = replace(
+        EVICTED,
+        reason=Reason.TEMPLATE_CHANGED,
+        rewrite=Rewrite.THINKING,
+        where=where,
+        evidence=(),
+    )
+    found = recorded(plant(chat(2), with_nonce), verdict)
+    assert (found.reason, found.path) == (Reason.TEMPLATE_CHANGED, where.path)
+    assert found.excerpts is None
+
+
+def test_where_the_requests_part_is_shown_though_it_broke_nothing():
+    fine = Verdict(Judgement.OK, expected=Count(1000, "measured"))
+    found = recorded(plant(chat(2), with_nonce), fine)
+    assert (found.judgement, found.reason, found.path) == (Judgement.OK, None, PATH)
+
+
+def test_a_capture_of_an_older_version_is_judged_anew():
+    """Its verdict was a guess: it said evicted wherever the requests agree."""
+    found = recorded(chat(2), EVICTED, profile=None)
+    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.UNKNOWN)
+    assert (found.basis, found.evidence) == (None, ())
+    assert found.ruled_out == ("this request only adds to the last",)
+    found = recorded(plant(chat(2), with_nonce), EVICTED, profile=None)
+    assert (found.reason, found.path) == (Reason.SYSTEM_CHANGED, PATH)
+
+
+@pytest.mark.parametrize("change", [with_nonce, lambda body, turn: None])
+@pytest.mark.parametrize("reused", range(0, 1100, 100))
+@pytest.mark.parametrize("bodies", [chat(2), anthropic(2)])
+def test_bodies_alone_are_no_evidence_of_an_eviction(bodies, reused, change):
+    usage = [Usage(1000, 0, 10), Usage(1100, reused, 10)]
+    found = recorded(plant(bodies, change), None, usage=usage)
+    assert found.reason is not Reason.EVICTED
+    assert not any("server was not restarted" in said for said in found.ruled_out)
+    assert not any("conversation" in said for said in found.ruled_out)
+
+
+@pytest.mark.parametrize(
+    ("usage", "profile"),
+    [(Usage(), None), (Usage(1100), PROFILE), (Usage(1100, 0), Profile(reporting=Reporting.NEVER))],
+)
+def test_where_nothing_was_measured_nothing_is_judged(usage, profile):
+    bodies = plant(chat(2), with_nonce)
+    found = recorded(bodies, None, usage=[Usage(), usage], profile=profile)
+    assert (found.judgement, found.reason) == (Judgement.UNKNOWN, Reason.SYSTEM_CHANGED)
+    assert (found.path, found.kind) == (PATH, Kind.NONCE)
+    assert found.advice[0].do == "a rule"
+
+
+def test_the_order_is_that_of_the_server():
+    """Tools that change stand behind a system text that has not, or before it."""
+    one, two = captured(plant(anthropic(2), lambda body, turn: body["tools"][0].update(n=turn)))
+    first, last = (
+        judged(one, replace(two, profile=Profile(order=order))).expected.tokens
+        for order in (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
+    )
+    assert first < last
+
+
+def test_what_was_sent_is_compared_not_what_came():
+    records = captured(plant(chat(2), with_nonce))
+    constant = request(chat(2)[0]).body, request(chat(2)[1]).body
+    sent = [replace(one, sent=body) for one, body in zip(records, constant, strict=True)]
+    verdict = judged(*sent)
+    assert (verdict.reason, verdict.where) == (None, None)
+    assert verdict.saved.tokens > 0
+
+
+def test_bodies_that_cannot_be_read_are_not_judged():
+    one, two = captured(chat(2))
+    assert judged(one, replace(two, body=b"{")).judgement is Judgement.UNKNOWN
+    assert judged(replace(one, body=b"{"), two).judgement is Judgement.UNKNOWN

@@ -1,0 +1,74 @@
+"""What kind of change it is."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproxy.core.diff.kind import Kind, classify, masked, token_at
+from cacheproxy.core.document.compare import common_prefix
+
+PAIRS = [
+    (Kind.UUID, "775b2410-8917-4fad-af9d-0123456789ab", "775b2410-8917-4fad-af9d-0123456789ac"),
+    (Kind.UUID, "01A1FCA3-3E90-7181-B54E-95F467F0F936", "11A1FCA3-3E90-7181-B54E-95F467F0F936"),
+    (Kind.CLOCK, "20:48", "20:49"),
+    (Kind.CLOCK, "8:05 PM", "8:06 PM"),
+    (Kind.CLOCK, "2026-02-18 20:48 UTC", "2026-02-18 20:49 UTC"),
+    (Kind.CLOCK, "Wed 2026-02-18 20:48 UTC", "Thu 2026-02-19 00:01 UTC"),
+    (Kind.CLOCK, "2026-11-21T10:00:00.123Z", "2026-11-21T10:00:01.001Z"),
+    (Kind.CLOCK, "12:04:31", "12:05:10"),
+    (Kind.DATE, "2026-11-21", "2026-11-22"),
+    (Kind.DATE, "11/21/2026", "11/22/2026"),
+    (Kind.DATE, "Sat Nov 21 2026", "Sun Nov 22 2026"),
+    (Kind.DATE, "Saturday, November 21, 2026", "Sunday, November 22, 2026"),
+    (Kind.DATE, "21 November 2026", "1 December 2026"),
+    (Kind.COUNTER, "9", "10"),
+    (Kind.COUNTER, "6678", "6679"),
+    (Kind.NONCE, "2ca14", "2e76d"),
+    (Kind.NONCE, "01265", "be1f7"),
+    (Kind.NONCE, "9A3F", "9B3F"),
+    (Kind.NONCE, "d9e3c68" * 5, "7a051a8" * 5),
+]
+
+
+@pytest.mark.parametrize(("kind", "was", "now"), PAIRS)
+@pytest.mark.parametrize(
+    "around", [("", ""), ("at ", " now"), ('"id": "', '",'), ("[", "] hi"), ("x=", ";")]
+)
+def test_a_token_is_found_whole_wherever_it_stands(kind, was, now, around):
+    before, after = around
+    texts = before + was + after, before + now + after
+    at = common_prefix(*texts)
+    token = token_at(*texts, at, at)
+    assert token.kind is kind
+    assert texts[0][slice(*token.was)] == was
+    assert texts[1][slice(*token.now)] == now
+
+
+@pytest.mark.parametrize(("kind", "was", "now"), PAIRS)
+def test_two_tokens_given_whole(kind, was, now):
+    assert classify(was, now) is kind
+    assert masked(f"it is {was}.") == masked(f"it is {now}.")
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [("main", "next"), ("v2", "v3"), ("a 12", "a b"), ("", "12"), ("Nov", "Dec")]
+)
+def test_words_have_no_shape(was, now):
+    at = common_prefix(was, now)
+    assert token_at(was, now, at, at) is None
+    assert classify(was, now) is Kind.TEXT
+
+
+@given(st.text(max_size=60), st.text(max_size=60), st.data())
+def test_nothing_raises(was, now, data):
+    at = data.draw(st.integers(0, len(was)))
+    by = data.draw(st.integers(0, len(now)))
+    token = token_at(was, now, at, by)
+    if token is not None:
+        assert was[slice(*token.was)] != now[slice(*token.now)]
+    masked(was)
+
+
+def test_what_stands_further_off_is_not_the_token():
+    text = "12:30 " + "word " * 40
+    assert token_at(text + "a", text + "b", len(text), len(text)) is None

@@ -1,0 +1,79 @@
+"""Where two texts differ."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.text import alike, hunks, share_of_words
+
+words = st.sampled_from(
+    ["one", "two", "3", "12:30", "\n", " ", "- ", "abc123", "2026-01-02", "é", ""]
+)
+texts = st.lists(words, max_size=12).map("".join)
+
+
+def shown(was, now):
+    return [(hunk.kind, was[slice(*hunk.was)], now[slice(*hunk.now)]) for hunk in hunks(was, now)]
+
+
+@given(was=texts, now=texts)
+@example(was="\n12:30", now="12:30\n\n")
+@example(was="3", now="3\n")
+def test_putting_the_new_in_place_of_the_old_gives_the_new(was, now):
+    """Between the hunks the texts are equal, and they come in order."""
+    built, at, by = "", 0, 0
+    for hunk in hunks(was, now):
+        assert hunk.was[0] >= at
+        assert hunk.now[0] >= by
+        assert was[at : hunk.was[0]] == now[by : hunk.now[0]]
+        assert was[slice(*hunk.was)] != now[slice(*hunk.now)]
+        built += was[at : hunk.was[0]] + now[slice(*hunk.now)]
+        at, by = hunk.was[1], hunk.now[1]
+    assert built + was[at:] == now
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "expected"),
+    [
+        ("same", "same", []),
+        (
+            "a 12:00 b 3fa2",
+            "a 12:01 b 9912",
+            [(Kind.CLOCK, "12:00", "12:01"), (Kind.NONCE, "3fa2", "9912")],
+        ),
+        ("n=9", "n=10", [(Kind.COUNTER, "9", "10")]),
+        ("first\nsecond", "first\nnew\nsecond", [(Kind.ADDED, "", "new\n")]),
+        ("first\nold\nsecond", "first\nsecond", [(Kind.REMOVED, "old\n", "")]),
+        ("hi", "hi\n\n# Rules\n1. foo", [(Kind.ADDED, "", "\n\n# Rules\n1. foo")]),
+        ("on branch main now", "on branch next now", [(Kind.TEXT, "main", "next")]),
+        ("l4", "l4 n=3", [(Kind.ADDED, "", " n=3")]),
+        (
+            "l1\nat 12:00\nl3\nl4",
+            "l1\nat 12:01\nnew\nl3\nl4",
+            [(Kind.CLOCK, "12:00", "12:01"), (Kind.ADDED, "", "new\n")],
+        ),
+        (
+            "Status:\n(clean)\n\nRecent\n1e99 x",
+            "Status:\nM foo\n M bar\n\nRecent\n1e99 x",
+            [(Kind.TEXT, "(clean)\n", "M foo\n M bar\n")],
+        ),
+    ],
+)
+def test_examples(was, now, expected):
+    assert shown(was, now) == expected
+
+
+def test_very_many_lines_are_one_hunk_and_fast():
+    was, now = ("\n".join(f"{i} {side}" for i in range(3000)) for side in "ab")
+    assert [hunk.kind for hunk in hunks(was, now)] == [Kind.TEXT]
+
+
+def test_what_is_alike():
+    assert alike("", "")
+    assert alike("the same words in a line", "the same words in one line")
+    assert alike("Say it now", "Say it now\n\n" + "rules and rules " * 20)
+    assert not alike("Ok.", "Ok, I will do that at once and tell you.")
+    assert not alike("one thing", "quite another")
+    assert share_of_words("a b c d", "a b x y") == 0.5
+    assert share_of_words("", "") == 0

@@ -1,0 +1,432 @@
+"""Document against json.loads, and against an independent reader of places."""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cacheproxy.core.document import reader
+from cacheproxy.core.document.compare import overlap
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.escapes import offsets_in_string
+from cacheproxy.core.document.pointer import PathError
+from cacheproxy.core.document.reader import NotUnderstoodError
+from cacheproxy.core.prompt.request import Request
+from tests.core import spelling
+
+
+def read(text: str) -> Document:
+    return Document(text.encode())
+
+
+def not_understood(body: bytes) -> str:
+    request = Request("POST", "/v1/messages", body=body)
+    assert request.document is None
+    assert request.json is None
+    assert request.not_understood is not None
+    return request.not_understood
+
+
+@given(spelling.document)
+@settings(max_examples=150)
+def test_value_is_what_json_loads_says(text):
+    """A document means what the standard library says it means, duplicates and NaN included."""
+    assert spelling.meaning(read(text).value) == spelling.meant_by(text)
+
+
+@given(spelling.document)
+@settings(max_examples=150)
+def test_every_entry_stands_where_it_says(text):
+    """At every depth, the text between an entry's offsets is the entry's value and no more."""
+    document = read(text)
+    for path, (start, end) in spelling.places(text).items():
+        if not path:
+            continue
+        entry = document.entry(path)
+        assert document.text(entry) == text[start:end]
+        assert entry.value_start == len(text[:start].encode())
+        assert spelling.meant_by(text[start:end]) == spelling.meaning(entry.value)
+        assert document.body[entry.start : entry.start + 1] not in b" \t\r\n,"
+        assert entry.key == path[-1]
+        assert spelling.meaning(document.get(path)) == spelling.meaning(entry.value)
+
+
+@given(spelling.document, st.randoms())
+def test_places_do_not_depend_on_what_was_asked_before(text, random):
+    """Entries are the same whatever was looked at first."""
+    paths = [path for path in spelling.places(text) if path]
+    shuffled = random.sample(paths, len(paths))
+    document = read(text)
+    assert {path: document.entry(path).end for path in shuffled} == {
+        path: read(text).entry(path).end for path in paths
+    }
+
+
+@given(spelling.document)
+@settings(max_examples=50)
+def test_cut_anywhere_is_not_understood(text):
+    """A body cut at any character is refused with a reason, never with another exception."""
+    whole = text.rstrip()
+    for end in range(len(whole)):
+        with pytest.raises(NotUnderstoodError):
+            read(whole[:end])
+        assert not_understood(whole[:end].encode())
+
+
+turns = st.lists(st.one_of(spelling.document, spelling.document.map(str.strip)), max_size=3)
+
+
+@given(turns, st.data())
+@settings(max_examples=400)
+def test_whatever_came_before_a_body_is_read_the_same(texts, data):
+    """Values, places at every depth and reasons do not depend on the document at hand."""
+    earlier = Document(b"{}")
+    for text in texts:
+        changed = data.draw(st.one_of(st.just(text), altered(text)))
+        for body in (text.encode(), changed.encode()):
+            earlier = read_after(body, earlier) or earlier
+
+
+def read_after(body: bytes, earlier: Document) -> Document | None:
+    try:
+        expected = Document(body)
+    except NotUnderstoodError as refused:
+        with pytest.raises(NotUnderstoodError, match=re.escape(str(refused))):
+            Document(body, overlap(body, earlier))
+        return None
+    document = Document(body, overlap(body, earlier))
+    assert spelling.everything(document) == spelling.everything(expected)
+    return document
+
+
+@st.composite
+def altered(draw: st.DrawFn, text: str) -> str:
+    """``text`` with a piece of it taken out, doubled or replaced: JSON perhaps no more."""
+    start, end = sorted(draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+    piece = draw(
+        st.one_of(st.just(""), st.just(text[start:end] * 2), spelling.value, st.sampled_from(SIGNS))
+    )
+    return text[:start] + piece + text[end:]
+
+
+SIGNS = [*'{}[]",:1 \n\\é', '","', "],[", "},{", '":"', "]", "1,", ',"a":', "é"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('{"a": 12, "b": 1}', '{"a": 123, "b": 1}'),
+        ('{"a": 1}', '{"a": 12}'),
+        ('{"a": [1, 12]}', '{"a": [1, 123]}'),
+        ('{"a": [1, 2], "b": [3]}', '{"a": [1, [2], "b", [3]]}'),
+        ('{"a": [1, 2, 3]}', '{"a": {"x": 1, "2": 2}, "b": [2, 3]}'),
+        ('{"a": ["x", "y", "z"], "b": 1}', '{"a": ["x", {"y": "z"}], "b": 1}'),
+        ('{"a": ["x", {"y": "z"}], "b": 1}', '{"a": ["x", "y", "z"], "b": 1}'),
+        ('{"a": [1], "b": 1}', '{"a": [1]}, "b": 1}'),
+        ('{"a": [1], "b": 1}', '{"a": 1], "b": 1}'),
+        ('{"a": 1, "b": 2}', '{"a": 1} "b": 2}'),
+        ('{"a": 1, "b": 2}', '{"a": 1} , "b": 2}'),
+        ('{"a": [1, 2, 3]}', '{"a": [1, , 2, 3]}'),
+        ('{"a": [1, 2, 3]}', '{"a": [1 2, 3]}'),
+        ('{"a": [1, 2], "a": 5}', '{"a": [1, 2, 3], "a": 5}'),
+        ('{"a": 5, "a": [1, 2]}', '{"a": 6, "a": [1, 2]}'),
+        ('{"a": 5, "a": [1, 2]}', '{"a": 5, "b": [1, 2]}'),
+        ('{"é": ["ü"], "x": ["ö"]}', '{"é": ["ü", "ï"], "x": ["ö"]}'),
+        ('{"x": ["ö", 1]}', '{"x": ["öé", 1]}'),
+        (' {"a": 1}', '{"a": 1}'),
+        ('{"a": 1} ', '{"a": 1}  '),
+        ('{"a": 1}', '{"a": 1} x'),
+        ('{"a": [1, 2], "b": {}}', '{"a": [1, 2] "b": {}}'),
+        ('{"a": [1, 2], "b": {}}', '{"a": [1, 2, 2, 2], "b": {"c": 1}}'),
+        ('{"a": {"b": 1, "c": 2}}', '{"a": {"b": 1, "d": 3, "c": 2}}'),
+        ('{"a": "x"}', '{"a": "x", "a": "x"}'),
+    ],
+)
+def test_bodies_that_look_alike_are_told_apart(before, after):
+    """Where both have the same bytes, but not in the same place of the same container."""
+    for one, other in ((before, after), (after, before)):
+        try:
+            earlier = read(one)
+        except NotUnderstoodError:
+            continue
+        read_after(other.encode(), earlier)
+        read_after(one.encode(), earlier)
+
+
+def test_values_that_were_there_before_are_the_same_objects():
+    """Before the new ones, and behind them; of what is new alone there are new ones."""
+    was = read('{"messages": [{"a": 1}, {"b": 2}], "system": [{"s": 1}, {"t": 2}], "tools": [{}]}')
+    now_text = b'{"messages": [{"a": 1}, {"b": 2}, {"c": 3}], "system": [{"s": 9}, {"t": 2}], '
+    now_text += b'"tools": [{}]}'
+    now = Document(now_text, overlap(now_text, was))
+    assert now.value == json.loads(now_text)
+    assert all(map(operator.is_, was.value["messages"], now.value["messages"]))
+    assert now.value["system"][1] is was.value["system"][1]
+    assert now.value["tools"] is was.value["tools"]
+    assert now.scanned == len(b', {"c": 3}], "system": [{"s": 9}, ')
+    assert was.value["messages"] == [{"a": 1}, {"b": 2}]
+
+
+def test_what_is_taken_over_counts_too(monkeypatch):
+    """The bound on members and elements is that of the whole body."""
+    monkeypatch.setattr(reader, "MOST_ENTRIES", 6)
+    was = read('{"a": [0, 0, 0, 0, 0]}')
+    for text in ('{"a": [0, 0, 0, 0, 0, 0]}', '{"a": [0, 0, 0, 0, 0], "b": 0}'):
+        with pytest.raises(NotUnderstoodError, match="too many"):
+            Document(text.encode(), overlap(text.encode(), was))
+    text = b'{"a": [0, 0, 0, 0, 1]}'
+    assert Document(text, overlap(text, was)).value == json.loads(text)
+
+
+def test_captured_bodies_are_read_the_same_turn_after_turn(captured):
+    """And little of them is scanned: what is new, and what stands around it."""
+    for name, requests in captured.items():
+        earlier = None
+        for request in requests:
+            if not request.body:
+                continue
+            if earlier is not None:
+                earlier = read_after(request.body, earlier)
+                assert earlier is not None, name
+            else:
+                earlier = Document(request.body)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"role": "user", "content": "text " * 99} for _ in range(99)],
+        [[]] * 9000,
+        {f"{number:x}": [] for number in range(9000)},
+        [[{"a": 1} for _ in range(9000)]],
+        [[json.loads("[" * 300 + "]" * 300) for _ in range(20)]],
+        [[f"{number}" for number in range(9000)]],
+    ],
+    ids=["messages", "lists of nothing", "members", "small objects", "deep", "short texts"],
+)
+def test_what_it_costs_is_what_python_holds(value):
+    """Within a half; of lists of nothing, the fourth part."""
+    body = json.dumps({"a": value}, separators=(",", ":")).encode()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    document = Document(body)
+    held = tracemalloc.get_traced_memory()[0] - before + len(body)
+    tracemalloc.stop()
+    assert held / 1.5 < document.cost < 4 * held
+
+
+def test_cut_at_every_byte_is_not_understood():
+    """A cut inside a UTF-8 sequence or an escape is refused like any other."""
+    body = '{"a": ["é😀", {"b\\ud83d\\ude00": -1.5e+10}], "c": [true, null, []]}'.encode()
+    for end in range(len(body)):
+        not_understood(body[:end])
+    assert Request("POST", "/", body=body).document is not None
+
+
+@given(st.text(alphabet='{}[]",:\\u0aeE+-. \nnulltrue\x00é😀', max_size=40))
+@settings(max_examples=300)
+def test_either_agrees_with_json_loads_or_is_not_understood(text):
+    """Any text at all is read as json.loads reads it, or is not understood."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if isinstance(value, dict):
+        assert spelling.meaning(read(text).value) == spelling.meaning(value)
+    else:
+        with pytest.raises(NotUnderstoodError):
+            read(text)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "not a JSON object"),
+        (b"   ", "not a JSON object"),
+        (b"[]", "not a JSON object"),
+        (b'"SECRET"', "not a JSON object"),
+        (b"null", "not a JSON object"),
+        (b'\xef\xbb\xbf{"a": 1}', "not a JSON object"),
+        (b'{"SECRET": 1} SECRET', "text after the JSON object"),
+        (b'{"SECRET": 1}}', "text after the JSON object"),
+        (b'{"SECRET": 1}{"SECRET": 1}', "text after the JSON object"),
+        (b'{"SECRET" 1}', "a colon is missing"),
+        (b'{"SECRET": 1 "b": 2}', "a comma is missing"),
+        (b"{SECRET: 1}", "a member name is missing"),
+        (b"{'SECRET': 1}", "a member name is missing"),
+        (b'{"SECRET": 1,}', "a member name is missing"),
+        (b'{"SECRET": [1,]}', "cut short or not JSON"),
+        (b'{"SECRET": SECRET}', "cut short or not JSON"),
+        (b'{"SECRET": 01}', "a comma is missing"),
+        (b'{"SECRET": "a\nSECRET"}', "Invalid control character at"),
+        (b'{"SECRET": "a\x00SECRET"}', "Invalid control character at"),
+        (b'{"SECRET": {"x": {"y": "\\q SECRET"}}}', "Invalid \\escape"),
+        (b'{"SECRET": "\\u12G4 SECRET"}', "Invalid \\uXXXX escape"),
+        (b'{"SECRET": "unended', "Unterminated string starting at"),
+        (b'{"SECRET": [[[1 2]]]}', "Expecting ',' delimiter"),
+        (b'{"SECRET": "\xff"}', "not UTF-8"),
+        (b'{"SECRET": "\xed\xa0\xbd"}', "not UTF-8"),
+        (b'{\xc2\xa0"SECRET": 1}', "a member name is missing"),
+    ],
+)
+def test_reason_names_the_fault_and_quotes_nothing(body, why):
+    """What is said of a body that cannot be read holds no word of it."""
+    reason = not_understood(body)
+    assert reason == why
+    assert "SECRET" not in reason
+    assert "\n" not in reason
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+@pytest.mark.parametrize("closed", [True, False])
+def test_deep_nesting_is_not_understood(opening, closing, closed):
+    """200,000 levels end with a reason, not with a crash."""
+    depth = 200_000
+    tail = "1" + closing * depth if closed else ""
+    assert not_understood(f'{{"x": {opening * depth}{tail}}}'.encode()) == "nested too deeply"
+
+
+def test_too_many_values_are_not_understood(monkeypatch):
+    """The two outermost levels are counted together; deeper down there may be more."""
+    monkeypatch.setattr(reader, "MOST_ENTRIES", 6)
+    for text in (
+        '{"a": [0, 0, 0, 0, 0]}',
+        '{"a": [0, 0], "b": {"c": 0, "c": 0}}',
+        '{"a": 0, "b": 0, "c": 0, "a": 0, "b": 0, "c": 0}',
+        '{"a": [[0, 0, 0, 0, 0, 0, 0, 0, 0, 0]]}',
+    ):
+        document = read(text)
+        assert spelling.meaning(document.value) == spelling.meant_by(text)
+        assert all(document.entry(path) for path in spelling.places(text) if path)
+        for more in (text[:-1] + ', "d": 0, "e": 0, "f": 0, "g": 0, "h": 0}', text + "]"):
+            with pytest.raises(NotUnderstoodError):
+                read(more)
+    assert not_understood(b'{"a": [0, 0, 0], "b": [0, 0]}') == "too many members and elements"
+    assert not_understood(b'{"a": [0, 0, 0, 0, 0, 0]}') == "too many members and elements"
+
+
+def test_number_too_long_for_python_is_not_understood():
+    """An integer of 5,000 digits ends with a reason without the digits."""
+    reason = not_understood(b'{"a": [' + b"7" * 5000 + b"]}")
+    assert reason.startswith("Exceeds the limit")
+    assert "777" not in reason
+
+
+def test_long_numbers_within_the_limit_are_read():
+    """An integer of 4,000 digits is read whole."""
+    assert read('{"a": ' + "7" * 4000 + "}").value["a"] == int("7" * 4000)
+
+
+def test_earlier_duplicate_leaves_no_places_behind():
+    """Of duplicate keys the last counts, also where the first was a container."""
+    document = read('{"a": [1, {"b": 2}], "a": 5, "c": {"d": [1], "d": "x"}}')
+    assert document.get(("a",)) == 5
+    for path in (("a", 0), ("a", 1, "b"), ("c", "d", 0)):
+        with pytest.raises(PathError):
+            document.entry(path)
+
+
+def test_missing_places_raise_path_error():
+    """A path into nothing, into a scalar, or of the wrong kind of step is a PathError."""
+    document = read('{"a": [1, {"b": 2}], "s": "text"}')
+    for path in (
+        (),
+        ("x",),
+        (0,),
+        ("a", 2),
+        ("a", -1),
+        ("a", "0"),
+        ("a", 0, "x"),
+        ("a", 1, 0),
+        ("a", 1, "b", "c"),
+        ("s", 0),
+        ("x", "y", "z"),
+    ):
+        with pytest.raises(PathError):
+            document.entry(path)
+
+
+@pytest.mark.parametrize(
+    ("segments", "path"),
+    [
+        ([], ()),
+        (["a"], ("a",)),
+        (["a", "0"], ("a", 0)),
+        (["a", "1", "0"], ("a", 1, "0")),
+    ],
+)
+def test_resolve_turns_segments_into_steps(segments, path):
+    """Digits are an index in an array and a name in an object."""
+    assert read('{"a": [1, {"0": 2}]}').resolve(segments) == path
+
+
+@pytest.mark.parametrize(
+    "step", ["2", "-1", "01", "1.0", "", "x", "\u0660", "²", "+1", " 1", "1_0", "9" * 5000]
+)
+def test_resolve_refuses_what_is_no_index(step):
+    """An index is plain digits without leading zeros (RFC 6901, section 4), and in range."""
+    with pytest.raises(PathError):
+        read('{"a": [1, 2]}').resolve(["a", step])
+
+
+def test_places_deep_down_are_found_without_deep_recursion():
+    """As deep as the body could be read, its places can be found from a deeper stack too."""
+    depth = 900
+    text = '{"a": ' + "[" * depth + '"x"' + "]" * depth + "}"
+    document = read(text)
+    path = ("a", *[0] * depth)
+    assert document.entry(path).value == "x"
+
+    def deeper(frames: int):
+        if frames:
+            return deeper(frames - 1)
+        try:
+            return read(text).entry(path).value
+        except (PathError, NotUnderstoodError):
+            return "x"
+
+    assert deeper(400) == "x"
+
+
+@given(spelling.inside_string)
+@settings(max_examples=150)
+def test_offsets_in_a_string_are_those_of_its_spelling(literal):
+    """Each character of a decoded string is found at the start of its own spelling."""
+    spelt = spelling.characters(literal)
+    assert len(json.loads(f'"{literal}"')) == len(spelt)
+    starts = [len("".join(spelt[:count])) for count in range(len(spelt) + 1)]
+    assert offsets_in_string(literal, list(range(len(spelt) + 1))) == starts
+    doubled = [position for position in range(len(spelt) + 1) for _ in range(2)]
+    assert offsets_in_string(literal, doubled) == [starts[position] for position in doubled]
+
+
+@pytest.mark.parametrize(
+    ("literal", "offsets"),
+    [
+        (r"\ud83d\ude00x", [0, 12, 13]),
+        (r"\ud83d\ud83d\ude00x", [0, 6, 18, 19]),
+        (r"\ude00\ud83dx", [0, 6, 12, 13]),
+        (r"\ud83dude00", [0, 6, 7, 8, 9, 10, 11]),
+        ("😀\\n😀", [0, 1, 3, 4]),
+        (r"\\ud83d", [0, 2, 3, 4, 5, 6, 7]),
+        ("", [0]),
+    ],
+)
+def test_offsets_around_surrogates(literal, offsets):
+    """A pair of surrogate escapes is one character, a lone one is one too."""
+    assert offsets_in_string(literal, list(range(len(offsets)))) == offsets
+
+
+def test_every_captured_body_is_understood(captured):
+    """Real clients' bodies are read, and mean what json.loads says."""
+    for name, requests in captured.items():
+        for request in requests:
+            if request.body:
+                assert request.document is not None, name
+                assert request.json == json.loads(request.body), name

@@ -1,0 +1,291 @@
+"""RequestReader: what is read does not depend on how it was cut; what is ambiguous is refused."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cacheproxy.core.http1.request_reader import RequestError, RequestHead, RequestReader
+from cacheproxy.proxy.downstream.limits import Limits
+from tests.core.requestbytes import anything, cut, cuts, one_by_one, pipelines
+
+ROOMY = Limits()
+TIGHT = Limits(body=24, head=90, target=24, headers=3)
+
+
+def read(pieces, limits=ROOMY):
+    """Feed ``pieces``; return the heads, the bodies, the error if there was one, and the rest."""
+    reader = RequestReader(limits)
+    heads, bodies = [], []
+    try:
+        for piece in pieces:
+            reader.feed(piece)
+            while True:
+                if len(heads) == len(bodies):
+                    head = reader.read_head()
+                    if head is None:
+                        break
+                    heads.append(head)
+                body = reader.read_body()
+                if body is None:
+                    break
+                bodies.append(body)
+    except RequestError as error:
+        return told(heads), bodies, (error.status, str(error), reader.target), None
+    return told(heads), bodies, None, reader.waiting
+
+
+def told(heads):
+    return [(h.method, h.target, h.version, h.headers, h.length) for h in heads]
+
+
+def one(data, limits=ROOMY):
+    """The head and the body of the only request in ``data``."""
+    reader = RequestReader(limits)
+    reader.feed(data)
+    head = reader.read_head()
+    assert head is not None
+    body = reader.read_body()
+    assert not reader.waiting
+    return head, body
+
+
+def status(data, limits=ROOMY):
+    """The status of the error that ``data`` is, whole and byte by byte."""
+    errors = {read(pieces, limits)[2] for pieces in ([data], one_by_one(data))}
+    (error,) = errors
+    return error and error[0]
+
+
+def get(*lines):
+    return b"\r\n".join((b"GET /x HTTP/1.1", *lines, b"", b""))
+
+
+@given(pipelines, cuts)
+@settings(max_examples=100)
+def test_requests_that_are_right_are_read_as_they_are(requests, places):
+    """Each with its own body, however many come at once, and however they are cut."""
+    data = b"".join(framed for *_, framed in requests)
+    for pieces in ([data], one_by_one(data), cut(data, places)):
+        heads, bodies, error, waiting = read(pieces)
+        assert [(h[0], h[1]) for h in heads] == [
+            (method, target) for method, target, *_ in requests
+        ]
+        assert bodies == [body for _, _, body, _ in requests]
+        assert (error, waiting) == (None, False)
+
+
+@given(anything, cuts, st.sampled_from([ROOMY, TIGHT]))
+@settings(max_examples=300)
+def test_it_does_not_depend_on_the_cuts(data, places, limits):
+    """The same heads, bodies and error: whole, byte by byte, at random."""
+    whole = read([data], limits)
+    assert read(one_by_one(data), limits) == whole
+    assert read(cut(data, places), limits) == whole
+
+
+@given(anything)
+@settings(max_examples=40)
+def test_any_two_pieces_are_as_good_as_the_whole(data):
+    """At each place."""
+    data = data[:400]
+    whole = read([data], TIGHT)
+    for place in range(len(data) + 1):
+        assert read([data[:place], data[place:]], TIGHT) == whole, place
+
+
+def test_names_and_values_are_as_they_came():
+    """In their order, spelled as they were; only the space around a value is not part of it."""
+    lines = [b"hOST: a", b"X-A:1", b"Set: \t x  y \t", b"x-a:", b"X-Latin: \xe9\x80"]
+    head, body = one(get(*lines))
+    assert head.headers == (
+        (b"hOST", b"a"),
+        (b"X-A", b"1"),
+        (b"Set", b"x  y"),
+        (b"x-a", b""),
+        (b"X-Latin", b"\xe9\x80"),
+    )
+    assert head.values(b"x-a") == [b"1", b""]
+    assert head.values(b"absent") == []
+    assert (head.method, head.target, head.version, head.length) == (
+        b"GET",
+        b"/x",
+        b"HTTP/1.1",
+        0,
+    )
+    assert body == b""
+
+
+def test_a_head_without_some_headers():
+    head, _ = one(get(b"Host: a", b"X-Token: 1", b"x-token: 2", b"Content-Length: 0"))
+    left = head.without([b"x-token"])
+    assert left.headers == ((b"Host", b"a"), (b"Content-Length", b"0"))
+    assert left.values(b"x-token") == []
+
+
+def test_a_head_without_headers():
+    head, _ = one(get())
+    assert head.headers == ()
+
+
+def test_one_empty_line_before_a_request_is_skipped():
+    """And no more."""
+    head, _ = one(b"\r\n" + get())
+    assert head.target == b"/x"
+    assert status(b"\r\n\r\n" + get()) == 400
+
+
+def test_folded_lines_are_one():
+    """With a space between the parts; a first header cannot be the rest of one."""
+    head, _ = one(get(b"X: a\r\n \t b\r\n\tc", b"Y: 1"))
+    assert head.headers == ((b"X", b"a b c"), (b"Y", b"1"))
+    assert status(get(b" X: a")) == 400
+    assert status(get(b"Content-Length: 5\r\n 6")) == 400
+
+
+@pytest.mark.parametrize(
+    ("lines", "version", "expected"),
+    [
+        ((), b"HTTP/1.1", True),
+        ((), b"HTTP/1.0", False),
+        ((b"Connection: keep-alive",), b"HTTP/1.0", False),
+        ((b"Connection: Close",), b"HTTP/1.1", False),
+        ((b"Connection: te,\tclose",), b"HTTP/1.1", False),
+        ((b"Connection: te", b"connection: close"), b"HTTP/1.1", False),
+        ((b"Connection: closed",), b"HTTP/1.1", True),
+    ],
+)
+def test_whether_a_connection_goes_on(lines, version, expected):
+    """What the client says of it, in all its Connection headers."""
+    head, _ = one(get(*lines).replace(b"HTTP/1.1", version))
+    assert head.persistent is expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "version", "expected"),
+    [
+        ((b"Expect: 100-Continue", b"Content-Length: 1"), b"HTTP/1.1", True),
+        ((b"Expect: 100-continue", b"Transfer-Encoding: chunked"), b"HTTP/1.1", True),
+        ((b"Expect: 100-continue",), b"HTTP/1.1", False),
+        ((b"Expect: 100-continue", b"Content-Length: 1"), b"HTTP/1.0", False),
+        ((b"Expect: tea", b"Content-Length: 1"), b"HTTP/1.1", False),
+        ((b"Content-Length: 1",), b"HTTP/1.1", False),
+    ],
+)
+def test_whether_a_client_waits_for_a_word(lines, version, expected):
+    """Those without a body wait for nothing; HTTP/1.0 knows no such word."""
+    reader = RequestReader(ROOMY)
+    reader.feed(get(*lines).replace(b"HTTP/1.1", version))
+    head = reader.read_head()
+    assert head.expects_continue is expected
+
+
+def size(fields):
+    """A head of a GET for /x whose fields and request line take ``fields`` bytes in all."""
+    start = b"GET /x HTTP/1.1\r\nX: "
+    return start + b"y" * (fields - len(start) + len(b"/x")) + b"\r\n\r\n"
+
+
+def test_the_limits_are_the_largest_allowed():
+    """To the byte, and the request's end does not count."""
+    assert status(size(90), TIGHT) is None
+    assert status(size(91), TIGHT) == 431
+    assert status(b"GET /" + b"x" * 23 + b" HTTP/1.1\r\n\r\n", TIGHT) is None
+    assert status(b"GET /" + b"x" * 24 + b" HTTP/1.1\r\n\r\n", TIGHT) == 414
+    assert status(get(b"A: 1", b"B: 2", b"C: 3"), TIGHT) is None
+    assert status(get(b"A: 1", b"B: 2", b"C: 3", b"D: 4"), TIGHT) == 431
+    assert status(get(b"A: 1", b"B: 2", b"C: 3\r\n 4"), TIGHT) == 431
+
+
+def test_what_has_no_end_is_refused_when_it_is_too_long():
+    """The line, the headers: nobody waits for an end that makes no difference."""
+    assert status(b"GET /" + b"x" * 120, TIGHT) == 414
+    assert status(b"x" * 120, TIGHT) == 414
+    assert status(b"GET / HTTP/1.1\r\nX: " + b"x" * 120, TIGHT) == 431
+
+
+def test_a_bad_request_line_is_told_before_the_headers_have_come():
+    """Who speaks something else does not wait."""
+    assert status(b"GET /\r\n") == 400
+    assert status(b"SSH-2.0-OpenSSH_9.2\r\n") == 400
+
+
+def chunked(*pieces):
+    return get(b"Transfer-Encoding: chunked") + b"".join(pieces)
+
+
+def test_a_chunked_body_over_the_limit():
+    """It is refused when a chunk says how long it is; one of just the limit passes."""
+    assert one(chunked(b"18\r\n", b"x" * 24, b"\r\n0\r\n\r\n"), TIGHT)[1] == b"x" * 24
+    assert status(chunked(b"19\r\n"), TIGHT) == 413
+    assert status(chunked(b"10\r\n", b"x" * 16, b"\r\n9\r\n"), TIGHT) == 413
+    assert status(chunked(b"f" * 16, b"\r\n")) == 413
+
+
+def test_a_chunk_line_may_have_an_extension_but_not_without_end():
+    assert one(chunked(b'1;a="b"\r\nx\r\n0;', b"y" * 1022, b"\r\n\r\n"))[1] == b"x"
+    longest = chunked(b"0;", b"y" * 1022, b"\r\n\r\n")
+    assert read(one_by_one(longest)) == read([longest])
+    assert status(chunked(b"0;", b"y" * 1023, b"\r\n\r\n")) == 400
+    assert status(chunked(b"0;", b"y" * 1100)) == 400
+
+
+def test_a_chunk_ends_where_it_said():
+    """Whatever comes instead of its end, though it would fit."""
+    assert status(chunked(b"1\r\nxyz0\r\n\r\n")) == 400
+
+
+def test_trailers_are_dropped_and_may_not_be_without_end():
+    """64 KiB in all, with the line that ends them."""
+    most = (64 << 10) - len(b"X: \r\n") - len(b"\r\n")
+    assert one(chunked(b"0\r\nX: ", b"y" * most, b"\r\n\r\n"))[1] == b""
+    for trailers in (b"X: " + b"y" * (most + 1) + b"\r\n\r\n", b"X: y\r\n" * 11_000):
+        assert read([chunked(b"0\r\n", trailers)])[2][0] == 400
+
+
+def test_tiny_chunks_do_not_cost_an_object_each():
+    """A body in pieces of two bytes takes little more than itself."""
+    data = b"2\r\nxx\r\n" * 100_000
+    reader = RequestReader(ROOMY)
+    reader.feed(chunked())
+    assert reader.read_head() is not None
+    tracemalloc.start()
+    for start in range(0, len(data), 700):
+        reader.feed(data[start : start + 700])
+        assert reader.read_body() is None
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 300_000
+    reader.feed(b"0\r\n\r\n")
+    assert reader.read_body() == b"xx" * 100_000
+
+
+def test_a_body_that_comes_alone_is_not_copied():
+    """The very bytes that were read."""
+    body = b"x" * 100_000
+    reader = RequestReader(ROOMY)
+    reader.feed(get(b"Content-Length: 100000"))
+    assert reader.read_head() is not None
+    assert reader.read_body() is None
+    reader.feed(body)
+    assert reader.read_body() is body
+
+
+def test_an_error_says_what_was_asked_for():
+    """As far as it is known: it decides in which dialect the error is told."""
+    for data in (
+        b"POST /v1/messages HTTP/1.1\r\nX : 1\r\n\r\n",
+        b"POST /v1/messages HTTP/3\r\n",
+        chunked(b"x\r\n").replace(b"/x", b"/v1/messages"),
+        b"POST /v1/messages HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    ):
+        assert read([data])[2][2] == b"/v1/messages"
+
+
+def test_a_head_can_be_made_without_bytes():
+    """What is read from it is what it was made of."""
+    head = RequestHead(b"PUT", b"/a?b", b"HTTP/1.1", [(b"Content-Length", b"7")])
+    assert (head.length, head.path) == (7, b"/a")

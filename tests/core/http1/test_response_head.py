@@ -1,0 +1,50 @@
+"""A response's head: its headers by name, in whatever case, repeated or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.http1.response_head import ResponseHead
+
+HEAD = ResponseHead(
+    200,
+    b"OK",
+    (
+        (b"Content-Type", b"Text/Event-Stream; charset=UTF-8"),
+        (b"vary", b"Origin, ACCEPT"),
+        (b"Vary", b"cookie"),
+    ),
+)
+
+
+def test_values_are_found_in_their_order_whatever_the_names_case():
+    assert HEAD.values(b"vary") == [b"Origin, ACCEPT", b"cookie"]
+    assert HEAD.values(b"content-length") == []
+
+
+def test_tokens_are_what_stands_between_commas():
+    assert HEAD.tokens(b"vary") == [b"origin", b"accept", b"cookie"]
+    assert HEAD.tokens(b"content-length") == []
+
+
+def test_the_content_type_is_in_lower_case():
+    assert HEAD.content_type == b"text/event-stream; charset=utf-8"
+    assert ResponseHead(200, b"OK", ()).content_type == b""
+
+
+def test_heads_are_equal_if_they_say_the_same():
+    assert ResponseHead(200, b"OK", HEAD.headers) == HEAD
+    assert ResponseHead(200, b"OK", HEAD.headers, 5) != HEAD
+
+
+@pytest.mark.parametrize(
+    ("length", "fields", "alone"),
+    [
+        (None, (), True),
+        (5, ((b"Content-Length", b"5"),), False),
+        (None, ((b"Transfer-Encoding", b"chunked"),), False),
+    ],
+)
+def test_a_body_without_framing_ends_with_its_connection(length, fields, alone):
+    """RFC 9112, section 6.3."""
+    assert ResponseHead(200, b"OK", fields, length).ends_with_connection is alone

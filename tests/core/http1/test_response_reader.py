@@ -1,0 +1,448 @@
+"""ResponseReader: one response out of bytes, however they are cut, or a refusal."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cacheproxy.core.http1 import response_reader as http1
+from cacheproxy.core.http1.response_reader import LONGEST_HEAD, ResponseError, ResponseReader
+
+BROKEN = "the upstream's chunk framing is broken"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def head(*fields, status=b"HTTP/1.1 200 OK"):
+    return b"\r\n".join((status, *fields, b"", b""))
+
+
+def read(pieces, method=b"POST", *, close=True):
+    """What a reader makes of ``pieces``: head, body, done, and its error or None."""
+    reader = ResponseReader(method)
+    body = b""
+    try:
+        for piece in pieces:
+            body += reader.feed(piece)
+        if close:
+            reader.close()
+    except ResponseError as error:
+        return reader.head, body, reader.done, str(error)
+    return reader.head, body, reader.done, None
+
+
+def one_by_one(data):
+    return [data[i : i + 1] for i in range(len(data))]
+
+
+# Name: (response, method, body). All of them say themselves where they end.
+GOOD = {
+    "length": (head(b"Content-Length: 5") + b"hello", b"POST", b"hello"),
+    "length of nothing": (head(b"Content-Length: 0"), b"POST", b""),
+    "length twice, agreeing": (
+        head(b"Content-Length: 5", b"content-length: 5") + b"hello",
+        b"POST",
+        b"hello",
+    ),
+    "length as a list": (head(b"Content-Length: 5, 5") + b"hello", b"POST", b"hello"),
+    "length with leading zeros": (head(b"Content-Length: 005") + b"hello", b"POST", b"hello"),
+    "chunks": (CHUNKED + b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n", b"POST", b"hello!"),
+    "chunks, coding in capitals": (
+        head(b"TRANSFER-ENCODING:  Chunked ") + b"A\r\n0123456789\r\n0\r\n\r\n",
+        b"POST",
+        b"0123456789",
+    ),
+    "chunk sizes with zeros before": (CHUNKED + b"0005\r\nhello\r\n000\r\n\r\n", b"POST", b"hello"),
+    "chunk extensions": (
+        CHUNKED + b'5 ;a=b;c="d e"\r\nhello\r\n0;last\r\n\r\n',
+        b"POST",
+        b"hello",
+    ),
+    "trailers": (
+        CHUNKED + b"5\r\nhello\r\n0\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n",
+        b"POST",
+        b"hello",
+    ),
+    "no chunk but the last": (CHUNKED + b"0\r\n\r\n", b"POST", b""),
+    "chunked beside a length": (
+        head(b"Content-Length: 3", b"Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n",
+        b"POST",
+        b"hello",
+    ),
+    "chunk data that looks like framing": (
+        CHUNKED + b"7\r\n\r\n0\r\n\r\n\r\n0\r\n\r\n",
+        b"POST",
+        b"\r\n0\r\n\r\n",
+    ),
+    "HEAD": (head(b"Content-Length: 5"), b"HEAD", b""),
+    "HEAD, chunked": (CHUNKED, b"HEAD", b""),
+    "204": (head(status=b"HTTP/1.1 204 No Content"), b"POST", b""),
+    "304 with a length": (head(b"Content-Length: 5", status=b"HTTP/1.1 304 Same"), b"GET", b""),
+    "interim responses before": (
+        head(status=b"HTTP/1.1 100 Continue")
+        + head(b"Link: </x>", status=b"HTTP/1.1 103 Early Hints")
+        + head(b"Content-Length: 2")
+        + b"ok",
+        b"POST",
+        b"ok",
+    ),
+    "HTTP/1.0": (
+        head(b"Content-Length: 2", status=b"HTTP/1.0 200 OK") + b"ok",
+        b"POST",
+        b"ok",
+    ),
+    "no reason, no space": (
+        head(b"Content-Length: 2", status=b"HTTP/1.1 200") + b"ok",
+        b"POST",
+        b"ok",
+    ),
+    "bare line feeds": (b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok", b"POST", b"ok"),
+    "a folded header": (
+        head(b"X: a\r\n \t b", b"Content-Length: 2") + b"ok",
+        b"POST",
+        b"ok",
+    ),
+    "an unknown status": (
+        head(b"Content-Length: 2", status=b"HTTP/1.1 599 Odd") + b"ok",
+        b"POST",
+        b"ok",
+    ),
+}
+
+BAD = {
+    "another protocol": b"SSH-2.0-OpenSSH_9\r\n\r\n",
+    "HTTP/2's preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a status of letters": head(status=b"HTTP/1.1 abc OK"),
+    "a status of four digits": head(status=b"HTTP/1.1 2000 OK"),
+    "a status below 100": head(status=b"HTTP/1.1 099 OK"),
+    "HTTP/1.1 with two spaces": head(status=b"HTTP/1.1  200 OK"),
+    "a lone CR in the reason": head(status=b"HTTP/1.1 200 O\rK"),
+    "an unasked upgrade": head(b"Upgrade: x", status=b"HTTP/1.1 101 Switching Protocols"),
+    "a header without a colon": head(b"nonsense"),
+    "a header without a name": head(b": value"),
+    "a space in a name": head(b"X Y: 1"),
+    "a space before the colon": head(b"Content-Length : 2") + b"ok",
+    "a space before the first header": head(b" X: 1"),
+    "NUL in a value": head(b"X: a\0b"),
+    "a lone CR in a value": head(b"X: a\rContent-Length: 2"),
+    "a negative length": head(b"Content-Length: -5"),
+    "a length with a sign": head(b"Content-Length: +5"),
+    "a length of letters": head(b"Content-Length: five"),
+    "an empty length": head(b"Content-Length:"),
+    "a length with an empty part": head(b"Content-Length: 5,"),
+    "a huge length": head(b"Content-Length: " + b"9" * 5000),
+    "lengths that differ": head(b"Content-Length: 5", b"Content-Length: 6") + b"hello!",
+    "lengths that differ in one header": head(b"Content-Length: 5, 6") + b"hello!",
+    "lengths that differ beside chunked": head(
+        b"Content-Length: 5", b"Content-Length: 6", b"Transfer-Encoding: chunked"
+    )
+    + b"0\r\n\r\n",
+    "a coding we do not speak": head(b"Transfer-Encoding: gzip") + b"hello",
+    "two codings": head(b"Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
+    "chunked twice": head(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked")
+    + b"0\r\n\r\n",
+    "an empty coding": head(b"Transfer-Encoding:") + b"hello",
+    "a chunk size of letters": CHUNKED + b"xyz\r\n",
+    "a chunk size with 0x": CHUNKED + b"0x5\r\nhello\r\n",
+    "a negative chunk size": CHUNKED + b"-5\r\nhello\r\n",
+    "a chunk size with a space before": CHUNKED + b" 5\r\nhello\r\n",
+    "an empty chunk size": CHUNKED + b"\r\nhello\r\n",
+    "a chunk size of 17 digits": CHUNKED + b"0" * 17 + b"\r\n",
+    "a chunk longer than it said": CHUNKED + b"3\r\nhello\r\n0\r\n\r\n",
+    "a lone CR in a chunk size line": CHUNKED + b"3;a\rb\r\nabc\r\n",
+    "a chunk size line without end": CHUNKED + b"1;" + b"x" * 5000,
+    "a chunk extension too long": CHUNKED + b"1;" + b"x" * 5000 + b"\r\n!\r\n0\r\n\r\n",
+    "a trailer too long": CHUNKED + b"0\r\nX: " + b"x" * 5000 + b"\r\n\r\n",
+    "too many trailers": CHUNKED + b"0\r\n" + b"X: yyyyyyyy\r\n" * (LONGEST_HEAD // 10) + b"\r\n",
+    "a head too large": head(b"X: " + b"y" * LONGEST_HEAD),
+    "a head without end": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * (LONGEST_HEAD // 5),
+    "a trickle of interim responses": head(status=b"HTTP/1.1 100 Continue") * 40,
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_response_is_read_whole_and_byte_by_byte(name):
+    """The body comes out without framing, and the reader knows that it is done."""
+    response, method, expected = GOOD[name]
+    for pieces in ([response], one_by_one(response)):
+        found, body, done, error = read(pieces, method, close=False)
+        assert (body, done, error) == (expected, True, None)
+        assert found.status in (200, 204, 304, 599)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_response_is_refused_whole_and_byte_by_byte(name):
+    """The error is the same one, and names none of the response's text."""
+    *_, whole = read([BAD[name]], close=False)
+    assert whole is not None
+    assert whole.startswith("the upstream")
+    assert "nonsense" not in whole
+    response = BAD[name]
+    size = 1 if len(response) < 10_000 else 1000
+    pieces = [response[i : i + size] for i in range(0, len(response), size)]
+    *_, cut = read(pieces, close=False)
+    assert cut == whole
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_every_truncation_is_noticed_on_close(name):
+    """No cut answer passes for a whole one."""
+    response, method, _ = GOOD[name]
+    for length in range(len(response)):
+        *_, done, error = read([response[:length]], method)
+        assert not done, length
+        assert "closed the connection" in error
+
+
+def test_without_length_the_body_ends_with_the_connection():
+    """Then, and only then, the connection's end is the body's."""
+    response = head(b"Content-Type: text/plain")
+    for tail in (b"", b"some", b"some more\r\n0\r\n\r\n"):
+        for pieces in ([response + tail], one_by_one(response + tail)):
+            found, body, done, error = read(pieces)
+            assert (body, done, error) == (tail, True, None)
+            assert found.length is None
+    for length in range(len(response)):
+        assert read([response[:length]])[3] is not None
+
+
+def test_the_head_keeps_names_values_and_order():
+    """Values lose the white space around them and nothing else; names keep their spelling."""
+    fields = (b"X-A: 1", b"x-b:\t two \xe9\xff words \t", b"X-a:", b"X-A: 1", b"Content-Length: 0")
+    found, *_ = read([head(*fields, status=b"HTTP/1.1 200 Fine, th\xe4nks")])
+    assert found.reason == b"Fine, th\xe4nks"
+    assert found.headers == (
+        (b"X-A", b"1"),
+        (b"x-b", b"two \xe9\xff words"),
+        (b"X-a", b""),
+        (b"X-A", b"1"),
+        (b"Content-Length", b"0"),
+    )
+
+
+@pytest.mark.parametrize("value", [b"5, 5", b"5"])
+def test_agreeing_lengths_become_one(value):
+    """Several lengths, though they agree, are not passed on (RFC 9110, section 8.6)."""
+    found, *_ = read([head(b"Content-Length: " + value, b"X: 1", b"content-length: 5") + b"hello"])
+    lengths = [value for name, value in found.headers if name.lower() == b"content-length"]
+    assert lengths == [b"5"]
+    assert (b"X", b"1") in found.headers
+
+
+def test_what_follows_the_end_is_dropped():
+    """A connection carries one response: the rest is neither body nor kept."""
+    for response, method, body in GOOD.values():
+        reader = ResponseReader(method)
+        assert reader.feed(response + b"HTTP/1.1 200 OK\r\n\r\nsecond") == body
+        assert reader.feed(b"x" * 1000) == b""
+        assert reader.done
+        reader.close()
+        assert not reader._buffer
+
+
+@pytest.mark.parametrize("size", [LONGEST_HEAD - 1, LONGEST_HEAD, LONGEST_HEAD + 1])
+def test_the_limit_of_a_head_is_exact(size):
+    """Where it lies does not depend on how the bytes are cut."""
+    start = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: "
+    response = start + b"y" * (size - len(start)) + b"\r\n\r\n"
+    for pieces in ([response], [response[:size], *one_by_one(response[size:])]):
+        *_, done, error = read(pieces)
+        assert done == (size <= LONGEST_HEAD)
+        assert (error is None) == done
+
+
+def cuts(data):
+    return st.lists(st.integers(0, len(data)), max_size=12).map(
+        lambda ends: [
+            data[a:b] for a, b in zip([0, *sorted(ends)], [*sorted(ends), len(data)], strict=True)
+        ]
+    )
+
+
+token = st.sampled_from([b"a", b"b\r\n", b"0\r\n\r\n", b"", b"data: {}\n\n", b"\xff\x00" * 20])
+chunk = st.builds(
+    lambda data, extension, upper: (
+        (b"%X" if upper else b"%x") % len(data) + extension + b"\r\n" + data + b"\r\n"
+    ),
+    st.lists(token, min_size=1).map(b"".join).filter(bool),
+    st.sampled_from([b"", b";x", b" ; a=b"]),
+    st.booleans(),
+)
+chunked = st.builds(
+    lambda chunks, trailers: CHUNKED + b"".join(chunks) + b"0\r\n" + trailers + b"\r\n",
+    st.lists(chunk, max_size=6),
+    st.sampled_from([b"", b"X: 1\r\n", b"X: 1\r\nY: 2\r\n"]),
+)
+broken = st.builds(
+    lambda data, at, new: data[:at] + new + data[at + 1 :],
+    st.sampled_from([response for response, *_ in GOOD.values() if len(response) < 200]),
+    st.integers(0, 100),
+    st.sampled_from([b"", b"\r", b"\n", b"\0", b" ", b"5", b":", b"x"]),
+)
+response = st.one_of(
+    chunked,
+    broken,
+    st.sampled_from([*(response for response, *_ in GOOD.values()), CHUNKED, head()]),
+)
+
+
+many = st.sampled_from([0, http1._MANY])
+"""Above which size chunks are split instead of matched."""
+
+
+@settings(max_examples=500)
+@given(response.flatmap(lambda data: st.tuples(st.just(data), cuts(data))), many, st.booleans())
+def test_the_result_does_not_depend_on_how_the_bytes_are_cut(case, split_above, close):
+    """Whole, byte by byte or at random, split or matched: the same head, body, end and error."""
+    data, pieces = case
+    found, body, done, error = read([data], close=close)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http1, "_MANY", split_above)
+        for cut in ([data], pieces, one_by_one(data)):
+            cut_found, cut_body, cut_done, cut_error = read(cut, close=close)
+            assert (cut_found, cut_done, cut_error) == (found, done, error)
+            if error is None:
+                assert cut_body == body
+            else:  # what came before the bad bytes may have been passed on
+                assert cut_body.startswith(body)
+
+
+@settings(max_examples=300)
+@given(
+    response.flatmap(lambda data: st.tuples(st.just(data), cuts(data))),
+    st.integers(0, 80),
+    st.integers(1, 12),
+    many,
+    st.sampled_from([b"POST", b"HEAD"]),
+)
+def test_neither_do_the_limits_depend_on_it(case, longest_head, longest_line, split_above, method):
+    """At limits so narrow that most responses touch them."""
+    data, pieces = case
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http1, "LONGEST_HEAD", longest_head)
+        patch.setattr(http1, "_LONGEST_CHUNK_LINE", longest_line)
+        found, body, done, error = read([data], method)
+        patch.setattr(http1, "_MANY", split_above)
+        for cut in ([data], pieces, one_by_one(data)):
+            cut_found, cut_body, cut_done, cut_error = read(cut, method)
+            assert (cut_found, cut_done, cut_error) == (found, done, error)
+            assert cut_body == body or (error is not None and cut_body.startswith(body))
+
+
+several = st.lists(chunk, min_size=1, max_size=12).map(b"".join)
+spoiled = st.builds(
+    lambda data, at, new: data[: at % len(data)] + new + data[at % len(data) + 1 :],
+    several,
+    st.integers(0, 1000),
+    st.sampled_from([b"", b"\r", b"\n", b"\r\n", b"0", b"_", b"+", b"-", b" ", b"1", b"x"]),
+)
+
+
+@settings(max_examples=1000)
+@given(st.one_of(several, spoiled), st.integers(0, 1000))
+def test_chunks_that_are_split_are_those_that_are_matched(data, end):
+    """What splitting does not know it leaves; what it takes is what matching takes."""
+    data = data[: len(data) - end % len(data)]
+    split, matched = [], []
+    position = http1._split_chunks(data, split)
+    assert http1._match_chunks(data, 0, matched) >= position
+    assert matched[: len(split)] == split
+    assert http1._match_chunks(data[:position], 0, []) == position
+
+
+@pytest.mark.parametrize(
+    "size", [b"+5", b"-5", b" 5", b"5 ", b"0_5", b"5;a", b"", b"0" * 16 + b"5"]
+)
+def test_a_size_that_is_not_plain_digits_is_not_split(size):
+    """Extensions and spaces are read elsewhere, the others refused there."""
+    pieces = []
+    assert http1._split_chunks(b"1\r\n!\r\n" + size + b"\r\nhello\r\n", pieces) == 6
+    assert pieces == [b"!"]
+    assert http1._split_chunks(b"5\r\nhello\r\n5\r\nhello\r\n5\r\nhe", pieces) == 20
+
+
+@pytest.mark.parametrize(
+    "piece", [b"5\r\nhello!!", b"5\r\nhello\r!", b"5\r\nhello\n\n", b"5\r\nhel\r\n"]
+)
+def test_a_chunk_alone_in_a_read_ends_where_it_says(piece):
+    """Not where the read does: what is no line end in its place is refused."""
+    assert read([CHUNKED, b"1\r\n!\r\n", piece, b"5\r\nhello\r\n"])[3] == BROKEN
+
+
+def test_many_chunks_and_one_make_one_piece():
+    """However a read is cut, what is whole or half in it comes at once, in one copy."""
+    chunks = b"5\r\nhello\r\n" * 1000
+    reader = ResponseReader(b"POST")
+    reader.feed(CHUNKED)
+    assert reader.feed(chunks[:-4]) == b"hello" * 999 + b"hel"
+    assert reader.feed(chunks[-4:] + chunks) == b"lo" + b"hello" * 1000
+    assert reader.feed(chunks[:10]) == b"hello"
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=200), st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n", CHUNKED]))
+def test_any_bytes_are_a_response_or_a_response_error(data, before):
+    """Nothing else is raised, whatever a server sends."""
+    read([before + data])
+    read(one_by_one(before + data))
+
+
+def growth(work):
+    """How many times the processor's time grows where there are eight times as many."""
+    few, many = LONGEST_HEAD // 64, LONGEST_HEAD // 8
+    return min(spent(work, many) / spent(work, few) for _ in range(3))
+
+
+def spent(work, count):
+    started = time.process_time_ns()
+    work(count)
+    return time.process_time_ns() - started
+
+
+def tiny_chunks(count):
+    return CHUNKED + b"1\r\nx\r\n" * count + b"0\r\n\r\n"
+
+
+def in_threes(data):
+    return [data[i : i + 3] for i in range(0, len(data), 3)]
+
+
+def blanks(blank, end=b"b"):
+    return lambda count: read(
+        [head(b"X: a" + blank * (count // len(blank)) + end, b"Content-Length: 0")]
+    )
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda count: read(one_by_one(head(b"X: " + b"y" * count, b"Content-Length: 0"))),
+        lambda count: read([tiny_chunks(count)]),
+        lambda count: read(in_threes(tiny_chunks(count))),
+        *(blanks(blank, end) for blank in (b" ", b"\t ", b"\r\n ") for end in (b"b", b"\0b")),
+    ],
+)
+def test_time_is_linear_in_tiny_pieces_and_tiny_chunks(work):
+    """A head byte by byte, many chunks at once, long runs of spaces: else it would be 64 times."""
+    assert growth(work) < 32
+
+
+def test_the_body_is_not_kept():
+    """Ten megabytes pass through with less than one in memory."""
+    piece = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    for start, part in (
+        (CHUNKED, piece),
+        (head(b"Content-Length: 99999999999"), piece),
+        (head(), piece),
+    ):
+        reader = ResponseReader(b"POST")
+        reader.feed(start)
+        tracemalloc.start()
+        for _ in range(160):
+            assert len(reader.feed(part)) >= 0x10000
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 1 << 20

@@ -1,0 +1,298 @@
+"""Whether a turn reused the one before, why not, and what it cost."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Basis, Count, Evidence, Judgement, Reason, Verdict
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.judge.cause import Meanwhile
+from cacheproxy.core.judge.judge import Before, judge, order_of
+from cacheproxy.core.prompt.dialect import ANTHROPIC
+from cacheproxy.core.prompt.prompt import Order, reordered
+from cacheproxy.core.server.identify import VLLM, Server
+from cacheproxy.core.server.profile import Kind as Memories
+from cacheproxy.core.server.profile import Memory, Profile
+from tests.core.judging import (
+    FIRST,
+    GROWN,
+    SECOND,
+    TOKENS,
+    before,
+    changed,
+    prompts,
+    shared,
+    summarised,
+    verdict,
+    with_history,
+    with_last,
+    with_nonce,
+    with_tool,
+)
+from tests.core.planting import anthropic, numbered, plant
+
+
+def test_the_first_turn_is_cold():
+    assert judge(None, FIRST, FIRST, Usage(TOKENS, 0), first=True) == Verdict(Judgement.COLD)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "usage", "judgement"),
+    [
+        (SECOND, Usage(GROWN, 700), Judgement.OK),
+        (SECOND, Usage(GROWN, 400), Judgement.COLD),
+        (SECOND, Usage(), Judgement.COLD),
+        (FIRST, Usage(TOKENS, 900), Judgement.COLD),
+    ],
+)
+def test_the_first_turn_that_we_see_may_go_on_with_one_that_the_server_has(
+    prompt, usage, judgement
+):
+    """Only one that has answers in it goes on: a new conversation shares its head with others."""
+    assert judge(None, prompt, prompt, usage, first=True) == Verdict(judgement)
+
+
+@pytest.mark.parametrize("reused", [TOKENS, TOKENS - 32, TOKENS - 50])
+def test_what_is_reused_but_for_a_batch_is_ok(reused):
+    found = verdict(reused)
+    assert (found.judgement, found.reason, found.where) == (Judgement.OK, None, None)
+    assert found.expected == Count(TOKENS, "measured")
+    assert found.lost == Count(TOKENS - reused, "measured")
+
+
+@pytest.mark.parametrize(
+    ("memory", "judgement"),
+    [
+        (Memory(), Judgement.BREAK),
+        (Memory(Memories.BLOCKS, block=16), Judgement.BREAK),
+        (Memory(Memories.BLOCKS, block=512), Judgement.OK),
+        (Memory(Memories.BLOCKS, block=256), Judgement.BREAK),
+        (Memory(Memories.BLOCKS, block=256, is_hybrid=True), Judgement.OK),
+        (Memory(Memories.CHECKPOINTED), Judgement.OK),
+    ],
+)
+def test_a_server_is_judged_by_what_its_memory_can_do(memory, judgement):
+    """488 of 1,000 tokens are missing: less than a block, two blocks, or the last checkpoint."""
+    assert verdict(512, profile=Profile(memory=memory)).judgement is judgement
+
+
+def test_less_reused_than_the_requests_share_is_a_break_that_nobody_can_explain_yet():
+    found = verdict(30)
+    assert (found.judgement, found.reason, found.where) == (Judgement.BREAK, Reason.UNKNOWN, None)
+    assert (found.basis, found.evidence) == (None, ())
+    assert found.ruled_out == ("this request only adds to the last",)
+    assert found.lost == Count(TOKENS - 30, "measured")
+    assert found.expected == Count(TOKENS, "measured")
+
+
+def test_with_evidence_it_was_evicted():
+    """The turn before was fine, and another conversation came in between."""
+    found = verdict(30, known=before(was_ok=True), meanwhile=Meanwhile(others=1))
+    assert (found.judgement, found.reason, found.where) == (Judgement.BREAK, Reason.EVICTED, None)
+    assert (found.basis, found.evidence) == (Basis.COUNTED, (Evidence.OTHERS,))
+
+
+def test_a_change_is_named_placed_and_priced():
+    one, two = changed(with_nonce)
+    reused = shared(one, two)
+    found = verdict(reused, sent=two, known=before(one), seconds=11.0)
+    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.SYSTEM_CHANGED)
+    assert found.basis is Basis.COUNTED
+    assert found.where.kind is Kind.NONCE
+    assert found.where.path == "/messages/0/content"
+    assert found.where.byte == len("id: ")
+    assert numbered("nonce", 0) in found.where.was
+    assert numbered("nonce", 1) in found.where.now
+    assert found.lost == Count(TOKENS - reused, "measured")
+    assert found.seconds_lost == pytest.approx(11.0 * (TOKENS - reused) / (GROWN - reused))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (with_tool, Reason.TOOLS_CHANGED),
+        (lambda body, turn: turn and body["tools"].pop(), Reason.TOOLS_CHANGED),
+        (with_nonce, Reason.SYSTEM_CHANGED),
+        (with_history, Reason.MESSAGES_CHANGED),
+        (lambda body, turn: body.update(model=f"m{turn}"), Reason.MODEL_CHANGED),
+    ],
+)
+def test_reasons(change, reason):
+    one, two = changed(change)
+    reused = 0 if reason is Reason.MODEL_CHANGED else shared(one, two)
+    found = verdict(reused, sent=two, known=before(one))
+    assert (found.judgement, found.reason) == (Judgement.BREAK, reason)
+    assert found.basis in (Basis.COUNTED, Basis.TOLD)
+
+
+def in_order(order, change):
+    """Two prompts in the order that we assume, and what a server of another ``order`` reuses."""
+    one, two = changed(change)
+    return one, two, shared(*(reordered(prompt, order) for prompt in (one, two)))
+
+
+@pytest.mark.parametrize(
+    ("order", "change", "reason"),
+    [
+        (Order.SYSTEM_FIRST, with_nonce, Reason.SYSTEM_CHANGED),
+        (Order.SYSTEM_FIRST, with_tool, Reason.TOOLS_CHANGED),
+        (Order.TOOLS_FIRST, with_nonce, Reason.SYSTEM_CHANGED),
+        (Order.TOOLS_FIRST, with_tool, Reason.TOOLS_CHANGED),
+    ],
+)
+def test_where_the_order_is_not_known_the_one_that_predicts_what_was_reused_is_taken(
+    order, change, reason
+):
+    one, two, reused = in_order(order, change)
+    found = verdict(reused, sent=two, known=before(one))
+    assert (found.reason, found.expected.tokens) == (reason, reused)
+    assert order_of(before(one), two, Usage(GROWN, reused)) is order
+
+
+def test_an_order_that_is_known_is_not_guessed():
+    one, two, reused = in_order(Order.SYSTEM_FIRST, with_nonce)
+    found = verdict(reused, sent=two, known=before(one), profile=Profile(order=Order.TOOLS_FIRST))
+    assert found.reason is not Reason.SYSTEM_CHANGED
+    found = verdict(reused, sent=two, known=before(one), profile=Profile(order=Order.SYSTEM_FIRST))
+    assert found.reason is Reason.SYSTEM_CHANGED
+
+
+@pytest.mark.parametrize("usage", [Usage(), Usage(GROWN, None), Usage(GROWN, 300)])
+def test_counts_that_fit_no_order_or_both_show_none(usage):
+    one, two = changed(with_nonce)
+    assert order_of(before(one), two, usage) is None
+    assert order_of(before(), SECOND, Usage(GROWN, TOKENS)) is None
+
+
+@pytest.mark.parametrize("reused", [None, "what they share"])
+def test_a_history_that_the_client_wrote_anew_is_no_break(reused):
+    """Nothing is lost: there is nothing more that could have been reused."""
+    one, two = summarised()
+    usage = Usage(GROWN // 2, shared(one, two) if reused else None)
+    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    assert (found.judgement, found.reason, found.where) == (Judgement.COMPACTED, None, None)
+    assert (found.lost, found.seconds_lost) == (None, None)
+    assert 0 < found.expected.tokens < GROWN // 2
+    assert judge(None, two, two, usage, first=False, replaced=True).judgement == "compacted"
+
+
+def test_a_compaction_that_found_not_even_its_head_is_a_break():
+    """The tools and the system text are equal."""
+    one, two = summarised()
+    usage = Usage(GROWN // 2, 0)
+    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.UNKNOWN)
+    seen = Meanwhile(emptied=True)
+    found = judge(before(one), two, two, usage, meanwhile=seen, first=False, replaced=True)
+    assert (found.reason, found.evidence) == (Reason.EVICTED, (Evidence.SLOTS,))
+
+
+def test_a_compaction_with_another_system_text_broke_there():
+    one, two = changed(with_nonce)
+    usage = Usage(GROWN, shared(one, two))
+    found = judge(before(one), two, two, usage, first=False, replaced=True)
+    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.SYSTEM_CHANGED)
+
+
+@pytest.mark.parametrize("reused", [0, None])
+def test_a_change_of_model_blames_no_text(reused):
+    """Though one has changed, too."""
+
+    def change(body, turn):
+        with_history(body, turn)
+        body.update(model=f"m{turn}")
+
+    one, two = changed(change)
+    found = verdict(reused, sent=two, known=before(one))
+    assert (found.reason, found.where) == (Reason.MODEL_CHANGED, None)
+    assert found.expected == Count(0, "estimated")
+
+
+def test_less_reused_than_the_requests_share_is_unknown_though_they_differ():
+    one, two = changed(with_last)
+    assert shared(one, two) > 400
+    found = verdict(10, sent=two, known=before(one))
+    assert (found.reason, found.basis) == (Reason.UNKNOWN, None)
+    assert found.where.path.startswith("/messages/")
+    assert found.ruled_out == ("the requests share far more",)
+
+
+def test_without_any_count_nothing_is_said():
+    found = judge(before(tokens=None), SECOND, SECOND, Usage(), first=False)
+    assert found.judgement is Judgement.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("usage", "judgement", "reason"),
+    [
+        (Usage(), Judgement.UNKNOWN, None),
+        (Usage(1000, 900), Judgement.OK, None),
+        (Usage(1000, 10), Judgement.BREAK, Reason.PREVIOUS_NOT_FOUND),
+    ],
+)
+def test_a_turn_whose_predecessor_is_forgotten(usage, judgement, reason):
+    found = judge(None, SECOND, SECOND, usage, first=False)
+    assert (found.judgement, found.reason) == (judgement, reason)
+
+
+def test_a_shorter_prompt_cannot_reuse_more_than_it_has():
+    """A turn taken back is no break."""
+    found = verdict(890, sent=FIRST, known=before(SECOND), prompt=900)
+    assert found.judgement is Judgement.OK
+
+
+def test_what_the_edits_saved_is_told_from_what_would_have_been_reused():
+    one, two = changed(with_nonce)
+    found = verdict(990, unedited=two, known=before(FIRST, one))
+    assert found.judgement is Judgement.OK
+    assert found.unedited.tokens < TOKENS
+    assert found.saved == Count(990 - found.unedited.tokens, "estimated")
+    assert verdict(990).saved == Count(0, "estimated")
+
+
+def with_header(body, turn):
+    """As Claude Code's: another in each turn, and vLLM drops it."""
+    line = f"x-anthropic-billing-header: cc_version=2.1; cch={numbered('nonce', turn)};"
+    body["system"].insert(0, {"type": "text", "text": line})
+
+
+@pytest.mark.parametrize(("server", "saves"), [(None, True), (Server(VLLM), False)])
+def test_what_the_server_mends_by_itself_is_not_saved_by_us(server, saves):
+    bodies = anthropic(2)
+    first, second = prompts(bodies)
+    one, two = prompts(plant(bodies, with_header))
+    profile = Profile(server=server, order=Order.SYSTEM_FIRST)
+    found = verdict(
+        990,
+        sent=second,
+        unedited=two,
+        known=before(first, one),
+        profile=profile,
+        spoken=ANTHROPIC,
+    )
+    assert bool(found.saved.tokens) is saves
+    assert (found.unedited.tokens < TOKENS) is saves
+
+
+@given(
+    reused=st.one_of(st.none(), st.integers(0, 3000)),
+    prompt=st.one_of(st.none(), st.integers(0, 3000)),
+    tokens=st.one_of(st.none(), st.integers(0, 3000)),
+    change=st.booleans(),
+    memory=st.sampled_from(Memories),
+)
+def test_figures_are_never_negative(reused, prompt, tokens, change, memory):
+    one, two = changed(with_nonce) if change else (FIRST, SECOND)
+    found = judge(
+        Before(one, FIRST, tokens),
+        two,
+        SECOND,
+        Usage(prompt, reused, 1, 2.0),
+        Profile(memory=Memory(memory)),
+        first=False,
+    )
+    for count in (found.expected, found.lost, found.unedited, found.saved):
+        assert count is None or count.tokens >= 0
+    assert found.seconds_lost is None or 0 <= found.seconds_lost <= 2.0
+    assert found.reason is not Reason.EVICTED

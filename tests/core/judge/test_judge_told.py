@@ -1,0 +1,148 @@
+"""The verdict where a server tells nothing, or more than counts: its state, and its prompts."""
+
+from dataclasses import replace
+
+import pytest
+
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import (
+    Basis,
+    Count,
+    Evidence,
+    Judgement,
+    Reason,
+    Rewrite,
+    Verdict,
+)
+from cacheproxy.core.judge.cause import Meanwhile
+from cacheproxy.core.judge.judge import judge, wants_proof
+from cacheproxy.core.judge.proof import Proof
+from cacheproxy.core.server.profile import Kind as Memories
+from cacheproxy.core.server.profile import Memory, Profile, Reporting
+from tests.core.judging import (
+    GROWN,
+    SECOND,
+    TOKENS,
+    before,
+    changed,
+    shared,
+    summarised,
+    verdict,
+    with_last,
+    with_nonce,
+)
+
+UNMEASURED = [
+    (Usage(), Profile()),
+    (Usage(GROWN), Profile()),
+    (Usage(GROWN, 0), Profile(reporting=Reporting.NEVER)),
+]
+"""What is left out, and what is told as a constant."""
+
+
+@pytest.mark.parametrize(("usage", "profile"), UNMEASURED)
+def test_where_nothing_was_measured_nothing_is_judged_but_a_change_is_shown(usage, profile):
+    one, two = changed(with_nonce)
+    found = judge(before(one), two, two, usage, profile, first=False)
+    assert (found.judgement, found.reason) == (Judgement.UNKNOWN, Reason.SYSTEM_CHANGED)
+    assert (found.basis, found.where.path) == (None, "/messages/0/content")
+    assert found.lost.source == found.expected.source == "estimated"
+    assert 0 < found.lost.tokens < TOKENS
+    assert found.seconds_lost is None
+
+
+@pytest.mark.parametrize(("usage", "profile"), UNMEASURED)
+def test_where_nothing_was_measured_and_nothing_differs_there_is_nothing_to_say(usage, profile):
+    found = judge(before(), SECOND, SECOND, usage, profile, first=False)
+    assert (found.judgement, found.reason, found.where) == (Judgement.UNKNOWN, None, None)
+    assert found.lost == Count(0, "estimated")
+    assert not wants_proof(found, usage)
+
+
+def test_a_constant_is_no_count_of_a_forgotten_turn_or_a_compaction_either():
+    never = Profile(reporting=Reporting.NEVER)
+    found = judge(None, SECOND, SECOND, Usage(GROWN, 0), never, first=False)
+    assert found == Verdict(Judgement.UNKNOWN)
+    one, two = summarised()
+    found = judge(before(one), two, two, Usage(500, 0), never, first=False, replaced=True)
+    assert found.judgement is Judgement.COMPACTED
+
+
+@pytest.mark.parametrize(
+    ("usage", "source"), [(Usage(GROWN, 0), "measured"), (Usage(), "estimated")]
+)
+def test_a_server_that_reuses_nothing_is_told_so_whether_it_counts_or_not(usage, source):
+    found = judge(before(), SECOND, SECOND, usage, Profile(reuses=False), first=False)
+    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.NOT_CACHED)
+    assert (found.basis, found.lost) == (Basis.TOLD, Count(TOKENS, source))
+
+
+def test_a_request_that_turns_the_cache_off_is_told_so():
+    found = verdict(0, caches=False)
+    assert (found.reason, found.basis) == (Reason.NOT_CACHED, Basis.TOLD)
+    assert verdict(TOKENS, caches=False).judgement is Judgement.OK
+
+
+def test_a_turn_that_went_elsewhere_has_moved():
+    found = verdict(0, meanwhile=Meanwhile(moved=True))
+    assert (found.reason, found.basis, found.where) == (Reason.MOVED, Basis.TOLD, None)
+    assert verdict(TOKENS, meanwhile=Meanwhile(moved=True)).judgement is Judgement.OK
+
+
+def test_a_restart_is_to_blame_for_all_that_is_gone():
+    found = verdict(0, meanwhile=Meanwhile(restarted=True))
+    assert (found.reason, found.evidence) == (Reason.EVICTED, (Evidence.RESTARTED,))
+
+
+def test_a_context_that_was_full_was_shifted():
+    profile = Profile(memory=Memory(context=GROWN))
+    assert verdict(200, known=before(generated=100), profile=profile).reason == "context_shifted"
+    assert verdict(200, known=before(generated=10), profile=profile).reason is Reason.UNKNOWN
+
+
+REWRITTEN = Proof(TOKENS, GROWN, 600, rewrite=Rewrite.THINKING)
+
+
+def test_rendered_prompts_that_part_before_the_requests_do_prove_what_the_template_did():
+    where = replace(verdict(10, sent=changed(with_nonce)[1]).where, path="/messages/2/reasoning")
+    proof = replace(REWRITTEN, where=where)
+    found = verdict(590, proof=proof)
+    assert (found.reason, found.rewrite) == (Reason.TEMPLATE_CHANGED, Rewrite.THINKING)
+    assert (found.basis, found.where.path) == (Basis.RENDERED, "/messages/2/reasoning")
+    assert found.expected == found.where.position == Count(600, "measured")
+
+
+def test_what_is_beneath_a_checkpoint_keeps_its_place():
+    one, two = changed(with_last)
+    proof = Proof(TOKENS, GROWN, 700, fits=True)
+    profile = Profile(memory=Memory(Memories.CHECKPOINTED))
+    found = verdict(200, sent=two, known=before(one), proof=proof, profile=profile)
+    assert (found.reason, found.beneath) == (Reason.CHECKPOINT, Reason.MESSAGES_CHANGED)
+    assert found.where.path.startswith("/messages/")
+    assert found.where.position == Count(700, "measured")
+
+
+def test_a_clock_in_the_template_is_placed_by_what_was_reused():
+    """It stands in no request, and both prompts were rendered at one time."""
+    found = verdict(60, proof=Proof(TOKENS, GROWN, TOKENS, clock=50))
+    assert (found.reason, found.rewrite) == (Reason.TEMPLATE_CHANGED, Rewrite.CLOCK)
+    assert (found.where, found.expected) == (None, Count(60, "measured"))
+
+
+def test_no_more_is_shared_than_the_prompt_has():
+    proof = Proof(1_200, GROWN, 1_200)
+    found = verdict(30, known=before(tokens=1_200), proof=proof)
+    assert found.expected == Count(GROWN, "measured")
+
+
+def test_a_proof_is_wanted_where_the_requests_do_not_tell():
+    one, two = changed(with_nonce)
+    exact = shared(one, two)
+    for reused, wanted in ((exact, False), (exact + 60, True), (300, True), (TOKENS, False)):
+        found = verdict(reused, sent=two, known=before(one))
+        assert wants_proof(found, Usage(GROWN, reused)) is wanted, reused
+    assert wants_proof(verdict(30), Usage(GROWN, 30))
+    assert not wants_proof(verdict(0, meanwhile=Meanwhile(moved=True)), Usage(GROWN, 0))
+    assert not wants_proof(verdict(590, proof=REWRITTEN), Usage(GROWN, 590))
+    forgotten = judge(None, SECOND, SECOND, Usage(GROWN, 0), first=False)
+    assert not wants_proof(forgotten, Usage(GROWN, 0))

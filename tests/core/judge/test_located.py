@@ -1,0 +1,100 @@
+"""Where a turn leaves the one before it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.verdict import Count
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.judge.located import describe_change, excerpt, located, parted_at, tokens_of
+from cacheproxy.core.prompt.prompt import prompt_of
+from tests.core.diagnose.test_volatile import set_system
+from tests.core.planting import anthropic, chat, numbered, plant, request
+
+
+def prompts(change, bodies=None):
+    planted = plant(bodies or anthropic(2), change)
+    return [prompt_of(request(body)) for body in planted]
+
+
+def with_text(text):
+    """A change of the system text, by ``text``, another in each turn."""
+    return lambda body, turn: set_system(body, lambda system: f"{text(turn)}\n{system}")
+
+
+FIELDS = (Kind.NONCE, Kind.DATE, Kind.CLOCK, Kind.UUID)
+SAME = prompts(lambda body, turn: None)
+
+
+def test_tokens_are_counted_in_proportion_or_guessed():
+    one = SAME[0]
+    assert tokens_of(one.chars // 2, one, 1000).tokens == pytest.approx(500, abs=1)
+    assert tokens_of(400, one, None) == Count(100, "estimated")
+    assert tokens_of(400, one, 0) == Count(100, "estimated")
+    assert tokens_of(0, one, 1000) == Count(0, "estimated")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        (with_text(lambda turn: numbered("nonce", turn)), Kind.NONCE),
+        (with_text(lambda turn: numbered("date", turn)), Kind.DATE),
+        (with_text(lambda turn: numbered("clock", turn)), Kind.CLOCK),
+        (with_text(lambda turn: numbered("uuid", turn)), Kind.UUID),
+        (with_text(lambda turn: ("one", "two")[turn]), Kind.TEXT),
+        (lambda body, turn: turn and body["tools"].pop(), Kind.REMOVED),
+        (lambda body, turn: turn or body["tools"].pop(), Kind.ADDED),
+        (lambda body, turn: turn and body["messages"][0]["content"].clear(), Kind.MOVED),
+        (lambda body, turn: turn and body["messages"].clear(), Kind.REMOVED),
+        (lambda body, turn: None, Kind.ADDED),
+    ],
+)
+def test_a_change_is_described_by_its_shape(change, kind):
+    found, token = describe_change(parting(*prompts(change)))
+    assert found is kind
+    assert (token is not None) is (kind in FIELDS)
+
+
+def test_the_token_that_changed_is_the_whole_one():
+    left = parting(*prompts(with_text(lambda turn: f"on {numbered('date', turn)}")))
+    _, token = describe_change(left)
+    assert left.now.text[slice(*token.now)] == numbered("date", 1)
+    assert left.was.text[slice(*token.was)] == numbered("date", 0)
+
+
+def test_a_place_is_given_in_bytes_and_in_tokens():
+    one, two = prompts(with_text(lambda turn: f"é🜁\ud83d: {numbered('nonce', turn)}"), chat(2))
+    left = parting(one, two)
+    found = located(left, two, 1000)
+    assert (found.path, found.kind) == ("/messages/0/content", Kind.NONCE)
+    assert found.byte == len("é🜁".encode()) + 3 + len(": ")
+    assert found.position == Count(round(left.shared * 1000 / two.chars), "estimated")
+    assert numbered("nonce", 0) in found.was
+    assert numbered("nonce", 1) in found.now
+
+
+def test_what_is_gone_has_no_place_in_the_later_text():
+    one, two = prompts(lambda body, turn: turn and body["messages"].clear())
+    found = located(parting(one, two), two, 1000)
+    assert (found.byte, found.now) == (0, "")
+    assert found.path.startswith("/messages/0")
+    assert found.was
+
+
+def test_where_prompts_part_is_said_though_it_is_no_break():
+    last = anthropic(2)[1]
+    short = {**last, "messages": [*last["messages"][:-1], {"role": "user"}]}
+    one, two = (prompt_of(request(body)) for body in (last, short))
+    assert parted_at(one, two, None).path.startswith("/messages/")
+    assert parted_at(*SAME, None) is None
+
+
+@pytest.mark.parametrize("at", [0, 5, 500, 1000])
+def test_an_excerpt_is_short_and_holds_the_place(at):
+    text = "".join(chr(0x100 + number) for number in range(1000))
+    found = excerpt(text, at)
+    assert len(found) <= 180
+    assert text[at : at + 1] in found
+    assert found in text
+    assert excerpt("", at) == ""

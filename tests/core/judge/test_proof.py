@@ -1,0 +1,256 @@
+"""Two rendered prompts, compared: where they part, and what the template did there."""
+
+from __future__ import annotations
+
+import copy
+import re
+import time
+from array import array
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.verdict import Count, Rewrite
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.judge.located import parted_at
+from cacheproxy.core.judge.proof import Compared, Rendered, proof_of
+from cacheproxy.core.prompt.prompt import prompt_of
+from tests.core.planting import chat, insert, plant, prose, request
+from tests.core.templates import chatml, hoist, inline, thinking
+
+_WORD = re.compile(r"\w+|\W")
+
+
+def tokenized(text):
+    """A prompt of a server that takes each word and each sign for a token."""
+    return Rendered(text, array("q", map(hash, _WORD.findall(text))))
+
+
+def compared(one, two, was, now, *, off=0, has_clock=False):
+    """The turn of two bodies; ``off``: tokens by which the answers' counts are others."""
+    prompts = [prompt_of(request(body)) for body in (one, two)]
+    left = parting(*prompts)
+    counts = (len(was.tokens) + off, len(now.tokens) + off)
+    return Compared(*prompts, *counts, left, has_clock)
+
+
+def proved(bodies, template, **other):
+    """What two bodies prove of a ``template`` that is given the messages and the tools."""
+    one, two = bodies
+    was, now = (tokenized(template(body["messages"], body["tools"])) for body in bodies)
+    return proof_of(was, now, compared(one, two, was, now, **other)), was, now
+
+
+def talk():
+    """Two turns: a tool was used in the first one, and the second begins with a user's words."""
+    return chat(2)
+
+
+def with_thoughts():
+    bodies = talk()
+    for body in bodies:
+        for number, message in enumerate(body["messages"]):
+            if message["role"] == "assistant":
+                message["reasoning_content"] = prose(f"thought {number}")
+    one = copy.deepcopy(bodies[1])
+    one["messages"].pop()  # the model was asked once more, behind the tool's result
+    return one, bodies[1]
+
+
+def tools_in_the_last_user_message(messages, tools=None):
+    """As Mistral-Small-3.2's."""
+    last = max(number for number, one in enumerate(messages) if one["role"] == "user")
+    head, tail = messages[:last], messages[last:]
+    return chatml(head)[len("null") :] + chatml(tail, tools)
+
+
+def test_prompts_that_agree():
+    found, was, now = proved(talk(), inline)
+    assert (found.before, found.now) == (len(was.tokens), len(now.tokens))
+    assert found.shared == found.before
+    assert found.lost == 0
+    assert (found.rewrite, found.where, found.clock) == (None, None, None)
+    assert not found.fits
+
+
+def test_a_template_that_drops_the_thinking_of_the_turn_before():
+    one, two = with_thoughts()
+    found, was, now = proved((one, two), thinking)
+    assert found.rewrite is Rewrite.THINKING
+    assert found.where.path == "/messages/2/reasoning_content"
+    assert 0 < found.lost < found.before
+    assert was.tokens[: found.shared] == now.tokens[: found.shared]
+    assert was.tokens[found.shared] != now.tokens[found.shared]
+    assert found.where.position == Count(found.shared, "measured")
+    assert "thought" not in found.where.path
+    assert not found.fits
+
+
+def test_a_template_that_writes_an_empty_block_where_nobody_thought():
+    bodies = talk()
+    bodies[0]["messages"] = bodies[1]["messages"][:-1]
+
+    def empty(messages, tools=None):
+        return thinking(messages, tools, empty=True)
+
+    found, *_ = proved(bodies, empty)
+    assert (found.rewrite, found.where.path) == (Rewrite.THINKING, "")
+
+
+def test_a_late_system_message_that_is_hoisted():
+    one, two = talk()
+    late = {"role": "system", "content": prose("news of the day")}
+    two["messages"].insert(-1, late)
+    found, *_ = proved((one, two), hoist)
+    number = len(two["messages"]) - 2
+    assert (found.rewrite, found.where.path) == (Rewrite.HOISTED, f"/messages/{number}/content")
+
+
+def test_a_late_system_message_that_stays_where_it_is_changes_nothing():
+    one, two = talk()
+    two["messages"].insert(-1, {"role": "system", "content": prose("news of the day")})
+    found, *_ = proved((one, two), inline)
+    assert found.lost == 0
+
+
+def test_tools_that_move_with_the_last_user_message():
+    found, *_ = proved(talk(), tools_in_the_last_user_message)
+    assert (found.rewrite, found.where.path) == (Rewrite.TOOLS, "/tools")
+
+
+def test_a_time_that_moves_on_while_the_two_are_rendered():
+    times = iter(["20 Nov 2026", "21 Nov 2026"])
+    found, *_ = proved(talk(), lambda messages, tools: f"Today: {next(times)}\n{inline(messages)}")
+    assert (found.rewrite, found.where.path) == (Rewrite.CLOCK, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "has_clock", "is_seen"),
+    [
+        ("It is 10:42:07.", False, True),
+        ("It is 2026-11-22.", True, True),
+        ("It is 2026-11-22.", False, False),
+        ("It is 22 November 2026.", True, True),
+        ("Ratio 10:42:07:99, port 8080.", True, False),
+    ],
+)
+def test_a_time_in_the_template_is_found_though_both_are_rendered_at_once(line, has_clock, is_seen):
+    """A date is one only where the template is known to print dates."""
+    found, was, _ = proved(
+        talk(), lambda messages, tools: f"{inline(messages, tools)[:0]}{line}\n{inline(messages)}",
+        has_clock=has_clock,
+    )  # fmt: skip
+    assert found.lost == 0
+    assert (found.clock is not None) is is_seen
+    if is_seen:
+        place = was.text.index(line[6:-1])
+        assert abs(found.clock - len(_WORD.findall(was.text[:place]))) <= 8
+
+
+def test_a_time_that_stands_in_the_request_is_no_clock_of_the_template():
+    def change(body, turn):
+        body["messages"][0]["content"] += "\nWe met at 10:42:07."
+
+    found, *_ = proved(plant(talk(), change), inline, has_clock=True)
+    assert found.clock is None
+
+
+def test_what_the_client_changed_fits():
+    """The rendered prompts part where the requests do."""
+
+    def change(body, turn):
+        text = body["messages"][0]["content"]
+        body["messages"][0]["content"] = insert(text, 500, f"{'abcdefgh'[turn]}bright morning")
+
+    bodies = plant(talk(), change)
+    found, *_ = proved(bodies, inline)
+    assert found.fits
+    one, two = (prompt_of(request(body)) for body in bodies)
+    assert parted_at(one, two, None).path == "/messages/0/content"
+
+
+def test_json_that_the_template_spells_anew_is_named_as_it_is():
+    """What changed stands in a tool, and not in the words of the request."""
+    words = iter(['{"path":"x"}', '{"path": "x"}'])
+    found, *_ = proved(talk(), lambda messages, tools: f"{next(words)}{inline(messages)}")
+    assert (found.rewrite, found.where.path) == (Rewrite.OTHER, "")
+    assert found.where.kind is Kind.TEXT
+    assert not found.fits
+
+
+@pytest.mark.parametrize("off", [-8, 8, 0])
+def test_marks_around_a_prompt_may_be_counted_or_not(off):
+    assert proved(talk(), inline, off=off)[0] is not None
+
+
+@pytest.mark.parametrize("off", [-9, 9, 4_000])
+def test_a_prompt_that_is_not_the_one_that_was_counted_proves_nothing(off):
+    """Another model's template, say, or another's words."""
+    assert proved(talk(), inline, off=off)[0] is None
+
+
+def test_long_prompts_may_differ_by_a_share():
+    text = "word " * 10_000
+    shown = tokenized(text)
+    one = talk()[0]
+    assert proof_of(shown, shown, compared(one, one, shown, shown, off=40)) is not None
+    assert proof_of(shown, shown, compared(one, one, shown, shown, off=41)) is None
+
+
+LINES = st.lists(st.sampled_from(["a", "think>", '"name": "bash"', "10:42", "é🜁", "\ud83d", "\n"]))
+
+
+@given(LINES, LINES, st.booleans())
+def test_nonsense_is_compared_as_it_is(one, two, has_clock):
+    was, now = tokenized("".join(one)), tokenized("".join(two))
+    bodies = talk()
+    found = proof_of(was, now, compared(*bodies, was, now, has_clock=has_clock))
+    assert 0 <= found.shared <= min(found.before, found.now)
+    assert (found.where is None) == (found.shared == found.before)
+    assert found.clock is None or 0 <= found.clock <= found.now
+
+
+def test_nothing_at_all_agrees():
+    nothing = Rendered("", array("q"))
+    one = talk()[0]
+    found = proof_of(nothing, nothing, compared(one, one, nothing, nothing, has_clock=True))
+    assert (found.before, found.shared, found.clock) == (0, 0, None)
+
+
+def long_talk(turns):
+    """Turns with thoughts, a late system message and a time of day; the head is another each."""
+    filler = "a question of some length\n" * 100
+    messages = []
+    for number in range(turns):
+        messages += [
+            {"role": "user", "content": f"{number} 10:42:{number % 60:02} {filler}"},
+            {"role": "system", "content": f"news {number} of the day"},
+            {"role": "assistant", "content": "yes", "reasoning_content": f"{number} I wonder"},
+        ]
+    messages.append({"role": "user", "content": "go on"})
+    heads = ({"role": "system", "content": f"You are {who}."} for who in ("an agent", "helpful"))
+    return [{"tools": [], "messages": [head, *messages]} for head in heads]
+
+
+def test_what_it_takes_grows_as_the_prompts_do():
+    """Up to 4 MB. Each text looked for in the whole of a prompt, it would be 64 times as much."""
+
+    def proving(turns):
+        bodies = long_talk(turns)
+        texts = [thinking(body["messages"], []) for body in bodies]
+        was, now = (Rendered(text, array("q", map(hash, text.split()))) for text in texts)
+        return was, now, compared(*bodies, was, now, has_clock=True)
+
+    def spent(shown):
+        started = time.process_time_ns()
+        found = proof_of(*shown)
+        took = time.process_time_ns() - started
+        assert found.rewrite is Rewrite.OTHER
+        assert found.fits
+        return took
+
+    few, many = proving(220), proving(1_760)
+    assert len(many[0].text) > 4 << 20
+    assert min(spent(many) / spent(few) for _ in range(5)) < 32

@@ -1,0 +1,184 @@
+"""A prompt as its server would have seen it, had nobody edited it."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.conversation.divergence import extends, parting
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.judge.repairs import as_repaired, as_unaided
+from cacheproxy.core.placement.placement import BY_OPTION, Late, alike
+from cacheproxy.core.placement.placing import place
+from cacheproxy.core.prompt.prompt import Order, Part, prompt_of, reordered
+from cacheproxy.core.server.identify import LLAMA_SERVER, VLLM, Server
+from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.testing import request
+from tests.core.late import PATHS, assistant, body_of, system, text, user
+
+HEADER = "x-anthropic-billing-header: cc_version=2.1.114.{0}a3; cc_entrypoint=cli; cch=0000{1};"
+TOOLS = [{"name": "ls", "description": "list files " * 20, "input_schema": {}}]
+ON_VLLM = Profile(server=Server(VLLM, "0.32.0"))
+ON_LLAMA = Profile(server=Server(LLAMA_SERVER))
+DIALECTS = {"messages": "anthropic", "chat": "openai-chat", "responses": "openai-responses"}
+
+
+def headed(version, cch, api="messages", role="system"):
+    """A prompt that begins with the header, as clients put it there in each API."""
+    header, rest = HEADER.format(version, cch), "You are an agent. " * 50
+    if api == "messages":
+        body = {"system": [text(header), text(rest)], "messages": [user("hi")]}
+    elif api == "chat":
+        body = {"messages": [system(f"{header}\n{rest}", role), user("hi")]}
+    else:
+        body = {"instructions": f"{header}\n{rest}", "input": [user("hi")]}
+    return prompt_of(request(body | {"tools": TOOLS}, PATHS[api]))
+
+
+def agrees(one, other, api, profile):
+    """Whether the server makes one prompt of both."""
+    return as_repaired(one, DIALECTS[api], profile) == as_repaired(other, DIALECTS[api], profile)
+
+
+@pytest.mark.parametrize("api", DIALECTS)
+def test_vllm_drops_the_whole_header(api):
+    one, other = headed(1, 1, api), headed(2, 2, api)
+    assert one != other
+    assert agrees(one, other, api, ON_VLLM)
+    seen = as_repaired(one, DIALECTS[api], ON_VLLM)
+    assert not any("billing" in segment.text for segment in seen.segments)
+    assert sum(len(segment.text) for segment in seen.segments) == seen.chars < one.chars
+
+
+def test_vllm_keeps_it_in_a_developers_message():
+    one, other = headed(1, 1, "chat", "developer"), headed(2, 2, "chat", "developer")
+    assert not agrees(one, other, "chat", ON_VLLM)
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "cch", "same"),
+    [
+        ("messages", 1, "2", True),
+        ("messages", 2, "1", False),
+        ("messages", 1, "", False),
+        ("messages", 1, "22", False),
+        ("chat", 1, "2", False),
+        ("responses", 1, "2", False),
+    ],
+)
+def test_llama_cpp_repairs_a_cch_of_five_on_messages_alone(api, version, cch, same):
+    assert agrees(headed(1, "1", api), headed(version, cch, api), api, ON_LLAMA) is same
+
+
+def test_llama_cpp_looks_at_the_first_cch_only():
+    bodies = [
+        {"system": f"x-anthropic-billing-header: cch=abc; cch=0000{n};", "messages": [user("hi")]}
+        for n in (1, 2)
+    ]
+    one, other = (prompt_of(request(body)) for body in bodies)
+    assert not agrees(one, other, "messages", ON_LLAMA)
+
+
+@pytest.mark.parametrize("profile", [UNKNOWN, Profile(server=Server("Ollama", "0.33"))])
+def test_of_other_servers_nothing_is_known(profile):
+    one = headed(1, 1)
+    assert as_unaided(one, "anthropic", profile) is one
+
+
+@pytest.mark.parametrize("profile", [ON_VLLM, ON_LLAMA])
+def test_a_prompt_that_needs_no_repair_is_the_very_same(profile):
+    """So that most requests cost nothing, and what both turns have is known to be equal."""
+    quoted = {"system": f"The header is {HEADER}.", "messages": [user(HEADER.format(1, 1))]}
+    one = prompt_of(request(quoted))
+    assert as_unaided(one, "anthropic", profile) is one
+
+
+def test_what_a_user_typed_stays():
+    body = {"messages": [user(HEADER.format(1, 1)), system(HEADER.format(1, 1))]}
+    one = prompt_of(request(body, "/v1/chat/completions"))
+    assert as_unaided(one, "openai-chat", ON_VLLM) is one
+
+
+@pytest.mark.parametrize("order", [Order.TOOLS_FIRST, Order.SYSTEM_FIRST])
+@pytest.mark.parametrize("api", DIALECTS)
+def test_a_late_system_message_is_where_the_server_would_have_moved_it(api, order):
+    """Behind the system text at the head; the tools stay where its template has them."""
+    history = [user("hi"), assistant("hello"), system("news"), user("go on")]
+    body = body_of(history, api) | {"tools": TOOLS}
+    came = prompt_of(request(body, PATHS[api]), order)
+    profile = Profile(placement=alike(Late.HOISTED, "test"))
+    seen = as_unaided(came, DIALECTS[api], profile)
+    said = [segment.text for segment in seen.segments if not segment.path.endswith("role")]
+    at = said.index("head")
+    assert said[at + 1] == "news"
+    assert [text for text in said if text != "news"] == [
+        segment.text
+        for segment in came.segments
+        if not segment.path.endswith("role") and segment.text != "news"
+    ]
+    assert {segment.part for segment in seen.segments if segment.text == "news"} == {Part.SYSTEM}
+    assert seen.chars == came.chars
+    if order is Order.SYSTEM_FIRST:
+        assert seen == prompt_of(request(body, PATHS[api]), Order.HOISTED)
+
+
+HISTORY = [user("first " * 50), assistant("one"), user("next")]
+LATER = [*HISTORY, assistant("two"), system("news"), user("last")]
+
+
+def saved(late, told_by="test"):
+    """What is due to placing, of two turns of which the second has a late system message."""
+    placement = alike(late, told_by)
+    first, second = (request(body_of(each) | {"tools": TOOLS}) for each in (HISTORY, LATER))
+    placed, report = place(second, alike(Late.HOISTED, "test"))
+    assert report is not None
+    profile = Profile(placement=placement)
+    before = prompt_of(first)
+    came = as_unaided(prompt_of(second), "anthropic", profile)
+    known = Before(before, as_unaided(before, "anthropic", profile), 1000)
+    sent = prompt_of(placed)
+    assert extends(before, sent)
+    return judge(known, sent, came, Usage(1100, 1000), first=False).saved.tokens
+
+
+def test_placing_is_credited_where_the_message_would_have_been_hoisted():
+    """All behind the head would have been evaluated again."""
+    assert saved(Late.HOISTED) > 400
+
+
+@pytest.mark.parametrize("late", [Late.REFUSED, Late.DROPPED, Late.INLINE, Late.UNKNOWN])
+def test_placing_is_not_credited_where_nothing_would_have_been_reused_or_lost(late):
+    assert saved(late) == 0
+
+
+def test_placing_by_option_claims_nothing():
+    """Nobody asked what the server does."""
+    assert saved(Late.UNKNOWN, BY_OPTION) == 0
+
+
+@pytest.mark.parametrize(("profile", "least"), [(ON_VLLM, 0), (UNKNOWN, 900)])
+def test_the_header_is_credited_where_the_server_keeps_it(profile, least):
+    unaided = [as_unaided(headed(n, n), "anthropic", profile) for n in (1, 2)]
+    sent = headed(0, 0)
+    known = Before(sent, unaided[0], 1000)
+    found = judge(known, sent, unaided[1], Usage(1010, 1000), first=False).saved.tokens
+    assert found == 0 if not least else found > 500
+
+
+@pytest.mark.parametrize("order", [Order.TOOLS_FIRST, Order.SYSTEM_FIRST])
+@pytest.mark.parametrize("api", DIALECTS)
+def test_it_stays_so_in_any_order(api, order):
+    """An order that is not known is tried out later."""
+    one, other = (as_repaired(headed(n, n, api), DIALECTS[api], ON_VLLM) for n in (1, 2))
+    assert reordered(one, order) == reordered(other, order)
+    history = [user("hi"), system("news"), user("go on")]
+    came = prompt_of(request(body_of(history, api) | {"tools": TOOLS}, PATHS[api]))
+    hoists = Profile(placement=alike(Late.HOISTED, "test"))
+    texts = [each.text for each in reordered(as_unaided(came, None, hoists), order).segments]
+    assert texts.index("head") < texts.index("news") < texts.index("hi")
+
+
+def test_prompts_part_after_what_the_server_repaired():
+    """As far as the texts go that are really equal."""
+    one, other = (as_repaired(headed(n, n), "anthropic", ON_VLLM) for n in (1, 2))
+    assert parting(one, other).was is None

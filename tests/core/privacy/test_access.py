@@ -1,0 +1,233 @@
+"""Who may use the proxy."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.privacy.access import Access, host_name
+
+TOKEN = "correct horse"
+
+
+def asked(access=None, address="127.0.0.1", http10=False, path=b"/v1/messages", **headers):
+    """The refusal of a request with these headers, or None."""
+    found = {name.replace("_", "-").encode(): value for name, value in headers.items()}
+
+    def values(name):
+        value = found.get(name, [])
+        return [v.encode() for v in ([value] if isinstance(value, str) else value)]
+
+    return (access or Access()).refusal(values, address, path=path, http10=http10)
+
+
+def status(*arguments, **headers):
+    refusal = asked(*arguments, **headers)
+    return None if refusal is None else refusal.status
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LocalHost:8081", "127.0.0.1:8081", "[::1]:8081", "[::1]", "127.8.9.1"]
+)
+def test_programs_on_this_machine_may(host):
+    """They send no Origin."""
+    assert status(host=host) is None
+    assert status(host=host, sec_fetch_site="none") is None
+    assert status(host=host, origin=f"http://{host}", sec_fetch_site="same-origin") is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "localhost.evil.example",
+        "1.2.3.4.example:80",
+        "0.0.0.0:8081",
+        "192.168.1.2:8081",
+        "2130706433",
+        "[::]:8081",
+        "",
+        "localhost:80:80",
+        "localhost@evil",
+    ],
+)
+def test_a_name_may_be_anybodys(host):
+    """A page from elsewhere can give itself our address (DNS rebinding)."""
+    assert status(host=host) == 421
+
+
+def test_names_can_be_added():
+    """Containers reach their host under a name."""
+    access = Access(frozenset({"host.docker.internal"}))
+    assert status(access, host="host.docker.internal:8081") is None
+    assert status(access, host="Host.Docker.Internal") is None
+    assert status(access, host="evil.example") == 421
+
+
+def test_the_refusal_says_what_to_do_about_a_name():
+    """But repeats nothing that is no host name."""
+    assert "--allow-host gpu.lan" in asked(host="gpu.lan:8081").message
+    assert "<script>" not in asked(host="<script>").message
+
+
+def test_the_address_a_request_came_in_at_is_ours():
+    """Browsers cannot be made to believe that another site has an address of ours."""
+    assert status(host="192.168.1.2:8081", address="192.168.1.2") is None
+    assert status(host="192.168.1.2:8081", address="::ffff:192.168.1.2") is None
+    assert status(host="192.168.1.3:8081", address="192.168.1.2") == 421
+
+
+def test_a_socket_in_the_file_system_has_no_name():
+    """No browser can reach it."""
+    assert status(host="x", address="") is None
+    assert status(host="x", origin="http://evil.example", address="") == 403
+
+
+def test_a_request_has_one_host():
+    """HTTP/1.1 demands one; two may be read in two ways."""
+    assert status() == 400
+    assert status(host=["localhost", "localhost"]) == 400
+    assert status(http10=True) is None
+    assert status(http10=True, origin="http://evil.example") == 403
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:9999", "", "http://localhost"]
+)
+def test_other_sites_may_not(origin):
+    """Whatever they say; another port is another site."""
+    assert status(host="localhost:8081", origin=origin) == 403
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", ""])
+def test_browsers_say_where_a_request_comes_from(site):
+    """Even when they send no Origin."""
+    assert status(host="localhost:8081", sec_fetch_site=site) == 403
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"x_cacheproxy_token": TOKEN},
+        {"x_api_key": TOKEN},
+        {"authorization": f"Bearer {TOKEN}"},
+        {"authorization": f"bearer  {TOKEN} "},
+        {"authorization": "Bearer sk-upstream", "x_cacheproxy_token": TOKEN},
+    ],
+)
+def test_a_token_is_taken_where_clients_can_put_it(headers):
+    """And is asked for even of programs on this machine."""
+    access = Access(token=TOKEN)
+    assert status(access, host="localhost", **headers) is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x_api_key": ""},
+        {"x_api_key": TOKEN[:-1]},
+        {"x_api_key": TOKEN + "x"},
+        {"authorization": TOKEN},
+        {"authorization": f"Basic {TOKEN}"},
+        {"cookie": TOKEN},
+        {"x_api_key": "é"},
+    ],
+)
+def test_without_it_nothing_is_answered(headers):
+    """401, after the checks that say less about us."""
+    access = Access(token=TOKEN)
+    assert status(access, host="localhost", **headers) == 401
+    assert status(access, host="evil.example", **headers) == 421
+
+
+def test_only_the_headers_that_hold_the_token_are_ours():
+    """An upstream's own key beside it goes on."""
+    access = Access(token=TOKEN)
+
+    def names(**found):
+        return access.token_headers(
+            lambda name: [found[name.decode()].encode()] if name.decode() in found else []
+        )
+
+    assert names(authorization=f"Bearer {TOKEN}") == [b"authorization"]
+    both = {"authorization": "Bearer sk-1", "x-cacheproxy-token": TOKEN, "x-api-key": TOKEN}
+    assert sorted(names(**both)) == [b"x-api-key", b"x-cacheproxy-token"]
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("LOCALHOST:1", "localhost"),
+        ("[::1]:1", "::1"),
+        ("[::1]", "::1"),
+        ("::1", "::1"),
+        ("a.b", "a.b"),
+        ("a:b", "a:b"),
+    ],
+)
+def test_host_name(host, name):
+    """Without port and brackets."""
+    assert host_name(host) == name
+
+
+def cookie(access):
+    return b"=".join(access.cookie).decode()
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        (b"/_cacheproxy/data", None),
+        (b"/_cacheproxy/diagnose/last", None),
+        (b"/_cacheproxy", None),
+        (b"/v1/messages", 401),
+        (b"/_cacheproxyx", 401),
+        (b"/", 401),
+        (b"", 401),
+    ],
+)
+def test_the_cookie_opens_our_own_pages_alone(path, wanted):
+    """A browser that sends it elsewhere gains nothing by it."""
+    access = Access(token=TOKEN)
+    found = status(access, host="localhost", path=path, cookie=f"a=b; {cookie(access)} ;c")
+    assert found == wanted
+
+
+@pytest.mark.parametrize(
+    "path", [b"/_cacheproxy", b"/_cacheproxy/", b"/_cacheproxy/static/dashboard.js", b"/dashboard"]
+)
+def test_the_page_that_asks_for_the_token_is_open(path):
+    """It holds no data; but it is not for other sites either."""
+    access = Access(token=TOKEN)
+    assert status(access, host="localhost", path=path) is None
+    assert status(access, host="evil.example", path=path) == 421
+    assert status(access, host="localhost", path=path, sec_fetch_site="cross-site") == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/_cacheproxy/data", b"/_cacheproxy/live", b"/_cacheproxy/login", b"/_cacheproxy/static",
+        b"/_cacheproxy/health", b"/_cacheproxy//", b"/dashboard/", b"//_cacheproxy/", b"*",
+    ],
+)  # fmt: skip
+def test_data_is_not(path):
+    assert status(Access(token=TOKEN), host="localhost", path=path) == 401
+
+
+def test_another_tokens_cookie_is_none():
+    """Neither under its own name, nor under ours; nor a part of it, nor the token itself."""
+    access, other = Access(token=TOKEN), Access(token="another")
+    name, value = (part.decode() for part in access.cookie)
+    for wrong in (cookie(other), f"{name}={other.cookie[1].decode()}", f"{name}={value[:-1]}",
+                  f"{name}=", name, f"{name}={TOKEN}", f"x={value}"):  # fmt: skip
+        assert status(access, host="localhost", path=b"/_cacheproxy/data", cookie=wrong) == 401
+
+
+def test_the_cookie_does_not_tell_the_token():
+    """It goes to every port of the host, and differs with the token."""
+    first, second = Access(token=TOKEN).cookie, Access(token="another").cookie
+    assert TOKEN.encode() not in b"".join(first)
+    assert first[0] != second[0]
+    assert first[1] != second[1]
+    assert len(first[1]) == 64

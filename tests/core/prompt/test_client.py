@@ -1,0 +1,266 @@
+"""Whose request it is: told by marks that the client itself writes, at its own place."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from cacheproxy.core.document import document
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.prompt.client import Client, ClientError, client_of, declared_name
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.rule import CodeRule, Rule
+from cacheproxy.testing import request
+
+HEAD = "You are Example, made by us."
+LINE = "Example-Run: {} (agent)"
+EXAMPLE = Client(
+    "example",
+    agents=("ExampleAgent/",),
+    headers=("X-Example-Session",),
+    head=("You are Example, made",),
+    lines=(r"Example-Run: [0-9a-f]+ \(agent\)",),
+)
+PLACES = {
+    "messages": ("/v1/messages", lambda text: {"system": text}),
+    "messages blocks": (
+        "/v1/messages",
+        lambda text: {"system": [{"type": "text", "text": part} for part in ("", text, "b")]},
+    ),
+    "chat": (
+        "/v1/chat/completions",
+        lambda text: {"messages": [{"role": "system", "content": text}]},
+    ),
+    "chat blocks": (
+        "/v1/chat/completions",
+        lambda text: {
+            "messages": [{"role": "developer", "content": [{"type": "text", "text": text}]}]
+        },
+    ),
+    "instructions": ("/v1/responses", lambda text: {"instructions": text, "input": "hi"}),
+    "input": (
+        "/v1/responses",
+        lambda text: {
+            "input": [{"role": "system", "content": [{"type": "input_text", "text": text}]}]
+        },
+    ),
+    "ollama": ("/api/chat", lambda text: {"messages": [{"role": "system", "content": text}]}),
+}
+each_place = pytest.mark.parametrize("place", PLACES)
+
+
+def said(place: str, text: str, **headers: str) -> Request:
+    path, body = PLACES[place]
+    return request(body(text), path, {key.replace("_", "-"): it for key, it in headers.items()})
+
+
+@pytest.mark.parametrize(
+    ("agent", "client"),
+    [
+        ("claude-cli/2.1.329 (external, cli)", "claude"),
+        ("codex_exec/0.169.0 (Debian)", "codex"),
+        ("GeminiCLI-tui/0.61.0/gemini-2.5-pro", "gemini"),
+        ("GeminiCLI/0.9", "gemini"),
+        ("OpenAI/JS 7.15.0", "openai-sdk"),
+        ("MyThing/1", "mything"),
+        ("", "client"),
+        ("\xff", "client"),
+    ],
+)
+def test_a_user_agent_names_a_client_or_a_library(agent, client):
+    """Else its product is the name."""
+    assert client_of(request({}, headers={"User-Agent": agent})) == client
+
+
+@pytest.mark.parametrize(
+    ("headers", "wanted"),
+    [
+        ({"User-Agent": "ExampleAgent/1"}, True),
+        ({"User-Agent": "exampleagent/2 (x)"}, True),
+        ({"User-Agent": "Example/1"}, True),
+        ({"User-Agent": "Other ExampleAgent/1"}, False),
+        ({"User-Agent": "OpenAI/JS 7"}, False),
+        ({"x-example-session": ""}, True),
+        ({"User-Agent": "codex/1", "X-Example-Session": "9"}, True),
+        ({}, False),
+    ],
+)
+def test_user_agent_and_headers_tell_without_the_body(headers, wanted):
+    """Whatever the body is."""
+    asked = request(b"no json", headers=headers)
+    assert EXAMPLE.sent(asked) is wanted
+    if wanted:
+        assert not asked.is_read
+
+
+@each_place
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (HEAD, True),
+        (f" \n{HEAD}", True),
+        (f"Hello. {HEAD}", False),
+        (f"Hello.\n{HEAD}", False),
+        (LINE.format("7f"), True),
+        (f"Hello.\n{LINE.format('7f')}\nMore.", True),
+        (f"Hello.\n{LINE.format('not hex')}\n{LINE.format('7f')}", True),
+        (f"Hello. {LINE.format('7f')}", False),
+        (f" {LINE.format('7f')}", False),
+        (LINE.format("not hex"), False),
+        (f"```\n{LINE.format('7f')}\n```\n", False),
+        (f"```\n{LINE.format('7f')}\n```\n{LINE.format('7f')}", True),
+        (f"~~~~\n{LINE.format('7f')}\n", False),
+    ],
+)
+def test_the_head_and_lines_of_system_text_tell(place, text, wanted):
+    """In every dialect, as a string or in blocks; a line not in a code block or within a line."""
+    assert EXAMPLE.sent(said(place, text)) is wanted
+    assert EXAMPLE.sent(said(place, text, user_agent="OpenAI/JS 7.15.0")) is wanted
+    assert EXAMPLE.sent(said(place, text, user_agent="litellm/1.80")) is wanted
+
+
+@each_place
+def test_a_user_agent_that_names_another_client_is_the_end_of_it(place):
+    """Its system text may quote whatever its user's files hold."""
+    assert not EXAMPLE.sent(said(place, HEAD, user_agent="claude-cli/2.1.329"))
+    assert not EXAMPLE.sent(said(place, HEAD, user_agent="opencode/1.18"))
+
+
+@pytest.mark.parametrize("text", [HEAD, LINE.format("7f")])
+def test_nothing_that_a_user_or_a_tool_wrote_tells(text):
+    """Nor what comes late, nor tools, nor text on a path that we do not know."""
+    user = {"role": "user", "content": text}
+    late = {"role": "system", "content": text}
+    result = {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "1", "content": text}],
+    }
+    for body in (
+        {"messages": [user]},
+        {"messages": [user, late]},
+        {"messages": [{"role": "assistant", "content": text}, late]},
+        {"messages": [result, late]},
+        {"messages": ["x", late]},
+        {"system": "Be kind.", "messages": [user, late]},
+        {"system": {"text": text}, "messages": {"0": late}},
+        {"system": [{"type": "image", "text": text}, {"type": "text", "text": 5}, None]},
+        {"input": text},
+        {"input": [user, late]},
+        {"tools": [{"name": "t", "description": text}]},
+    ):
+        for path, _ in PLACES.values():
+            assert not EXAMPLE.sent(request(body, path)), (body, path)
+    assert not EXAMPLE.sent(request({"system": text}, "/v1/embeddings"))
+    assert not EXAMPLE.sent(request("[" * 200_000, "/v1/messages"))
+
+
+def test_a_name_alone_is_told_by_the_user_agent():
+    """As a rule of the config file names a client that no package declares."""
+    assert Client("codex").sent(request({}, headers={"User-Agent": "codex_exec/0.169"}))
+    assert Client("mything").sent(request({}, headers={"User-Agent": "MyThing/1"}))
+    assert Client("client").sent(request({}))
+    assert not Client("codex").sent(request({"system": "You are Codex"}))
+
+
+def test_the_star_is_every_client():
+    """It has no marks."""
+    assert Client("*").sent(request("no json"))
+    with pytest.raises(ClientError, match="has no marks"):
+        Client("*", agents=("x/",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"name": "Claude"}, "lower-case word"),
+        ({"name": ""}, "lower-case word"),
+        ({"name": "a b"}, "lower-case word"),
+        ({"name": "x" * 21}, "lower-case word"),
+        ({"name": 5}, "lower-case word"),
+        ({"agents": "x/"}, "tuples of texts"),
+        ({"headers": ("",)}, "tuples of texts"),
+        ({"head": (5,)}, "tuples of texts"),
+        ({"lines": ("Runtime( x",)}, "8 or more plain"),
+        ({"lines": (r"\AYou are Example",)}, "8 or more plain"),
+        ({"lines": ("Runtimes?: x",)}, "8 or more plain"),
+        ({"lines": ("Runtime: (x",)}, "bad pattern"),
+    ],
+)
+def test_what_cannot_be_told_is_refused(arguments, words):
+    """At once, with the client's name."""
+    with pytest.raises(ClientError, match=words):
+        Client(**{"name": "example", **arguments})
+
+
+def test_the_user_agent_names_a_session_before_what_is_declared_does():
+    """A gateway's user agent gives way to a declared client; another client's does not."""
+    clients = (Client("*"), Client("other", headers=("x-other",)), EXAMPLE)
+    assert declared_name(said("chat", HEAD, user_agent="litellm/1.80"), clients) == "example"
+    assert declared_name(said("chat", HEAD, x_other="1"), clients) == "other"
+    assert declared_name(said("chat", HEAD, user_agent="codex/1"), clients) is None
+    assert declared_name(said("chat", HEAD, user_agent="Example/1"), clients) is None
+    assert declared_name(said("chat", "Hello.", user_agent="litellm/1.80"), clients) is None
+
+
+def test_it_is_worked_out_once_whatever_is_edited(monkeypatch):
+    """A rule that takes the client's own mark away does not make the request another's."""
+    count = 0
+    tell = Client._tell
+
+    def counted(self, request):
+        nonlocal count
+        count += 1
+        return tell(self, request)
+
+    monkeypatch.setattr(Client, "_tell", counted)
+    rules = [
+        Rule("drop", "system-head", r"\AYou are Example, made", "Hi", client=EXAMPLE),
+        Rule("digits", "user", r"\d+", "0", client=EXAMPLE),
+        CodeRule("note", "", lambda *_: [Edit("/note", "x", "")], client=EXAMPLE, own=True),
+        Rule("others", "user", "a", "b", client=Client("codex")),
+    ]
+    body = {"system": HEAD, "messages": [{"role": "user", "content": "a 17"}], "note": "y"}
+    done = normalize(request(body), rules).request
+    wanted = {"system": "Hi by us.", "messages": [{"role": "user", "content": "a 0"}], "note": "x"}
+    assert json.loads(done.body) == wanted
+    assert count == 2  # once for each client
+
+
+def test_a_rule_of_another_client_is_not_asked_and_costs_no_reading(monkeypatch):
+    """Where user agent or literals decide, nothing is read; code of others is not called."""
+    reads = []
+    monkeypatch.setattr(
+        document.Document, "__init__", lambda *_args, **_more: reads.append(1), raising=True
+    )
+
+    def fail(*_):
+        raise AssertionError
+
+    rules = [
+        CodeRule("code", "", fail, client=EXAMPLE),
+        Rule("table", "user", "a", "b", client=EXAMPLE),
+    ]
+    body = {"system": HEAD, "messages": [{"role": "user", "content": "a"}]}
+    codex = request(body, headers={"User-Agent": "codex/1"})
+    assert normalize(codex, rules) == (codex, ())
+    rule = Rule("literal", "user", "a", "b", literals=("nowhere",), client=EXAMPLE)
+    plain = request(body)
+    assert normalize(plain, [rule]) == (plain, ())
+    assert not reads
+
+
+def test_text_made_to_look_almost_right_takes_no_long_time():
+    """Each line is looked at once, and left at its first wrong character."""
+    start = time.process_time()
+    line = LINE.format("7f")
+    for text in (
+        "Example-Run: 7f \n" * 50_000,
+        f"```\n{line}\n```\n" * 50_000,
+        "Example-Run: " * 100_000,
+        "```\n" * 100_000,
+    ):
+        assert not EXAMPLE.sent(said("messages", text))
+    assert time.process_time() - start < 10

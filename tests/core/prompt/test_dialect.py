@@ -1,0 +1,53 @@
+"""Which API a path speaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.prompt.dialect import (
+    ANTHROPIC,
+    CHAT,
+    COMPLETION,
+    OLLAMA,
+    RESPONSES,
+    dialect_of,
+)
+from cacheproxy.core.prompt.request import Request
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect"),
+    [
+        ("/v1/messages", ANTHROPIC),
+        ("/v1/messages/count_tokens", ANTHROPIC),
+        ("/anthropic/v1/messages/", ANTHROPIC),
+        ("/v1/chat/completions", CHAT),
+        ("/chat/completions", CHAT),
+        ("/openai/v1/chat/completions", CHAT),
+        ("/apply-template", CHAT),
+        ("/v1/responses", RESPONSES),
+        ("/v1/completions", COMPLETION),
+        ("/completion", COMPLETION),
+        ("/completions", COMPLETION),
+        ("/api/chat", OLLAMA),
+        ("/api/generate", OLLAMA),
+        ("/", None),
+        ("", None),
+        ("/health", None),
+        ("/v1/models", None),
+        ("/v1/messages/batches", None),
+        ("/v1/messages.txt", None),
+        ("/v1/mymessages", None),
+        ("/v1/embeddings", None),
+        ("/api/tags", None),
+    ],
+)
+def test_dialect_follows_the_end_of_the_path(path, dialect):
+    """Gateways put prefixes before the path, so its end decides."""
+    assert dialect_of(path) == dialect
+
+
+def test_query_does_not_matter():
+    """Claude Code asks for /v1/messages?beta=true."""
+    assert Request("POST", "/v1/messages?beta=true").dialect == ANTHROPIC
+    assert Request("POST", "/health?next=/v1/messages").dialect is None

@@ -1,0 +1,145 @@
+"""What the answers show of a server."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.server.inferred import Inferred
+from cacheproxy.core.server.profile import Kind, Memory, Profile, Reporting
+
+CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic", "openai-responses"
+
+
+def test_nothing_seen_says_nothing():
+    """The profile stays the very same."""
+    profile = Profile()
+    assert Inferred().completed(profile) is profile
+
+
+def test_the_order_that_fits_most_is_the_order():
+    """Where two fit as often, neither."""
+    inferred = Inferred()
+    for order, expected in (
+        (Order.SYSTEM_FIRST, Order.SYSTEM_FIRST),
+        (Order.TOOLS_FIRST, None),
+        (Order.TOOLS_FIRST, Order.TOOLS_FIRST),
+    ):
+        inferred.saw_order(order)
+        assert inferred.order is expected
+        assert inferred.completed(Profile()).order is expected
+    asked = Profile(order=Order.SYSTEM_FIRST)
+    assert inferred.completed(asked).order is Order.SYSTEM_FIRST
+
+
+def test_a_checkpoint_says_more_than_a_rewind():
+    """A rewind may have met a checkpoint; pages say more than both."""
+    inferred = Inferred()
+    inferred.saw_rewind()
+    assert inferred.completed(Profile()).memory == Memory(Kind.REWINDABLE)
+    inferred.saw_checkpoint()
+    inferred.saw_rewind()
+    slots = Profile(memory=Memory(slots=4))
+    assert inferred.completed(slots).memory == Memory(Kind.CHECKPOINTED, slots=4)
+    blocks = Memory(Kind.BLOCKS, block=16)
+    assert inferred.completed(Profile(memory=blocks)).memory == blocks
+
+
+def test_reuse_that_was_told_once_is_told_in_that_api():
+    """Of others nothing is known; a zero alone may be a constant."""
+    inferred = Inferred()
+    inferred.saw_reuse(CHAT, 0)
+    inferred.saw_reuse(MESSAGES, None)
+    assert not inferred.has_reported(CHAT)
+    assert inferred.completed(Profile()).reporting is Reporting.UNKNOWN
+    inferred.saw_reuse(CHAT, 80)
+    assert inferred.has_reported(CHAT)
+    assert not inferred.has_reported(MESSAGES)
+    profile = inferred.completed(Profile())
+    assert (profile.reporting, profile.reuses) == (Reporting.ALWAYS, True)
+    assert profile.told_by
+
+
+def test_without_a_zero_reuse_may_be_told_only_where_there_is_some():
+    """As SGLang does."""
+    inferred = Inferred()
+    inferred.saw_reuse(CHAT, 80)
+    assert inferred.completed(Profile()).reporting is Reporting.WHEN_SOME
+
+
+@pytest.mark.parametrize(
+    ("dialect", "reporting"),
+    [(RESPONSES, Reporting.FLAGGED), (CHAT, Reporting.ALWAYS), (MESSAGES, Reporting.ALWAYS)],
+)
+def test_vllms_flag_is_proved_by_the_apis_that_need_it(dialect, reporting):
+    """Responses tells without."""
+    inferred = Inferred()
+    inferred.saw_reuse(dialect, 128)
+    flagged = Profile(reporting=Reporting.FLAGGED, flag="--x")
+    assert inferred.completed(flagged).reporting is reporting
+
+
+def test_a_server_that_found_nothing_of_three_appended_turns_reuses_nothing():
+    """Until it does; what is not told is no zero, and neither is a turn that was changed."""
+    inferred = Inferred()
+    for _ in range(9):
+        inferred.saw_reuse(CHAT, None, appended=True)
+        inferred.saw_reuse(CHAT, 0)
+    assert inferred.completed(Profile()).reuses is None
+    for expected in (None, None, False):
+        inferred.saw_reuse(CHAT, 0, appended=True)
+        assert inferred.completed(Profile()).reuses is expected
+    inferred.saw_reuse(CHAT, 80, appended=True)
+    for _ in range(9):
+        inferred.saw_reuse(CHAT, 0, appended=True)
+    assert inferred.completed(Profile()).reuses is True
+    assert inferred.completed(Profile(reuses=False)).reuses is True
+
+
+def test_a_server_that_reuses_is_not_doubted_where_its_pages_say_nothing_is():
+    """What was seen counts, not the other way round."""
+    inferred = Inferred()
+    for _ in range(3):
+        inferred.saw_reuse(CHAT, 0, appended=True)
+    assert inferred.completed(Profile(reuses=True)).reuses is True
+
+
+def test_what_was_seen_is_forgotten_with_the_server():
+    """All of it."""
+    inferred = Inferred()
+    inferred.saw_order(Order.SYSTEM_FIRST)
+    inferred.saw_checkpoint()
+    inferred.saw_reuse(CHAT, 80)
+    before = inferred.changes
+    inferred.forget()
+    assert inferred.changes > before
+    assert inferred.completed(Profile()) == Profile()
+    assert not inferred.has_reported(CHAT)
+
+
+FACTS = st.one_of(
+    st.tuples(st.just("saw_order"), st.sampled_from(list(Order))),
+    st.tuples(st.just("saw_rewind")),
+    st.tuples(st.just("saw_checkpoint")),
+    st.tuples(
+        st.just("saw_reuse"),
+        st.sampled_from([CHAT, MESSAGES, RESPONSES]),
+        st.none() | st.integers(-5, 10**9),
+    ),
+    st.tuples(st.just("forget")),
+)
+
+
+@given(st.lists(FACTS, max_size=30))
+def test_changes_grow_whenever_something_new_is_said(facts):
+    """Whoever keeps a completed profile can rely on it."""
+    inferred = Inferred()
+    said, changes = inferred.completed(Profile()), inferred.changes
+    for name, *arguments in facts:
+        getattr(inferred, name)(*arguments)
+        now = inferred.completed(Profile())
+        if now != said:
+            assert inferred.changes > changes
+        said, changes = now, inferred.changes

@@ -1,0 +1,146 @@
+"""A profile as plain values, and in words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproxy.core.placement.placement import Late, alike
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.profile import Kind, Memory, Profile, Reporting, Thinking, Thoughts
+from cacheproxy.core.server.profile_text import for_people, plain, profile_in, says
+
+VLLM = Profile(
+    server=Server("vLLM", "0.32.0", "tiny", 65_536),
+    memory=Memory(Kind.BLOCKS, block=16, context=65_536, capacity=4_194_304),
+    reporting=Reporting.FLAGGED,
+    flag="--enable-prompt-tokens-details",
+    counts_reuse=True,
+    start="1795351480.9",
+    told_by="its status pages",
+)
+LLAMA = Profile(
+    server=Server("llama-server", "b11549", "qwen", 65_536, 4),
+    placement=alike(Late.REFUSED, "/apply-template"),
+    thoughts=Thoughts(Thinking.ON_REQUEST, ("preserve_thinking", True), writes_empty=True),
+    order=Order.SYSTEM_FIRST,
+    has_clock=True,
+    page="/apply-template",
+    memory=Memory(Kind.CHECKPOINTED, slots=4, is_unified=True, has_ram=True, context=65_536),
+    reporting=Reporting.ALWAYS,
+)
+texts = st.text(max_size=9)
+numbers = st.none() | st.integers(1, 1 << 40)
+profiles = st.builds(
+    Profile,
+    server=st.none() | st.builds(Server, texts, st.none() | texts, st.none() | texts, numbers),
+    placement=st.none() | st.builds(alike, st.sampled_from(Late), texts),
+    thoughts=st.builds(
+        Thoughts,
+        st.sampled_from(Thinking),
+        st.none() | st.tuples(texts, st.booleans()),
+        writes_empty=st.booleans(),
+    ),
+    order=st.none() | st.sampled_from(Order),
+    tools_last=st.booleans(),
+    has_clock=st.booleans(),
+    page=texts,
+    memory=st.builds(
+        Memory,
+        st.sampled_from(Kind),
+        numbers,
+        is_hybrid=st.booleans(),
+        slots=numbers,
+        is_unified=st.none() | st.booleans(),
+        has_ram=st.none() | st.booleans(),
+        context=numbers,
+        capacity=numbers,
+    ),
+    reporting=st.sampled_from(Reporting),
+    flag=texts,
+    counts_reuse=st.booleans(),
+    reuses=st.none() | st.booleans(),
+    start=st.none() | texts,
+    told_by=texts,
+)
+
+
+@given(profiles)
+def test_plain_values_say_it_all(profile):
+    """JSON can spell them, and what is not known takes no room."""
+    values = plain(profile)
+    assert profile_in(json.loads(json.dumps(values))) == profile
+    assert "null" not in json.dumps(values).replace('"null"', "")
+    assert says(profile) is not None
+
+
+def test_nothing_known_is_an_empty_object():
+    """That is a profile, too."""
+    assert plain(Profile()) == {}
+    assert profile_in({}) == Profile()
+    assert for_people(Profile()) == {"says": {}}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 7, [], "x", {"memory": "large"}, {"order": "none"}, {"memory": {"block": "many"}}],
+)
+def test_what_another_version_wrote_is_no_profile(value):
+    """Rather none than half of one."""
+    assert profile_in(value) is None
+
+
+MEMORY_OF_VLLM = (
+    "blocks of 16 tokens are reused whole; reuse is reported with --enable-prompt-tokens-details "
+    "only, and counted in its metrics"
+)
+MEMORY_OF_LLAMA = (
+    "the server can go back to its checkpoints only; 4 slots share one memory; "
+    "what leaves a slot is kept in RAM; reuse is always reported"
+)
+RENDERING_OF_LLAMA = (
+    "the template drops the thinking of a turn at the next user message, unless "
+    "chat_template_kwargs hold preserve_thinking: true; it writes an empty block where no "
+    "thinking came back, until then; it prints the system text first; it prints the time"
+)
+HYBRID = (
+    "blocks of 1,024 tokens are reused whole, but for the last one; "
+    "reuse is reported only where there is some"
+)
+
+
+@pytest.mark.parametrize(
+    ("profile", "lines"),
+    [
+        (VLLM, {"memory": MEMORY_OF_VLLM}),
+        (LLAMA, {"memory": MEMORY_OF_LLAMA, "rendering": RENDERING_OF_LLAMA}),
+        (
+            Profile(memory=Memory(Kind.BLOCKS, 1024, True), reporting=Reporting.WHEN_SOME),
+            {"memory": HYBRID},
+        ),
+        (
+            Profile(reuses=False, reporting=Reporting.NEVER, tools_last=True),
+            {
+                "memory": "the server reuses nothing",
+                "rendering": "the template writes the tools into the last user message",
+            },
+        ),
+        (Profile(memory=Memory(slots=1, context=9)), {}),
+    ],
+)
+def test_what_is_known_in_words(profile, lines):
+    """One line of the memory, one of the template, none of what is not known."""
+    assert says(profile) == lines
+    assert for_people(profile)["says"] == lines
+
+
+def test_a_page_says_server_and_placement_elsewhere():
+    """They have members of their own."""
+    page = for_people(LLAMA)
+    assert {"server", "placement"}.isdisjoint(page)
+    assert page["order"] == "system first"
+    assert page["thoughts"]["asked_by"] == ("preserve_thinking", True)

@@ -1,0 +1,118 @@
+"""What the status pages of real servers tell of their memory and their reporting."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.metrics_page import CacheConfig, Sample
+from cacheproxy.core.server.profile import Kind, Memory, Profile, Reporting
+from cacheproxy.core.server.status import Look, Slot, State
+from cacheproxy.core.server.telling import told
+
+VLLM_SERVER = Server("vLLM", "0.32.0", "tiny", 65_536)
+LLAMA = Server("llama-server", "b11549", "qwen", 65_536, 4)
+
+
+def look(server, **more):
+    return Look("http://127.0.0.1:8080", 1.0, 2.0, State.UP, server=server, **more)
+
+
+def sample(reused=None, cache=None):
+    return Sample(Figures(prompt=9.0, reused=reused), cache=cache)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "reporting", "flag", "reuses"),
+    [
+        ("llama-server", None, Reporting.ALWAYS, "", None),
+        ("mlx-lm", None, Reporting.ALWAYS, "", None),
+        ("vLLM", "0.32.0", Reporting.FLAGGED, "--enable-prompt-tokens-details", None),
+        ("SGLang", None, Reporting.WHEN_SOME, "--enable-cache-report", None),
+        ("transformers serve", None, Reporting.NEVER, "", False),
+        ("LM Studio", None, Reporting.NEVER, "", None),
+        ("TabbyAPI", None, Reporting.NEVER, "", None),
+        ("Ollama", "0.33.3", Reporting.ALWAYS, "", None),
+        ("Ollama", "0.40.12", Reporting.ALWAYS, "", None),
+        ("Ollama", "0.33.2", Reporting.NEVER, "", None),
+        ("Ollama", "0.9.9", Reporting.NEVER, "", None),
+        ("Ollama", "1.0.0-rc1", Reporting.ALWAYS, "", None),
+        ("Ollama", "0.0.0", Reporting.NEVER, "", None),
+        ("Ollama", "new", Reporting.UNKNOWN, "", None),
+        ("Ollama", None, Reporting.UNKNOWN, "", None),
+        ("model server", None, Reporting.UNKNOWN, "", None),
+    ],
+)
+def test_each_server_reports_reuse_in_its_way(kind, version, reporting, flag, reuses):
+    """By its kind, and Ollama by its version."""
+    profile = told(look(Server(kind, version)))
+    assert (profile.reporting, profile.flag, profile.reuses) == (reporting, flag, reuses)
+    assert profile.server == Server(kind, version)
+    assert profile.told_by
+
+
+def test_vllm_keeps_blocks():
+    """As its metrics say, and where they count reuse, that too."""
+    cache = CacheConfig(128, 4_194_304, is_hybrid=True, reuses=True)
+    profile = told(look(VLLM_SERVER, sample=sample(7.0, cache), start="1.0"))
+    assert profile.memory == Memory(
+        Kind.BLOCKS, block=128, is_hybrid=True, context=65_536, capacity=4_194_304
+    )
+    assert (profile.counts_reuse, profile.reuses, profile.start) == (True, None, "1.0")
+
+
+def test_vllm_without_prefix_caching_reuses_nothing():
+    """It says so itself."""
+    cache = CacheConfig(16, reuses=False)
+    assert told(look(VLLM_SERVER, sample=sample(0.0, cache))).reuses is False
+
+
+def test_what_a_look_does_not_say_has_not_changed():
+    """A page that fails now and then takes nothing back."""
+    cache = CacheConfig(128, 4_194_304, is_hybrid=False, reuses=True)
+    first = told(look(VLLM_SERVER, sample=sample(7.0, cache), start="1.0"))
+    assert told(look(VLLM_SERVER), first) == first
+    assert told(look(None), first) is first
+    assert told(look(None)) == Profile()
+
+
+def slots(*used, context=65_536):
+    return tuple(Slot(n, context, tokens, busy=False) for n, tokens in enumerate(used))
+
+
+def test_whether_slots_share_a_memory_is_not_said_when_a_server_starts():
+    """Nor how much there is in all; of a single slot there is nothing to ask."""
+    fresh = told(look(LLAMA, slots=slots(0, 0, 0, 0))).memory
+    assert fresh == Memory(slots=4, context=65_536)
+    alone = told(look(replace(LLAMA, slots=1), slots=slots(0))).memory
+    assert alone == Memory(slots=1, context=65_536, capacity=65_536)
+
+
+def test_slots_that_hold_more_than_one_context_have_a_memory_each():
+    """A shared one could not."""
+    memory = told(look(LLAMA, slots=slots(40_000, 40_000, 0, 0))).memory
+    assert (memory.is_unified, memory.capacity, memory.has_ram) == (False, 4 * 65_536, None)
+
+
+def test_a_slot_that_was_cleared_while_idle_shares_its_memory():
+    """And with room left, its prompt went to RAM."""
+    first = told(look(LLAMA, slots=slots(320, 0), has_cleared=True))
+    assert first.memory == Memory(
+        slots=4, context=65_536, is_unified=True, has_ram=True, capacity=65_536
+    )
+    assert told(look(LLAMA, slots=slots(320, 0)), first).memory == first.memory
+    full = told(look(LLAMA, slots=slots(60_000, 0), has_cleared=True)).memory
+    assert (full.is_unified, full.has_ram) == (True, None)
+
+
+def test_the_kind_of_llama_servers_memory_is_not_on_its_pages():
+    """The answers show it."""
+    assert told(look(LLAMA, slots=slots(0))).memory.kind is Kind.UNKNOWN
+
+
+def test_the_context_that_ollama_gave_its_model():
+    """Not the one that the model could have."""
+    assert told(look(Server("Ollama", "0.40.12"), context=4096)).memory == Memory(context=4096)

@@ -1,0 +1,118 @@
+"""Two short prompts in each API, and what the counts of their tokens tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.placement.placement import Late
+from cacheproxy.core.placement.placing import late_messages
+from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
+from cacheproxy.testing import request
+
+PATHS = {
+    "/v1/messages": "messages",
+    "/v1/chat/completions": "messages",
+    "/openai/v1/responses": "input",
+    "/api/chat": "messages",
+}
+HEADERS = {
+    "Authorization": "Bearer key",
+    "X-Session-ID": "s",
+    "Content-Length": "7",
+    "content-type": "text/plain",
+    "Accept-Encoding": "gzip",
+}
+
+
+def prompts(path, body=None):
+    like = request(
+        {"model": "m", "stream": True, "tools": [1]} if body is None else body, path, HEADERS
+    )
+    return [short_prompt(like, count, "nonce") for count in (FEW, MANY)]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_they_speak_the_clients_api_to_its_model_as_the_client(path):
+    """With its credentials and session, and nothing of what it says."""
+    few, many = prompts(f"{path}?key=1")
+    for prompt, count in ((few, FEW), (many, MANY)):
+        assert prompt.target == f"{path}?key=1"
+        assert prompt.method == "POST"
+        assert prompt.header("authorization") == "Bearer key"
+        assert prompt.header("x-session-id") == "s"
+        assert prompt.header("content-type") == "application/json"
+        assert prompt.header("content-length") is prompt.header("accept-encoding") is None
+        assert prompt.json["model"] == "m"
+        assert prompt.json["stream"] is False
+        assert "tools" not in prompt.json
+        late = late_messages(prompt)
+        assert len(late) == count
+        assert not any(each.leads for each in late)
+        assert len(prompt.body) < 3000
+    assert few.json[PATHS[path]] == many.json[PATHS[path]][: -(MANY - FEW)]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_one_token_is_asked_for(path):
+    """Under the name that the API has for it."""
+    few, _ = prompts(path)
+    limits = [
+        few.json.get("max_tokens"),
+        few.json.get("max_output_tokens"),
+        few.json.get("options", {}).get("num_predict"),
+    ]
+    assert [limit for limit in limits if limit is not None] == [1]
+    assert few.json.get("store", False) is False
+
+
+def test_the_head_begins_with_what_no_other_has():
+    """Else a prompt of yesterday would be found in the cache."""
+    like = request({"model": "m"})
+    one, other = (short_prompt(like, FEW, nonce) for nonce in ("one", "other"))
+    assert one.json["system"].startswith("one")
+    assert other.json["system"].startswith("other")
+    assert one.json["messages"] == other.json["messages"]
+
+
+def test_counting_tokens_asks_by_a_prompt():
+    """Counting alone evaluates nothing, and may not refuse what the model would."""
+    few, _ = prompts("/v1/messages/count_tokens?beta=true")
+    assert few.target == "/v1/messages?beta=true"
+
+
+@pytest.mark.parametrize("body", [{}, {"model": None}, "no json"])
+def test_without_a_model_none_is_named(body):
+    """The server has one."""
+    assert "model" not in prompts("/v1/messages", body)[0].json
+
+
+def usage(prompt, reused=None):
+    return Usage(prompt=prompt, reused=reused)
+
+
+@pytest.mark.parametrize(
+    ("few", "many", "late"),
+    [
+        (usage(180, 0), usage(210, 175), Late.INLINE),
+        (usage(180, 0), usage(210, 90), Late.INLINE),
+        (usage(160, 0), usage(166, 24), Late.HOISTED),
+        (usage(160, 0), usage(196, 32), Late.HOISTED),
+        (usage(160, 0), usage(190, 6), Late.INLINE),
+        (usage(160, 0), usage(172, 6), Late.HOISTED),
+        (usage(150, 0), usage(150, 149), Late.DROPPED),
+        (usage(150), usage(150), Late.DROPPED),
+        (usage(180), usage(210), Late.INLINE),
+        (usage(180, 0), usage(210, 0), Late.INLINE),
+        (usage(160), usage(172), Late.HOISTED),
+        (usage(160, 0), usage(166, 0), Late.HOISTED),
+        (usage(160), usage(175), Late.UNKNOWN),
+        (usage(160), usage(20), Late.UNKNOWN),
+        (usage(None), usage(20), Late.UNKNOWN),
+        (usage(160), usage(None), Late.UNKNOWN),
+        (Usage(), Usage(), Late.UNKNOWN),
+    ],
+)
+def test_what_was_reused_tells_or_else_how_much_longer_it_is(few, many, late):
+    """What says nothing is unknown, and nothing is placed for it."""
+    assert late_of(few, many) is late

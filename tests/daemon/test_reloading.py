@@ -1,0 +1,296 @@
+"""SIGHUP: the configuration is read again, and no stream is dropped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import signal
+import threading
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from cacheproxy.config import Config
+from cacheproxy.daemon.reloading import NEED_A_RESTART, Reloading, summary
+from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream
+
+RULE = r"""
+[[rule]]
+name = "{name}"
+where = "system"
+pattern = '{pattern}'
+{more}
+"""
+STAMP = RULE.format(name="stamp", pattern=r"stamp=\d+", more='replacement = "stamp=0"')
+PIN = RULE.format(name="id", pattern=r"id=(?P<volatile>\w+)", more="pin = true")
+
+
+@pytest.fixture(scope="module")
+def upstreams():
+    """Two model servers."""
+    found = Upstream(), Upstream()
+    yield found
+    for upstream in found:
+        upstream.close()
+
+
+@pytest.fixture
+def first(upstreams):
+    upstreams[0].reset()
+    return upstreams[0]
+
+
+@pytest.fixture
+def second(upstreams):
+    upstreams[1].reset()
+    return upstreams[1]
+
+
+class Reloaded:
+    """A proxy that is given one config file after the other."""
+
+    def __init__(self, folder) -> None:
+        self._file = folder / "config.toml"
+        self._folder = folder
+        self._stack = contextlib.ExitStack()
+        self.proxy = None
+
+    def start(self, text):
+        self._file.write_text(text)
+        proxy = Proxy(self._folder, "--config", "config.toml")
+        self.proxy = self._stack.enter_context(proxy)
+        return self.proxy
+
+    def reload(self, text):
+        """Write the file and send SIGHUP; return the line that the proxy says."""
+        self._file.write_text(text)
+        mark = self.proxy.mark()
+        self.proxy.signal(signal.SIGHUP)
+        return self.proxy.wait_for("reloaded", since=mark)
+
+    def close(self):
+        self._stack.close()
+        assert "Traceback" not in self.proxy.output
+
+
+@pytest.fixture
+def reloaded(tmp_path):
+    found = Reloaded(tmp_path)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def client(reloaded):
+    """A connection that stays open from one configuration to the next."""
+    clients = []
+
+    def connect():
+        if not clients:
+            clients.append(Client(reloaded.proxy.address))
+        return clients[0]
+
+    yield connect
+    for each in clients:
+        each.close()
+
+
+def turn(*texts):
+    """The body of a chat turn whose system text comes first."""
+    system, *users = texts
+    messages = [{"role": "system", "content": system}]
+    messages += [{"role": "user", "content": text} for text in users]
+    return json.dumps({"model": "m", "messages": messages}).encode()
+
+
+def relayed(upstream, path, text=b""):
+    """The next request for ``path`` with ``text`` in its body: the proxy's own are left out."""
+    while True:
+        received = upstream.received()
+        if received.line.split()[1] == path and text in received.body:
+            return received
+
+
+def test_a_stream_goes_on_and_what_is_new_goes_elsewhere(reloaded, client, first, second):
+    """A running exchange keeps its upstream; also a kept-alive connection changes over."""
+    go = threading.Event()
+
+    def script(peer, _):
+        peer.send(CHUNKED)
+        peer.chunk(b"1")
+        go.wait(TIMEOUT)
+        peer.chunk(b"2")
+        peer.send(b"0\r\n\r\n")
+
+    proxy = reloaded.start(f'upstream = "{first.url}"')
+    assert client().ask("/before", b"{}").answer().status == 200
+    before = relayed(first, b"/before")
+    first.reset(script)
+    with Client(proxy.address) as streaming:
+        pieces = streaming.pieces(streaming.ask("/stream", b"{}").begin())
+        assert next(pieces) == b"1"
+        said = reloaded.reload(f'upstream = "{second.url}"\nmax_body = 1\nverbose = true')
+        assert said == "reloaded: upstream, max_body, verbose changed"
+        assert client().ask("/after", b"{}").answer().status == 200
+        go.set()
+        assert list(pieces) == [b"2"]
+    after = relayed(second, b"/after")
+    assert after.values(b"via") == before.values(b"via")
+    assert client().ask("/x", b"a" * (1 << 20 | 1)).answer().status == 413
+    assert proxy.wait_for("body 2 bytes, sent 2")
+    health = Client(proxy.address)
+    with health:
+        page = json.loads(health.ask("/_cacheproxy/health", method=b"GET").answer().body)
+    assert page["upstream"]["url"] == second.url
+
+
+def test_rules_change_and_sessions_are_remembered(reloaded, client, first):
+    """Turns go on counting; a rule that looks back finds what it needs from the next turn on."""
+    base = f'upstream = "{first.url}"\n'
+    proxy = reloaded.start(base + STAMP)
+
+    def sent(number, *users):
+        client().ask("/v1/chat/completions", turn(f"stamp={number} id=a{number}", *users))
+        assert client().answer().status == 200
+        received = relayed(first, b"/v1/chat/completions", b"stamp=")
+        return json.loads(received.body)["messages"][0]["content"]
+
+    assert sent(1, "a") == "stamp=0 id=a1"
+    assert reloaded.reload(base) == "reloaded: rule changed"
+    assert sent(2, "a", "b") == "stamp=2 id=a2"
+    assert reloaded.reload(base + STAMP + PIN) == "reloaded: rule changed"
+    assert sent(3, "a", "b", "c") == "stamp=0 id=a3"
+    assert sent(4, "a", "b", "c", "d") == "stamp=0 id=a3"
+    said = reloaded.reload(base + STAMP + PIN + "\n[[rule]]\nname = 'x'\n")
+    assert said.startswith("warn: not reloaded")
+    assert sent(5, "a", "b", "c", "d", "e") == "stamp=0 id=a3"
+    disabled = 'disable = ["id"]\n' + base + STAMP + PIN
+    assert reloaded.reload(disabled) == "reloaded: disable changed"
+    assert sent(6, "a", "b", "c", "d", "e", "f") == "stamp=0 id=a6"
+    proxy.wait_for(" #6 ")
+    assert re.findall(r" #(\d+) ", proxy.output) == ["1", "2", "3", "4", "5", "6"]
+    with Client(proxy.address) as asking:
+        page = json.loads(asking.ask("/_cacheproxy/exchanges", method=b"GET").answer().body)
+    assert len([row for row in page["exchanges"] if row["turn"]]) == 6
+
+
+WRONG = [
+    ("upstream = ", "config.toml is not TOML"),
+    ("ports = 1", "unknown field `ports`"),
+    ("max_body = 0", "max_body: Expected `int` >= 1"),
+    (STAMP + STAMP, "rule 'stamp' comes from both"),
+    (RULE.format(name="x", pattern="(", more=""), "rule 'x': bad pattern"),
+    ('enable = ["nosuch"]', "no rule is called nosuch"),
+    ('upstream = "localhost"', "is not a http or https URL"),
+    ('upstream = "http://u:kanarienvogel@h"', "user, query or fragment"),
+    ('upstream = "{self}"', "is this proxy itself"),
+]
+
+
+def test_what_is_wrong_changes_nothing(reloaded, client, first, tmp_path):
+    """It is one line, and the proxy goes on as it was."""
+    good = f'upstream = "{first.url}"\n' + STAMP
+    proxy = reloaded.start(good)
+    for text, words in WRONG:
+        mark = proxy.mark()
+        said = reloaded.reload(text.replace("{self}", proxy.url))
+        assert said.startswith("warn: not reloaded, the settings stay as they were: "), said
+        assert words in said
+        assert client().ask("/v1/chat/completions", turn("stamp=7", "a")).answer().status == 200
+        received = relayed(first, b"/v1/chat/completions", b"stamp=")
+        assert b"stamp=0" in received.body
+        assert len([line for line in proxy.lines[mark:] if "warn: " in line]) == 1
+    (tmp_path / "config.toml").unlink()
+    mark = proxy.mark()
+    proxy.signal(signal.SIGHUP)
+    assert "No such file" in proxy.wait_for("not reloaded", since=mark)
+    assert reloaded.reload(good) == "reloaded: nothing changed"
+    assert "kanarienvogel" not in proxy.output
+
+
+def test_what_cannot_change_is_named(reloaded, client, first, tmp_path):
+    """Until the next start; and no value is shown, since it may be a secret."""
+    base = f'upstream = "{first.url}"\n'
+    proxy = reloaded.start(base)
+    more = 'capture = "captures"\ninterface = "0.0.0.0"\nblock = []\ntoken = "kanarienvogel"\n'
+    said = reloaded.reload(base + more)
+    assert said == "reloaded: token changed; interface, capture need a restart"
+    assert client().ask("/x").answer().status == 401
+    assert not (tmp_path / "captures").exists()
+    again = reloaded.reload(base + 'listen = "tcp:1"')
+    assert again == "reloaded: token changed; listen needs a restart"
+    with Client(proxy.address) as another:
+        assert another.ask("/x").answer().status == 200
+    assert "kanarienvogel" not in proxy.output
+
+
+def test_many_signals_are_no_harm(reloaded, client, first):
+    """While it reloads, those that come are one."""
+    proxy = reloaded.start(f'upstream = "{first.url}"')
+    for _ in range(200):
+        proxy.signal(signal.SIGHUP)
+        assert client().ask("/x", b"{}").answer().status == 200
+    assert 1 <= proxy.output.count("reloaded: nothing changed") <= 200
+    proxy.signal(signal.SIGTERM)
+    proxy.signal(signal.SIGHUP)
+    assert proxy.ended() == 0
+
+
+class Threads:
+    """A reactor whose threads run when they are told to."""
+
+    def __init__(self) -> None:
+        self.waiting = []
+
+    def getThreadPool(self):  # noqa: N802 - Twisted's
+        return self
+
+    def callInThreadWithCallback(self, done, function, *args):  # noqa: N802 - Twisted's
+        self.waiting.append(lambda: done(True, function(*args)))
+
+    def callFromThread(self, function, *args):  # noqa: N802 - Twisted's
+        function(*args)
+
+
+def test_one_reload_at_a_time():
+    """Else an older file might be put in force after a newer one."""
+    threads, adopted, files = Threads(), [], [Config(grace=1.0), Config(grace=2.0)]
+
+    def arrange(config):
+        return SimpleNamespace(config=config)
+
+    def adopt(arrangement):
+        adopted.append(arrangement)
+
+    reloading = Reloading(threads, lambda: files.pop(0), arrange, Config())
+    for _ in range(3):
+        reloading.ask(adopt)
+    assert len(threads.waiting) == 1
+    threads.waiting.pop()()
+    assert len(threads.waiting) == 1
+    threads.waiting.pop()()
+    assert not threads.waiting
+    assert [arrangement.config.grace for arrangement in adopted] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({}, "reloaded: nothing changed"),
+        ({"verbose": True}, "reloaded: verbose changed"),
+        ({"grace": 1.0, "token": "t"}, "reloaded: token, grace changed"),
+        ({"port": 1}, "reloaded: nothing changed; port needs a restart"),
+        ({"port": 1, "verbose": True}, "reloaded: verbose changed; port needs a restart"),
+        ({"port": 1, "listen": "x"}, "reloaded: nothing changed; port, listen need a restart"),
+    ],
+)
+def test_the_summary_names_what_changed(changes, line):
+    """In the order of the table."""
+    assert summary(Config(), msgspec.structs.replace(Config(), **changes)) == line
+
+
+def test_what_needs_a_restart_is_in_the_table():
+    """A setting that is renamed must not begin to change by itself."""
+    assert set(NEED_A_RESTART) < set(Config.__struct_fields__)

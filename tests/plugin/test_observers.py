@@ -1,0 +1,231 @@
+"""A plugin that looks at finished exchanges, in a thread, one after another."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+from twisted.logger import LogLevel, formatEvent, globalLogPublisher
+
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.failures import Failures
+from cacheproxy.plugin.observers import Observer, Waiting
+from cacheproxy.proxy.exchange.workers import Workers
+from tests.observe.exchanges import exchange as exchange_of
+from tests.turning import TurningReactor
+
+SECONDS = 10
+NAME = "slow: cacheproxy_exchange_finished"
+
+
+def exchange(number=1, body=b"{}"):
+    request = Request("POST", "/v1/messages", (), body)
+    return replace(exchange_of({}), number=number, received=request, sent=request)
+
+
+@pytest.fixture
+def log():
+    """The lines of the log, warnings and worse."""
+    lines = []
+
+    def observe(event):
+        if event["log_level"] >= LogLevel.warn:
+            lines.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    yield lines
+    globalLogPublisher.removeObserver(observe)
+
+
+class Unit:
+    """An observer, what it saw, and the counts; ``gate`` lets its function go on."""
+
+    def __init__(self, most=None, *, error=None):
+        self.seen = []
+        self.threads = set()
+        self.gate = threading.Event()
+        self.entered = threading.Semaphore(0)
+        self.error = error
+        self.reactor = TurningReactor()
+        self.failures = Failures()
+        workers = Workers(self.reactor, self.failures)
+        self.observer = Observer("slow", self.see, workers, self.failures, most=most)
+
+    def see(self, exchange):
+        self.threads.add(threading.get_ident())
+        self.entered.release()
+        assert self.gate.wait(SECONDS)
+        self.seen.append(exchange)
+        if self.error is not None:
+            raise self.error
+
+    def put(self, *exchanges):
+        for each in exchanges:
+            self.observer.put(each)
+
+    def wait(self):
+        """Until it has begun with the next exchange."""
+        assert self.entered.acquire(timeout=SECONDS)
+
+    def finish(self):
+        found = []
+        self.observer.finish().addBoth(found.append)
+        self.reactor.turn_until(lambda: found)
+        assert found == [None]
+
+    @property
+    def count(self):
+        return self.failures.of(NAME)
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def make(*arguments, hangs=False, **keywords):
+        unit = Unit(*arguments, **keywords)
+        if not hangs:
+            unit.gate.set()
+        made.append(unit)
+        return unit
+
+    yield make
+    for unit in made:
+        unit.gate.set()
+
+
+def test_exchanges_are_seen_in_order_in_a_thread_that_is_not_ours(make):
+    """One after another, and all of them before it stops."""
+    unit = make()
+    unit.put(*map(exchange, range(100)))
+    unit.finish()
+    assert [each.number for each in unit.seen] == list(range(100))
+    assert len(unit.threads) == 1
+    assert threading.get_ident() not in unit.threads
+    assert unit.failures.as_dict() == {}
+    assert unit.reactor.getDelayedCalls() == []
+
+
+def test_it_sees_a_copy(make):
+    """What it does to a body's JSON reaches nobody."""
+    unit = make()
+    shown = exchange(body=b'{"a":[1]}')
+    unit.put(shown)
+    unit.finish()
+    (seen,) = unit.seen
+    seen.received.json["a"].clear()
+    assert seen.received is seen.sent
+    assert shown.received.json == {"a": [1]}
+    assert replace(seen, received=shown.received, sent=shown.sent) == shown
+
+
+@pytest.mark.parametrize("most", [Waiting(exchanges=3), Waiting(size=800)])
+def test_when_too_much_waits_more_is_dropped_counted_and_told_once(make, log, most):
+    """By their number or by their bytes, of which the one under way is still held."""
+    unit = make(most, hangs=True)
+    unit.put(*(exchange(number, b"x" * 200) for number in range(11)))
+    assert unit.count.dropped == 7
+    (line,) = log
+    assert line.startswith(f"plugin {NAME} is too slow: exchanges are not shown to it")
+    unit.gate.set()
+    unit.finish()
+    assert [each.number for each in unit.seen] == [0, 1, 2, 3]
+
+
+def test_it_is_told_again_when_it_had_caught_up_in_between(make, log):
+    """An episode is over when nothing waits any more."""
+    unit = make(Waiting(exchanges=1), hangs=True)
+    for expected in (1, 2):
+        unit.gate.clear()
+        unit.put(*[exchange()] * 4)
+        assert len(log) == expected
+        unit.gate.set()
+        unit.reactor.turn_until(lambda expected=expected: len(unit.seen) == 2 * expected)
+        unit.reactor.turn_until(lambda: not unit.observer._is_seeing)
+    assert unit.count.dropped == 4
+
+
+def test_what_has_been_seen_waits_no_more(make):
+    """Its bytes are free for others."""
+    unit = make(Waiting(size=800), hangs=True)
+    for rounds in (1, 2, 3):
+        unit.gate.clear()
+        unit.put(*[exchange(body=b"x" * 200)] * 4)
+        unit.gate.set()
+        unit.reactor.turn_until(lambda rounds=rounds: len(unit.seen) == 4 * rounds)
+        unit.reactor.turn_until(lambda: not unit.observer._is_seeing)
+    assert unit.count.dropped == 0
+
+
+def test_one_that_is_larger_than_all_that_may_wait_is_seen(make, log):
+    """If nothing else waits."""
+    unit = make(Waiting(size=10))
+    unit.put(exchange(body=b"x" * 20))
+    unit.finish()
+    assert len(unit.seen) == 1
+    assert log == []
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_it_raises_is_counted_and_named_and_it_goes_on(make, log, error):
+    """Whatever it is; the text is not told."""
+    unit = make(error=error("SECRET"))
+    unit.put(*map(exchange, range(3)))
+    unit.finish()
+    assert len(unit.seen) == 3
+    assert unit.count.failed == 3
+    assert log == [f"plugin {NAME} raised {error.__name__}"] * 3
+
+
+def test_one_that_hangs_is_given_up_and_sees_the_next(make, log):
+    """It is counted as late, and what it hangs with is nobody's any more."""
+    unit = make(hangs=True)
+    unit.put(exchange(1), exchange(2))
+    unit.wait()
+    unit.reactor.advance(10)
+    unit.wait()
+    unit.gate.set()
+    unit.finish()
+    assert (unit.count.failed, unit.count.timed_out, unit.count.left_out) == (1, 1, False)
+    assert log == [f"plugin {NAME} took longer than 10 s"]
+    assert unit.seen[-1].number == 2
+
+
+def test_one_that_always_hangs_sees_nothing_any_more(make, log):
+    """What waits is let go, and nothing more is kept for it."""
+    unit = make(hangs=True)
+    unit.put(*map(exchange, range(1000)))
+    for _ in range(3):
+        unit.wait()
+        unit.reactor.advance(10)
+    assert unit.count.left_out
+    assert not unit.observer._queue
+    unit.put(exchange())
+    assert not unit.observer._queue
+    unit.finish()
+    assert [line for line in log if "left out" in line] == [
+        f"{NAME} is left out from now on, until the proxy is restarted: it was late 3 times"
+    ]
+
+
+def test_what_it_has_not_seen_when_it_is_given_up_is_counted_and_told(make, log):
+    """And nothing more is taken."""
+    unit = make(hangs=True)
+    unit.put(*map(exchange, range(5)))
+    unit.wait()
+    done = unit.observer.finish()
+    done.addErrback(lambda _: None)
+    done.cancel()
+    assert unit.count.dropped == 4
+    assert log == [f"plugin {NAME} was too slow: 4 exchanges were not shown to it"]
+    unit.put(exchange())
+    assert not unit.observer._queue
+
+
+def test_one_that_never_saw_anything_is_finished_at_once(make):
+    """There is nothing to wait for."""
+    unit = make()
+    unit.finish()
+    unit.put(exchange())
+    assert not unit.entered.acquire(timeout=0.05)

@@ -1,0 +1,486 @@
+"""The channel and its requests, without a network: what is written when, and who is told."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import weakref
+
+import pytest
+from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.internet.task import Clock
+from twisted.internet.tcp import Server
+from twisted.internet.testing import MemoryReactor
+from twisted.python.failure import Failure
+from twisted.web.server import NOT_DONE_YET
+
+from cacheproxy.core.privacy.access import Access
+from cacheproxy.proxy.downstream import channel as module
+from cacheproxy.proxy.downstream.limits import Limits
+from cacheproxy.proxy.downstream.site import ProxySite
+from tests.proxy.inmemory import Producer, Transport, take_turns
+
+GET = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+OLD = b"GET /x HTTP/1.0\r\n\r\n"
+OK = (200, b"OK", ())
+
+
+class Writing(Transport):
+    """Keeps the writes apart; counts how often reading was stopped and begun again."""
+
+    def __init__(self):
+        super().__init__()
+        self.writes = []
+        self.paused = False
+        self.aborted = False
+
+    def write(self, data):
+        self.writes.append(data)
+        super().write(data)
+
+    def pauseProducing(self):
+        self.paused = True
+
+    def resumeProducing(self):
+        self.paused = False
+
+    def abortConnection(self):  # noqa: N802 - Twisted's
+        self.aborted = True
+
+    def take(self):
+        taken, self.writes = self.writes, []
+        return taken
+
+
+class Down:
+    """One connection to a site whose resource does as it is told."""
+
+    isLeaf = True
+
+    def __init__(self, render=None, limits=None, data=b""):
+        self.clock = Clock()
+        self.requests = []
+        self.answering = render or (lambda _: NOT_DONE_YET)
+        self.site = ProxySite(self, self.clock, limits or Limits(), Access())
+        self.transport = Writing()
+        self.channel = self.site.buildProtocol(None)
+        self.channel.makeConnection(self.transport)
+        self.send(data)
+
+    def render(self, request):
+        self.requests.append(request)
+        return self.answering(request)
+
+    def send(self, data):
+        self.channel.dataReceived(data)
+
+    def lose(self, reason=None):
+        self.channel.connectionLost(Failure(reason or ConnectionLost()))
+        assert not self.site.channels
+        assert not self.clock.getDelayedCalls()
+
+
+def asked(data=GET, **keywords):
+    """A connection, and its request, which waits for an answer."""
+    down = Down(data=data, **keywords)
+    (request,) = down.requests
+    return down, request
+
+
+def at_once(request):
+    request.setHeader(b"Content-Length", b"2")
+    return b"ok"
+
+
+WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def test_head_and_first_piece_are_one_write():
+    """With a length as it is, else chunked; each further piece is one write."""
+    down, request = asked()
+    request.send_head(200, b"Fine", ((b"content-LENGTH", b"4"),))
+    assert request.started
+    assert down.transport.take() == []
+    request.write(b"ab")
+    request.write(b"cd")
+    request.finish()
+    assert down.transport.take() == [
+        b"HTTP/1.1 200 Fine\r\ncontent-LENGTH: 4\r\n\r\nab",
+        b"cd",
+    ]
+    down.send(GET)
+    request = down.requests[-1]
+    request.send_head(*OK)
+    request.write(b"x" * 17)
+    request.write(b"")
+    request.write(b"y")
+    request.finish()
+    assert down.transport.take() == [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n11\r\n" + b"x" * 17 + b"\r\n",
+        b"1\r\ny\r\n",
+        b"0\r\n\r\n",
+    ]
+    assert not down.transport.disconnecting
+
+
+def test_a_piece_that_waits_goes_out_with_the_next_or_the_end():
+    """Or is flushed."""
+    down, request = asked()
+    request.send_head(*OK)
+    request.write(b"a", waits=True)
+    assert down.transport.take() == []
+    request.write(b"b")
+    request.write(b"c", waits=True)
+    request.flush()
+    request.write(b"d", waits=True)
+    request.finish()
+    assert down.transport.take() == [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n1\r\nb\r\n",
+        b"1\r\nc\r\n",
+        b"1\r\nd\r\n0\r\n\r\n",
+    ]
+
+
+def test_a_head_that_must_not_wait_is_flushed():
+    """Once."""
+    down, request = asked()
+    request.send_head(*OK)
+    request.flush()
+    request.flush()
+    assert down.transport.take() == [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"]
+    request.finish()
+    assert down.transport.take() == [b"0\r\n\r\n"]
+
+
+def test_an_answer_without_a_body_is_its_head():
+    """And the end of the chunks, where no length is known."""
+    down, request = asked()
+    request.send_head(*OK)
+    request.finish()
+    assert down.transport.take() == [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "headers"),
+    [
+        (b"HEAD", 200, ()),
+        (b"HEAD", 200, ((b"Content-Length", b"9"),)),
+        (b"GET", 204, ()),
+        (b"GET", 304, ((b"Content-Length", b"9"),)),
+    ],
+)
+def test_some_answers_have_no_body_whatever_is_written(method, status, headers):
+    """RFC 9112, section 6.3; the headers stay."""
+    down, request = asked(GET.replace(b"GET", method))
+    request.send_head(status, b"X", headers)
+    request.write(b"body")
+    request.finish()
+    lines = b"".join(b"%b: %b\r\n" % field for field in headers)
+    assert down.transport.value() == b"HTTP/1.1 %d X\r\n%b\r\n" % (status, lines)
+    assert not down.transport.disconnecting
+
+
+@pytest.mark.parametrize("length", [(), ((b"Content-Length", b"2"),)])
+def test_http_1_0_ends_with_the_connection(length):
+    """Chunks would be part of the body there."""
+    down, request = asked(OLD)
+    request.send_head(200, b"OK", length)
+    assert request.framed == bool(length)
+    request.write(b"ok")
+    request.finish()
+    head, _, body = down.transport.value().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200 OK\r\n")
+    assert head.endswith(b"Connection: close")
+    assert body == b"ok"
+    assert down.transport.disconnecting
+
+
+def test_the_last_answer_of_a_connection_says_so():
+    """Because the client asked for it, or because no more are answered."""
+    down, request = asked(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    request.send_head(*OK)
+    request.finish()
+    assert b"\r\nConnection: close\r\n" in down.transport.value()
+    assert down.transport.disconnecting
+    down, request = asked()
+    down.site.drain()
+    request.send_head(*OK)
+    request.finish()
+    assert b"\r\nConnection: close\r\n" in down.transport.value()
+    assert down.transport.disconnecting
+
+
+def test_headers_are_found_in_any_case():
+    down, request = asked(GET.replace(b"\r\n\r\n", b"\r\nX-a: 1\r\nx-A: 2\r\n\r\n"))
+    assert request.header_values(b"x-a") == request.header_values(b"X-A") == [b"1", b"2"]
+    assert request.headers == ((b"Host", b"localhost"), (b"X-a", b"1"), (b"x-A", b"2"))
+    assert request.header_values(b"y") == []
+    down.lose()
+
+
+def test_who_waits_for_an_answer_is_told_once_when_the_client_leaves():
+    """The callback, and all Deferreds; and nothing is written any more."""
+    down, request = asked()
+    told = []
+    request.on_gone(told.append)
+    request.notifyFinish().addErrback(told.append)
+    request.notifyFinish().addErrback(told.append)
+    down.lose()
+    assert [failure.type for failure in told] == [ConnectionLost] * 3
+    request.send_head(*OK)
+    request.write(b"x")
+    request.finish()
+    assert down.transport.take() == []
+    assert len(told) == 3
+
+
+def test_nobody_is_told_of_a_loss_after_the_end():
+    """The Deferreds fire with the answer's end."""
+    down, request = asked()
+    told = []
+    request.on_gone(told.append)
+    request.notifyFinish().addBoth(told.append)
+    request.send_head(*OK)
+    request.finish()
+    assert told == [None]
+    down.lose(ConnectionDone())
+    assert told == [None]
+
+
+class Answerer:
+    """Who answers holds the request, and is called by it."""
+
+    def __init__(self, request):
+        self.request = request
+        request.on_gone(self.left)
+
+    def left(self, reason):
+        pass
+
+
+@pytest.mark.parametrize("how", ["finish", "leave"])
+def test_who_answered_is_let_go_at_the_end(how):
+    """Without the garbage collector, which would have to look through all that was read."""
+    down, request = asked()
+    answerer = Answerer(request)
+    left = weakref.ref(answerer)
+    down.requests.clear()
+    gc.disable()
+    try:
+        if how == "finish":
+            request.send_head(*OK)
+            request.finish()
+        else:
+            down.lose()
+        del request, answerer
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+def test_a_resource_that_fails_is_a_500():
+    """Or a broken answer, once it has begun; and the log says so."""
+
+    def fail(request):
+        if b"begun" in request.uri:
+            request.send_head(*OK)
+        raise RuntimeError("secret")
+
+    down = Down(fail, data=GET)
+    assert down.transport.value().startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+    assert b"secret" not in down.transport.value()
+    down = Down(fail, data=GET.replace(b"/x", b"/begun"))
+    assert down.transport.value() == b""
+    assert down.transport.aborted
+
+
+def test_many_requests_at_once_take_several_turns():
+    """They do not hold up the others, nor is there a stack of them."""
+    down = Down(at_once, data=GET * 5000)
+    assert down.transport.value() == WHOLE * module._AT_A_TIME
+    down.send(GET)
+    assert down.transport.value() == WHOLE * module._AT_A_TIME
+    take_turns(down.clock)
+    assert down.transport.value() == WHOLE * 5001
+    down.lose()
+
+
+def test_a_client_may_leave_between_two_turns():
+    """Nothing more is answered, no timer is left."""
+    down = Down(at_once, data=GET * 5000)
+    down.lose()
+    assert down.transport.value() == WHOLE * module._AT_A_TIME
+
+
+def test_an_idle_connection_is_not_closed_over_requests_that_have_come_in_part():
+    """One that waits for its turn is refused when the proxy stops."""
+    down = Down(at_once, data=GET * 5000)
+    down.site.drain()
+    assert down.transport.disconnecting
+    take_turns(down.clock)
+    assert down.transport.value() == WHOLE * module._AT_A_TIME
+
+
+def test_no_more_than_some_is_read_ahead():
+    """The client is paused; when its turn has come, it goes on."""
+    down, request = asked()
+    for _ in range(module._READ_AHEAD >> 10):
+        down.send(b"x" * 1024)
+    assert not down.transport.paused
+    down.send(b"x")
+    assert down.transport.paused
+    request.send_head(*OK)
+    request.finish()
+    assert not down.transport.paused
+    assert b"HTTP/1.1 414 " in down.transport.value()
+
+
+def test_what_was_read_ahead_is_answered_next():
+    down, request = asked()
+    down.send(GET.replace(b"/x", b"/second")[:-3])
+    down.send(b"\n\r\n" + GET.replace(b"/x", b"/third"))
+    assert len(down.requests) == 1
+    request.send_head(*OK)
+    request.finish()
+    assert down.requests[-1].uri == b"/second"
+    down.requests[-1].send_head(*OK)
+    down.requests[-1].finish()
+    assert down.requests[-1].uri == b"/third"
+
+
+def test_while_a_client_does_not_read_nothing_more_is_answered():
+    """Nor read: its answers would fill the memory."""
+    down = Down(at_once)
+    down.transport.producer.pauseProducing()
+    assert down.transport.paused
+    down.send(GET)  # was on its way
+    assert down.requests == []
+    down.transport.producer.resumeProducing()
+    assert not down.transport.paused
+    assert len(down.requests) == 1
+    assert down.transport.value() == WHOLE
+
+
+def test_answers_given_at_once_wait_as_well_when_nobody_reads_them():
+    """Of many requests that came together."""
+
+    def third_is_too_much(request):
+        if len(down.requests) == 3:
+            down.transport.producer.pauseProducing()
+        return at_once(request)
+
+    down = Down(third_is_too_much)
+    down.send(GET * 10)
+    take_turns(down.clock)
+    assert len(down.requests) == 3
+    down.transport.producer.resumeProducing()
+    assert len(down.requests) == 10
+
+
+def test_a_client_is_seen_to_leave_though_it_does_not_read():
+    """Reading is how: it goes on while an answer is made, whoever makes it."""
+    down, _ = asked()
+    down.transport.producer.pauseProducing()
+    assert not down.transport.paused
+    down.lose()
+
+
+def test_an_answer_has_all_the_time_it_takes():
+    down, request = asked()
+    down.clock.advance(100_000)
+    assert down.transport.value() == b""
+    assert not down.transport.disconnecting
+    request.send_head(*OK)
+    request.finish()
+    down.clock.advance(74)
+    assert not down.transport.disconnecting
+    down.clock.advance(1)
+    assert down.transport.disconnecting
+
+
+def test_an_answer_that_had_begun_when_the_proxy_stops_is_the_last_too():
+    """Though its head could not say so."""
+    down, request = asked()
+    request.send_head(*OK)
+    request.flush()
+    down.site.drain()
+    request.finish()
+    assert down.transport.disconnecting
+
+
+def test_whoever_writes_the_answer_is_paused_with_the_client():
+    """And stopped with it; reading goes on, for it is how a client is seen to leave."""
+    down, request = asked()
+    producer = Producer()
+    request.register_producer(producer)
+    down.transport.producer.pauseProducing()
+    assert not down.transport.paused
+    down.transport.producer.resumeProducing()
+    down.transport.producer.stopProducing()
+    assert producer.told == ["pause", "resume", "stop"]
+    request.unregister_producer()
+    down.transport.producer.pauseProducing()
+    assert len(producer.told) == 3
+    request.send_head(*OK)
+    request.finish()
+    down.send(GET)
+    assert len(down.requests) == 1
+    down.transport.producer.resumeProducing()
+    assert len(down.requests) == 2
+
+
+@pytest.mark.parametrize("how", ["abort", "close"])
+def test_what_waits_behind_an_answer_that_is_broken_off_is_dropped(how):
+    """Though it is finished afterwards."""
+    down, request = asked(GET + GET)
+    request.send_head(*OK)
+    request.write(b"x")
+    getattr(down.channel, how)()
+    down.send(GET)
+    request.finish()
+    assert len(down.requests) == 1
+    down.lose()
+
+
+def test_limits_are_those_of_when_a_request_began():
+    """New ones hold for the next."""
+    down = Down(at_once, data=GET[:-2])
+    tight = Limits(headers=0)
+    down.site.adopt(down, tight, Access())
+    down.send(GET[-2:])
+    assert down.transport.value() == WHOLE
+    down.site.adopt(down, tight, Access())
+    down.send(GET)
+    assert b"HTTP/1.1 431 " in down.transport.value()
+
+
+def test_a_timeout_is_told_in_the_dialect_of_what_was_asked_for():
+    """As far as it is known."""
+    for data, shape in (
+        (b"POST /v1/messages HTTP/1.1\r\nHost: loc", b'{"type": "error"'),
+        (b"POST /v1/mess", b'{"error": {'),
+    ):
+        down = Down(data=data)
+        down.clock.advance(30)
+        head, _, body = down.transport.value().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 408 ")
+        assert body.startswith(shape)
+        down.clock.advance(2)
+        assert down.transport.aborted
+
+
+def test_small_answers_go_out_at_once_and_a_dead_machine_is_noticed():
+    """On TCP: the socket is told so."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        ours, _ = listener.accept()
+    with client, ours:
+        site = ProxySite(Down(), Clock(), Limits(), Access())
+        channel = site.buildProtocol(None)
+        channel.makeConnection(Server(ours, channel, ("", 0), None, 0, MemoryReactor()))
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert ours.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60

@@ -1,0 +1,602 @@
+"""Rules at work in the proxy: on the reactor, in a thread, from a config file, from plugins."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+
+import pytest
+from twisted.internet.defer import CancelledError
+from twisted.logger import LogLevel, formatEvent, globalLogPublisher
+
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.privacy.locality import is_local
+from cacheproxy.core.prompt import client as clients
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.rule import CodeRule, Rule
+from cacheproxy.core.rules.session_hook import SessionHook
+from cacheproxy.proxy.exchange.memory import SessionMemory
+from cacheproxy.proxy.exchange.normalizing import _THREAD_ABOVE, Normalizing
+from cacheproxy.proxy.exchange.workers import Workers
+from tests.proxy.harness import TIMEOUT, Client, Proxy, Upstream
+from tests.turning import TurningReactor
+
+FILLER = {
+    "small": 10,
+    "just below a thread": _THREAD_ABOVE - 1000,
+    "in a thread": _THREAD_ABOVE + 1000,
+    "large": 3 << 20,
+}
+
+
+def body_with(system, filler=10):
+    """A body as bytes, spaced oddly, with ``system`` after the long part."""
+    return b'{ "messages" : [{"role":"user","content":"%s stamp=12 id=zz"}] ,"system": "%s"\n}' % (
+        b"\\u00e9 xx " * (filler // 10),
+        system,
+    )
+
+
+@pytest.fixture
+def ask(connect, upstream):
+    """Send a body in a session; return what the upstream received."""
+
+    def ask(body, session=b"one", path="/v1/messages"):
+        answer = connect().ask(path, body, b"X-Session-Id: " + session).answer()
+        assert answer.status == 200
+        return upstream.received().body
+
+    return ask
+
+
+@pytest.mark.parametrize("filler", FILLER)
+def test_a_rule_changes_its_place_and_nothing_else(ask, filler):
+    """Every other byte stays: spacing, escapes, and the same text where a user typed it."""
+    body = body_with(b"a stamp=1234 b stamp=5", FILLER[filler])
+    assert ask(body) == body_with(b"a stamp=0 b stamp=0", FILLER[filler])
+
+
+@pytest.mark.parametrize("filler", FILLER)
+def test_a_pin_keeps_what_came_first(ask, filler):
+    """In its own session, turn after turn; another session has its own."""
+    size, session = FILLER[filler], filler.replace(" ", "-").encode()
+    assert ask(body_with(b"id=aaa", size), session) == body_with(b"id=aaa", size)
+    assert ask(body_with(b"id=bbb", size), session) == body_with(b"id=aaa", size)
+    assert ask(body_with(b"id=c stamp=9", size), session) == body_with(b"id=aaa stamp=0", size)
+    assert ask(body_with(b"id=ddd", size), session + b"2") == body_with(b"id=ddd", size)
+    assert ask(body_with(b"id=eee", size), session) == body_with(b"id=aaa", size)
+
+
+def test_a_session_is_one_across_small_and_large(ask):
+    """A conversation grows past the size where threads begin."""
+    assert ask(body_with(b"id=first"), b"growing") == body_with(b"id=first")
+    large = FILLER["large"]
+    assert ask(body_with(b"id=second", large), b"growing") == body_with(b"id=first", large)
+    assert ask(body_with(b"id=third"), b"growing") == body_with(b"id=first")
+
+
+def test_a_log_line_names_what_was_edited(ask, proxy):
+    """And how often."""
+    mark = proxy.mark()
+    ask(body_with(b"stamp=1 stamp=2"), b"log")
+    assert proxy.wait_for("client/log ", mark).endswith("(edited: stamp 2 in 1 items)")
+    mark = proxy.mark()
+    ask(body_with(b"nothing"), b"log")
+    assert "edited" not in proxy.wait_for("client/log ", mark)
+
+
+def test_a_body_without_a_dialect_is_edited_too(ask):
+    """A path we do not know may be a gateway's."""
+    assert ask(body_with(b"stamp=1"), path="/elsewhere") == body_with(b"stamp=0")
+
+
+def test_an_odd_body_is_told_once_per_kind(ask, proxy):
+    """It goes on as it came; the log does not fill up."""
+    mark = proxy.mark()
+    for _ in range(3):
+        assert ask(b'{"system": stamp=1}') == b'{"system": stamp=1}'
+        assert ask(b'\xff{"system": "stamp=1"}') == b'\xff{"system": "stamp=1"}'
+    ask(body_with(b"the end"), b"toldonce")
+    proxy.wait_for("client/told", mark)
+    told = [line for line in proxy.lines if "goes on as it came" in line]
+    assert len(told) == len(set(told)) >= 1
+    assert all("/v1/messages" in line and line.startswith("warn: ") for line in told)
+
+
+PLUGIN = '''
+"""A plugin with every fault."""
+from cacheproxy import Client, CodeRule, Edit, Rule, hookimpl
+
+
+def explode(request, previous):
+    raise RuntimeError("kanarienvogel")
+
+
+def nowhere(request, previous):
+    return [Edit("/no/such/place", "x", "why")]
+
+
+def half(request, previous):
+    yield Edit("/model", "changed", "why")
+    raise KeyError("kanarienvogel")
+
+
+def nonsense(request, previous):
+    return 7
+
+
+@hookimpl
+def cacheproxy_client():
+    return Client("*")
+
+
+@hookimpl
+def cacheproxy_rules():
+    return [
+        CodeRule("explodes", "it raises", explode),
+        CodeRule("lands-nowhere", "its edit cannot be made", nowhere),
+        CodeRule("half-way", "it raises after its first edit", half),
+        CodeRule("no-edits", "it returns no edits", nonsense),
+        Rule("works", "system", "stamp=[0-9]+", "stamp=0", "it works"),
+    ]
+
+
+@hookimpl
+def cacheproxy_normalize(request):
+    raise ValueError("kanarienvogel")
+
+
+@hookimpl
+def cacheproxy_session(request):
+    raise ValueError("kanarienvogel")
+
+
+@hookimpl
+def cacheproxy_exchange_finished(exchange):
+    raise ValueError("kanarienvogel")
+'''
+
+
+def install(folder, name, source):
+    """Put a plugin package on a path, as an installer would."""
+    (folder / f"{name}.py").write_text(source)
+    info = folder / f"{name}-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(f"[cacheproxy]\n{name} = {name}\n")
+
+
+@pytest.mark.parametrize("filler", ["small", "large"])
+def test_a_failing_plugin_harms_only_itself(tmp_path, filler):
+    """It is named in the log, without what it said; the request goes on, with others' edits."""
+    install(tmp_path, "faulty", PLUGIN)
+    install(tmp_path, "broken", "raise ImportError('no such thing')")
+    upstream = Upstream()
+    python_path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with Proxy(tmp_path, "--upstream", upstream.url, PYTHONPATH=python_path) as proxy:
+        upstream.reset()
+        body = body_with(b"stamp=1", FILLER[filler])
+        with Client(proxy.address) as client:
+            for _ in range(2):
+                answer = client.ask("/v1/messages", body, b"X-Session-Id: x").answer()
+                assert answer.status == 200
+                assert upstream.received().body == body_with(b"stamp=0", FILLER[filler])
+        proxy.wait_for("client/x")
+        proxy.wait_for("cacheproxy_exchange_finished raised")  # in a thread, so perhaps later
+        output = proxy.output
+    upstream.close()
+    for line in (
+        "warn: rule explodes was left out of a request: RuntimeError",
+        "warn: rule lands-nowhere was left out of a request: PathError: nothing at /no",
+        "warn: rule half-way was left out of a request: KeyError",
+        "warn: rule no-edits was left out of a request: TypeError",
+        "warn: rule faulty was left out of a request: ValueError",
+        "warn: plugin faulty: cacheproxy_session raised ValueError",
+        "warn: plugin faulty: cacheproxy_exchange_finished raised ValueError",
+        "plugin      broken could not be loaded: ImportError: no such thing",
+        "(edited: works 1 in 1 items)",
+    ):
+        assert line in output, output
+    assert "kanarienvogel" not in output
+    assert "Traceback" not in output
+
+
+STAMP = Rule("stamp", "system", "stamp=[0-9]+", "stamp=0")
+PIN = Rule("pin", "system", "id=[a-z]+", pin=True)
+
+
+@pytest.fixture
+def reactor():
+    reactor = TurningReactor()
+    reactor.pool.start()
+    yield reactor
+    reactor.pool.stop()
+
+
+def normalizing(reactor, *rules, edit=True, hooks=(), failures=None):
+    memory = SessionMemory(keep_requests=True)
+    failures = failures or Failures()
+    return Normalizing(
+        reactor,
+        rules,
+        memory,
+        edit=edit,
+        hooks=hooks,
+        workers=Workers(reactor, failures),
+        failures=failures,
+    )
+
+
+def begin(unit, request):
+    """Prepare a request; what ``prepare`` fires with will be in the list."""
+    found = []
+    unit.prepare(request).addBoth(found.append)
+    return found
+
+
+def prepared(unit, request):
+    """What ``prepare`` fires with, whether it took a thread or not."""
+    found = begin(unit, request)
+    unit._reactor.turn_until(lambda: found)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("host", "sent"), [("gpubox.local", b"stamp=0"), ("api.anthropic.com", b"stamp=1")]
+)
+def test_only_a_local_upstreams_requests_are_edited(reactor, host, sent):
+    """A vendor may check what we would change (law 5); sessions are known all the same."""
+    unit = normalizing(reactor, STAMP, PIN, edit=is_local(host))
+    request = Request("POST", "/v1/messages", (), body_with(b"stamp=1"))
+    found = prepared(unit, request)
+    assert found.request.body == body_with(sent)
+    assert (found.request is request) == (sent == b"stamp=1")
+    assert found.session is not None
+
+
+@pytest.mark.parametrize("filler", FILLER)
+def test_without_an_edit_it_is_the_very_same_request(reactor, filler):
+    """Not a copy."""
+    request = Request("POST", "/v1/messages", (), body_with(b"nothing", FILLER[filler]))
+    assert prepared(normalizing(reactor, STAMP, PIN), request).request is request
+
+
+@pytest.mark.parametrize("rules", [(), (STAMP,), (STAMP, PIN)])
+def test_a_large_body_is_read_in_the_thread(reactor, rules):
+    """Nobody needs to read it on the reactor afterwards."""
+    headers = ((b"X-Session-Id", b"one"),)
+    body = body_with(b"stamp=1", FILLER["large"])
+    found = prepared(normalizing(reactor, *rules), Request("POST", "/v1/messages", headers, body))
+    assert found.request.is_read
+    assert found.request.json is not None
+
+
+def test_a_large_body_that_goes_on_from_another_needs_no_thread(reactor):
+    """What is new in it is small; if that is large too, it does."""
+    unit = normalizing(reactor, STAMP, PIN)
+    headers = ((b"X-Session-Id", b"one"),)
+
+    def turn(body):
+        return Request("POST", "/v1/messages", headers, body)
+
+    size = FILLER["in a thread"]
+    assert begin(unit, turn(body_with(b"stamp=1", FILLER["large"]))) == []
+    prepared(unit, turn(body_with(b"stamp=1", size)))
+    (found,) = begin(unit, turn(body_with(b"stamp=2", size)))
+    assert found.request.body == body_with(b"stamp=0", size)
+    assert found.request.json == json.loads(found.request.body)
+    assert begin(unit, turn(body_with(b"stamp=2", 3 * size))) == []
+
+
+def test_a_large_body_of_another_session_is_read_in_the_thread(reactor):
+    """Nothing is known of it."""
+    unit = normalizing(reactor, STAMP)
+    body = body_with(b"stamp=1", FILLER["large"])
+    for session in (b"one", b"two"):
+        request = Request("POST", "/v1/messages", ((b"X-Session-Id", session),), body)
+        assert begin(unit, request) == []
+
+
+def test_a_request_without_a_body_or_a_dialect_has_no_session(reactor):
+    """It is no turn."""
+    unit = normalizing(reactor, STAMP)
+    assert prepared(unit, Request("GET", "/v1/messages")).session is None
+    assert prepared(unit, Request("POST", "/v1/models", (), b"{}")).session is None
+
+
+def test_a_plugin_may_name_the_session(reactor):
+    """``client/id`` or ``id``; in another thread, if it is not our own code."""
+    ran = []
+
+    def ask(request):
+        ran.append(threading.current_thread())
+        return "agent/42"
+
+    for own in (True, False):
+        unit = normalizing(reactor, hooks=[SessionHook("x", ask, own=own)])
+        session = prepared(unit, Request("POST", "/v1/messages", (), b"{}")).session
+        assert (session.client, session.id) == ("agent", "42")
+    assert ran[0] is threading.current_thread()
+    assert ran[1] is not threading.current_thread()
+
+
+def test_normalising_what_was_sent_changes_nothing(reactor):
+    """Law 3, by the whole of it."""
+    unit = normalizing(reactor, STAMP)
+    once = prepared(unit, Request("POST", "/v1/messages", (), body_with(b"stamp=12"))).request
+    assert prepared(unit, once).request is once
+
+
+def test_edits_follow_each_other(reactor):
+    """A later rule sees the result of an earlier one."""
+
+    def find(request, _):
+        return [Edit("/system", request.json["system"] + "!", "shout")]
+
+    first = CodeRule("first", "", lambda request, _: [Edit("/system", "quiet", "calm")])
+    found = prepared(
+        normalizing(reactor, first, CodeRule("second", "", find)),
+        Request("POST", "/v1/messages", (), b'{"system":"x"}'),
+    )
+    assert json.loads(found.request.body) == {"system": "quiet!"}
+    assert [report.rule for report in found.reports] == ["first", "second"]
+
+
+class Hang:
+    """A function of a plugin that hangs until it is let go."""
+
+    def __init__(self, answer=()):
+        self.entered = threading.Semaphore(0)
+        self.gate = threading.Event()
+        self.answer = answer
+
+    def __call__(self, *_):
+        self.entered.release()
+        assert self.gate.wait(TIMEOUT)
+        return self.answer
+
+
+@pytest.fixture
+def hang():
+    hang = Hang([Edit("/system", "never", "late")])
+    yield hang
+    hang.gate.set()
+
+
+def small(system="stamp=1 id=a", session=b"one"):
+    body = json.dumps({"system": system, "messages": []}).encode()
+    return Request("POST", "/v1/messages", ((b"X-Session-Id", session),), body)
+
+
+@pytest.mark.parametrize("filler", FILLER)
+def test_code_of_others_never_runs_on_the_reactor(reactor, filler):
+    """Our own does where the body is small; a row in a table needs no thread of its own."""
+    ran = {}
+
+    def code(name, *, own):
+        def find(request, previous):
+            ran[name] = threading.current_thread()
+            return []
+
+        return CodeRule(name, "why", find, own=own, needs_previous=name.endswith("pin"))
+
+    def ask(request):
+        ran["session"] = threading.current_thread()
+
+    rules = [code("ours", own=True), STAMP, code("others", own=False), code("pin", own=False), PIN]
+    request = Request("POST", "/v1/messages", (), body_with(b"stamp=1", FILLER[filler]))
+    found = prepared(normalizing(reactor, *rules, hooks=[SessionHook("x", ask)]), request)
+    assert found.request.body == body_with(b"stamp=0", FILLER[filler])
+    here = threading.current_thread()
+    is_small = len(request.body) <= _THREAD_ABOVE
+    assert {name: thread is here for name, thread in ran.items()} == {
+        "ours": is_small,
+        "others": False,
+        "pin": False,
+        "session": False,
+    }
+    assert found.request.is_read
+
+
+def test_with_our_own_code_alone_a_small_request_is_prepared_at_once(reactor):
+    """No thread, no timer, no turn of the reactor."""
+    code = CodeRule("code", "", lambda request, _: [Edit("/system", "x", "y")], own=True)
+    hooks = [SessionHook("x", lambda request: "a/1", own=True)]
+    (found,) = begin(normalizing(reactor, STAMP, code, hooks=hooks), small())
+    assert json.loads(found.request.body)["system"] == "x"
+    assert reactor.getDelayedCalls() == []
+
+
+def test_without_its_literals_a_rule_of_others_costs_no_thread(reactor, hang):
+    """Its function is not called."""
+    rule = CodeRule("code", "", hang, literals=("nowhere",))
+    (found,) = begin(normalizing(reactor, rule), small())
+    assert found.reports == ()
+
+
+def test_a_rule_that_hangs_is_left_out_and_the_others_do_their_work(reactor, hang):
+    """The request goes on after the deadline, with what came before and what comes after."""
+    failures = Failures()
+    rules = [STAMP, CodeRule("hangs", "", hang), Rule("next", "system", "p=0", "p=#"), PIN]
+    unit = normalizing(reactor, *rules, failures=failures)
+    found = begin(unit, small())
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    reactor.advance(0.99)
+    assert found == []
+    reactor.advance(0.02)
+    (done,) = found
+    assert done.request.json["system"] == "stamp=# id=a"
+    assert [(report.rule, report.error) for report in done.reports] == [
+        ("stamp", None),
+        ("hangs", "took longer than 1 s"),
+        ("next", None),
+    ]
+    assert failures.as_dict() == {
+        "hangs": {"failed": 1, "timed_out": 1, "dropped": 0, "left_out": False}
+    }
+
+
+def test_a_large_body_has_more_time(reactor, hang):
+    """In proportion to its size."""
+    request = Request("POST", "/v1/messages", (), body_with(b"x", 8 << 20))
+    found = begin(normalizing(reactor, CodeRule("hangs", "", hang)), request)
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    reactor.advance(2.9)
+    assert found == []
+    reactor.advance(0.5)
+    reactor.turn_until(lambda: found)
+    assert found[0].reports[0].error.startswith("took longer than 3")
+
+
+def test_a_rule_that_always_hangs_is_called_no_more_and_the_log_says_so_once(reactor, hang):
+    """Then it costs nothing."""
+    failures, told = Failures(), []
+
+    def observe(event):
+        if event["log_level"] is LogLevel.warn:
+            told.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    unit = normalizing(reactor, CodeRule("hangs", "", hang), STAMP, failures=failures)
+    for _ in range(3):
+        found = begin(unit, small())
+        assert hang.entered.acquire(timeout=TIMEOUT)
+        reactor.advance(1.1)
+        assert found
+    for _ in range(2):
+        (found,) = begin(unit, small())
+        assert [report.rule for report in found.reports] == ["stamp"]
+    globalLogPublisher.removeObserver(observe)
+    assert failures.as_dict() == {
+        "hangs": {"failed": 3, "timed_out": 3, "dropped": 0, "left_out": True}
+    }
+    late = "rule hangs was left out of a request: took longer than 1 s"
+    assert [line for line in told if line != late] == [
+        "hangs is left out from now on, until the proxy is restarted: it was late 3 times"
+    ]
+    assert told.count(late) == 3
+
+
+@pytest.mark.parametrize("answer", ["other/7", None])
+def test_a_session_hook_that_hangs_is_no_answer(reactor, answer):
+    """The next is asked, and in the end the core decides."""
+    hang, failures = Hang("never/1"), Failures()
+    hooks = [SessionHook("hangs", hang), SessionHook("next", lambda request: answer)]
+    unit = normalizing(reactor, hooks=hooks, failures=failures)
+    found = begin(unit, small())
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    reactor.advance(1.1)
+    reactor.turn_until(lambda: found)
+    hang.gate.set()
+    assert found[0].session.id == ("7" if answer else "one")
+    assert found[0].problems == (("hangs: cacheproxy_session", "took longer than 1 s"),)
+    counted = failures.as_dict()["hangs: cacheproxy_session"]
+    assert (counted["failed"], counted["timed_out"]) == (1, 1)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("said", [5, "x" * 1000, "a\nb", b"bytes"])
+def test_a_session_hook_that_says_nonsense_is_counted(reactor, own, said):
+    """The core decides."""
+    failures = Failures()
+    hooks = [SessionHook("odd", lambda request: said, own=own)]
+    unit = normalizing(reactor, hooks=hooks, failures=failures)
+    assert prepared(unit, small()).session.id == "one"
+    assert failures.as_dict()["odd: cacheproxy_session"]["failed"] == 1
+
+
+@pytest.mark.parametrize("filler", FILLER)
+def test_code_of_others_sees_nothing_of_another_client(reactor, filler):
+    """Neither rule nor session hook is called, by whatever the client is told."""
+    called = []
+    mine = clients.Client("mine", agents=("mine/",), head=("You are Mine.",))
+
+    def find(*_):
+        called.append("rule")
+        return [Edit("/note", "mine", "")]
+
+    def ask(_request):
+        called.append("hook")
+        return "7"
+
+    rules = [CodeRule("code", "", find, client=mine), Rule("table", "/a", "x", "y", client=mine)]
+    unit = normalizing(reactor, *rules, hooks=[SessionHook("p", ask, client=mine)])
+
+    def asked(agent, system):
+        more = {"system": system, "filler": "z" * FILLER[filler], "a": "x", "note": ""}
+        body = json.dumps(more).encode()
+        return prepared(unit, Request("POST", "/v1/messages", ((b"User-Agent", agent),), body))
+
+    for agent, system in ((b"codex/1", "You are Mine."), (b"litellm/1", "See: You are Mine.")):
+        found = asked(agent, system)
+        assert (found.reports, called) == ((), [])
+        assert found.session.client in ("codex", "litellm")
+    for agent, system in ((b"mine/1", "Hello."), (b"litellm/1", "You are Mine.")):
+        found = asked(agent, system)
+        assert (found.request.json["note"], found.request.json["a"]) == ("mine", "y")
+        assert (found.session, called) == (Session("mine", "7"), ["rule", "hook"])
+        called.clear()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, MemoryError, RecursionError])
+def test_whatever_others_raise_is_their_own_failure(reactor, error):
+    """In a thread there is no user who could have meant the proxy."""
+
+    def fail(*_):
+        raise error("SECRET")
+
+    failures = Failures()
+    hooks = [SessionHook("fails", fail)]
+    unit = normalizing(reactor, CodeRule("code", "", fail), STAMP, hooks=hooks, failures=failures)
+    found = prepared(unit, small())
+    assert [(report.rule, report.error) for report in found.reports] == [
+        ("code", error.__name__),
+        ("stamp", None),
+    ]
+    assert found.problems == (("fails: cacheproxy_session", f"raised {error.__name__}"),)
+    assert found.session.id == "one"
+    assert {name: count["failed"] for name, count in failures.as_dict().items()} == {
+        "code": 1,
+        "fails: cacheproxy_session": 1,
+    }
+
+
+def test_what_others_do_to_their_request_reaches_nobody(reactor):
+    """Each sees copies: of the request, and of the session's last one."""
+    seen = []
+
+    def spoil(request, previous=None):
+        seen.append(request.json["system"])
+        for each in (request, previous):
+            if each is not None:
+                each.json.clear()
+                object.__setattr__(each, "body", b"gone")
+        return []
+
+    rules = [CodeRule("a", "", spoil), CodeRule("b", "", spoil, needs_previous=True), PIN]
+    hooks = [SessionHook("c", lambda request: spoil(request) and None)]
+    unit = normalizing(reactor, *rules, hooks=hooks)
+    first, second = small("id=a"), small("id=b")
+    done = prepared(unit, first)
+    assert done.request is first
+    unit._memory.sent(done.session, done.request)
+    assert prepared(unit, second).request.json["system"] == "id=a"
+    assert first.json == {"system": "id=a", "messages": []}
+    assert len(seen) == 6
+
+
+def test_a_client_that_leaves_while_a_plugin_works(reactor, hang):
+    """Nothing is left waiting for it."""
+    unit = normalizing(reactor, CodeRule("slow", "", hang))
+    found = []
+    deferred = unit.prepare(small())
+    deferred.addBoth(found.append)
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    deferred.cancel()
+    assert found[0].check(CancelledError)
+    hang.gate.set()
+    reactor.turn_until(lambda: not reactor.getDelayedCalls())
+    assert len(found) == 1

@@ -1,0 +1,289 @@
+"""Threads for the code of others: deadlines, and how many a name may hold."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+from twisted.internet.defer import CancelledError
+from twisted.logger import LogLevel, formatEvent, globalLogPublisher
+
+from cacheproxy.core.rules.failures import Failures
+from cacheproxy.proxy.exchange.workers import (
+    AT_ONCE,
+    MOST_LATE,
+    LeftOutError,
+    NoThreadError,
+    TookTooLongError,
+    Workers,
+)
+from tests.proxy.harness import TIMEOUT, eventually
+from tests.turning import TurningReactor
+
+
+class Hang:
+    """A function that hangs until it is let go."""
+
+    def __init__(self):
+        self.entered = threading.Semaphore(0)
+        self.gate = threading.Event()
+
+    def __call__(self):
+        self.entered.release()
+        assert self.gate.wait(TIMEOUT)
+        return "late"
+
+
+@pytest.fixture
+def reactor():
+    return TurningReactor()
+
+
+@pytest.fixture
+def failures():
+    return Failures()
+
+
+@pytest.fixture
+def workers(reactor, failures):
+    return Workers(reactor, failures)
+
+
+@pytest.fixture
+def hang():
+    hang = Hang()
+    yield hang
+    hang.gate.set()
+
+
+@pytest.fixture
+def run(reactor, workers):
+    """Begin a call; its outcome, once there is one, is in the list."""
+
+    def run(function, name="plugin", seconds=1.0):
+        found = []
+        workers.run(name, function, seconds).addBoth(found.append)
+        return found
+
+    return run
+
+
+@pytest.fixture
+def result(reactor, run):
+    """What a call fires with."""
+
+    def result(function, name="plugin"):
+        found = run(function, name)
+        reactor.turn_until(lambda: found)
+        return found[0]
+
+    return result
+
+
+def threads():
+    return [each for each in threading.enumerate() if each.name == "cacheproxy-plugins"]
+
+
+def late(reactor, run, hang, name="plugin"):
+    """Let a call hang past its deadline."""
+    found = run(hang, name)
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    reactor.advance(1.0)
+    (failure,) = found
+    assert failure.check(TookTooLongError)
+
+
+def test_a_call_runs_in_another_thread_and_fires_with_what_it_returns(result):
+    """The same thread again, if it is free."""
+    first, second = (result(threading.get_ident) for _ in range(2))
+    assert first == second != threading.get_ident()
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_what_a_call_raises_is_its_outcome(result, error):
+    """And the thread goes on."""
+
+    def fail():
+        raise error("x")
+
+    assert result(fail).check(error)
+    assert result(lambda: 5) == 5
+
+
+def test_a_late_call_is_given_up_and_the_next_is_not_kept_waiting(reactor, run, result, hang):
+    """In time for it nothing happens; its own result is nobody's any more."""
+    found = run(hang)
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    reactor.advance(0.99)
+    assert found == []
+    reactor.advance(0.01)
+    (failure,) = found
+    assert failure.check(TookTooLongError)
+    assert str(failure.value) == "took longer than 1 s"
+    assert result(lambda: "next") == "next"
+    before = len(threads())
+    hang.gate.set()
+    eventually(lambda: len(threads()) < before)
+    reactor.turn()
+    assert len(found) == 1
+
+
+def test_a_call_that_is_done_is_not_late_any_more(reactor, result):
+    """No timer is left behind."""
+    assert result(lambda: 5) == 5
+    assert reactor.getDelayedCalls() == []
+
+
+def test_after_some_late_calls_in_a_row_a_name_is_left_out(reactor, run, result, hang, failures):
+    """Only that name; it is counted, and the log says so once."""
+    told = []
+
+    def observe(event):
+        if event["log_level"] is LogLevel.warn:
+            told.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    for number in range(1, MOST_LATE + 1):
+        assert not told
+        late(reactor, run, hang)
+        assert failures.of("plugin").timed_out == number
+    assert run(lambda: "never")[0].check(LeftOutError)
+    globalLogPublisher.removeObserver(observe)
+    assert told == [
+        "plugin is left out from now on, until the proxy is restarted: it was late 3 times"
+    ]
+    assert failures.of("plugin").left_out
+    assert result(lambda: "other", "other") == "other"
+
+
+def test_a_call_in_time_forgives_late_ones_that_have_ended(reactor, run, result):
+    """In a row means in a row."""
+    for _ in range(3):
+        for _ in range(MOST_LATE - 1):
+            hang = Hang()
+            before = len(threads())
+            late(reactor, run, hang)
+            hang.gate.set()
+            eventually(lambda before=before: len(threads()) <= before)
+            reactor.turn()
+        assert result(lambda: "in time") == "in time"
+
+
+def test_late_calls_that_never_end_count_whatever_comes_between(reactor, run, result, hang):
+    """Else a call that hangs now and then would eat all threads there are."""
+    for _ in range(MOST_LATE):
+        assert result(lambda: "in time") == "in time"
+        late(reactor, run, hang)
+    assert run(lambda: "never")[0].check(LeftOutError)
+
+
+def test_so_many_calls_of_one_name_run_at_once_and_the_rest_wait(reactor, run, result, hang):
+    """Another name does not wait for them."""
+    found = [run(hang) for _ in range(AT_ONCE + 2)]
+    for _ in range(AT_ONCE):
+        assert hang.entered.acquire(timeout=TIMEOUT)
+    assert result(lambda: "other", "other") == "other"
+    assert not hang.entered.acquire(timeout=0.05)
+    hang.gate.set()
+    reactor.turn_until(lambda: all(found))
+    assert found == [["late"]] * (AT_ONCE + 2)
+
+
+def test_those_that_wait_are_let_go_when_their_name_is_left_out(reactor, run, hang):
+    """None of them is called; threads are bounded however many come."""
+    before = len(threads())
+    found = [run(hang) for _ in range(50)]
+    for _ in range(AT_ONCE):
+        assert hang.entered.acquire(timeout=TIMEOUT)
+    assert len(threads()) - before <= AT_ONCE
+    reactor.advance(1.0)  # each late call lets one more in, until the last
+    begun = AT_ONCE + MOST_LATE - 1
+    for _ in range(begun - AT_ONCE):
+        assert hang.entered.acquire(timeout=TIMEOUT)
+    assert len(threads()) - before <= begun
+    reactor.advance(1.0)
+    outcomes = [failure.type for (failure,) in found]
+    assert outcomes.count(TookTooLongError) == begun
+    assert outcomes.count(LeftOutError) == 50 - begun
+    assert not hang.entered.acquire(timeout=0.05)
+
+
+def test_an_endless_loop_is_ended(reactor, run):
+    """Of Python code: it would take the processor from all others for ever."""
+    entered, ended = threading.Event(), threading.Event()
+
+    def loop():
+        entered.set()
+        try:
+            while True:
+                with contextlib.suppress(Exception):  # as careless code does
+                    sum(range(10))
+        finally:
+            ended.set()
+
+    found = run(loop)
+    assert entered.wait(TIMEOUT)
+    reactor.advance(1.0)
+    assert found[0].check(TookTooLongError)
+    assert ended.wait(TIMEOUT)
+
+
+def test_a_thread_whose_call_was_late_ends_with_it(reactor, run, hang):
+    """It does not come back for more."""
+    before = set(threads())
+    late(reactor, run, hang)
+    (thread,) = set(threads()) - before
+    hang.gate.set()
+    thread.join(TIMEOUT)
+    assert not thread.is_alive()
+
+
+def test_a_client_that_leaves_gives_up_the_result_alone(reactor, workers, result, hang):
+    """The call itself still counts as one that runs, and can be late."""
+    found = []
+    waiting = workers.run("plugin", hang, 1.0)
+    waiting.addErrback(found.append)
+    waiting.cancel()
+    assert found[0].check(CancelledError)
+    assert hang.entered.acquire(timeout=TIMEOUT)
+    reactor.advance(1.0)
+    hang.gate.set()
+    assert result(lambda: 5) == 5
+    assert len(found) == 1
+
+
+def test_one_that_was_given_up_while_it_waited_is_never_called(reactor, workers, run, hang):
+    """Its client has left."""
+    found = [run(hang) for _ in range(AT_ONCE)]
+    called = []
+    waiting = workers.run("plugin", lambda: called.append(1), 1.0)
+    waiting.addErrback(lambda _: None)
+    waiting.cancel()
+    last = run(lambda: "last")
+    hang.gate.set()
+    reactor.turn_until(lambda: all([*found, last]))
+    assert last == ["last"]
+    assert called == []
+
+
+def test_without_a_thread_there_is_an_error(monkeypatch, result):
+    """The system may have no more of them; the next call tries again."""
+
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        assert result(lambda: 5).check(NoThreadError)
+    assert result(lambda: 5) == 5
+
+
+def test_many_calls_of_many_names_leave_few_threads(reactor, run):
+    """What is idle is bounded."""
+    before = len(threads())
+    found = [run(lambda: time.sleep(0.001) or 1, f"name-{number}") for number in range(30)]
+    reactor.turn_until(lambda: all(found))
+    eventually(lambda: len(threads()) - before <= 4)
+    assert found == [[1]] * 30

@@ -1,0 +1,209 @@
+"""What the proxy learns of an upstream, and what it does not take for a fact."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from functools import partial
+
+import pytest
+
+from tests.core.templates import RefusedError, inline, strict, thinking
+from tests.proxy.harness import Client, eventually, whole
+from tests.proxy.placing.bodies import late
+from tests.proxy.placing.templated import (
+    PAGE,
+    PATHS,
+    TOKENIZE,
+    ModelServer,
+    renders,
+    says,
+    starting,
+)
+
+STATUS = {
+    "/health": {"status": "ok"},
+    "/v1/models": {"data": [{"id": "qwen", "owned_by": "llamacpp"}]},
+    "/slots": [{"id": 0, "n_ctx": 4096, "is_processing": False}],
+    "/props": {
+        "default_generation_settings": {"n_ctx": 4096},
+        "total_slots": 1,
+        "build_info": "b1-x",
+        "media_marker": "<__media_1__>",
+        "chat_template": "{{ strftime_now('%y%m%d!') }}",
+    },
+}
+ONE_SLOT = {"slots": 1, "context": 4096, "capacity": 4096}
+
+
+class Llama:
+    """A llama-server with a template and status pages of ours, as the scripted upstream."""
+
+    def __init__(self, template, status=STATUS, pages=None):
+        self.model = ModelServer(template, pages={PAGE: renders} if pages is None else pages)
+        self.status = status
+        self.looks = 0
+
+    def __call__(self, peer, received):
+        path = received.line.split()[1].decode()
+        self.looks += path == "/props"
+        page = self.status.get(path)
+        if isinstance(page, bytes):
+            peer.send(page)
+        elif page is not None and received.line.startswith(b"GET"):
+            self.model.send(peer, b"200 OK", page)
+        else:
+            self.model(peer, received)
+
+
+def profile_of(proxy):
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=20) as page:
+        return json.load(page)["profile"]
+
+
+def send(proxy, body):
+    with Client(proxy.address) as client:
+        return client.ask(PATHS["messages"], json.dumps(body).encode()).answer()
+
+
+@pytest.fixture
+def start(tmp_path, upstream):
+    """Start a proxy before a model server."""
+    with starting(tmp_path, upstream) as start:
+        yield start
+
+
+def test_all_is_learned_when_the_proxy_starts(start):
+    """From status pages and from the template; the banner says what is known of the cache."""
+    server = Llama(partial(thinking, keeps=lambda late, kwargs: late or "clear_thinking" in kwargs))
+    server.model.pages[PAGE] = lambda model, peer, _, body: model.send(
+        peer,
+        b"200 OK",
+        {
+            "prompt": model.template(
+                body["messages"], body.get("tools"), **body.get("chat_template_kwargs", {})
+            )
+        },
+    )
+    proxy = start(server)
+    assert any(line.strip() == "cache       reuse is always reported" for line in proxy.lines)
+    profile = profile_of(proxy)
+    assert profile["thoughts"] == {"way": "kept on request", "asked_by": ["clear_thinking", False]}
+    assert (profile["order"], profile["page"]) == ("system first", PAGE)
+    assert (profile["memory"], profile["reporting"]) == (ONE_SLOT, "always")
+
+
+def test_it_is_learned_once(start):
+    """The health page and the looks at the server ask its template no more."""
+    server = Llama(thinking)
+    proxy = start(server, CACHEPROXY_POLL="0.05")
+    assert profile_of(proxy)["order"] == "system first"
+    server.model.paths()
+    looks = server.looks
+    eventually(lambda: server.looks > looks + 3)
+    assert profile_of(proxy)["order"] == "system first"
+    assert server.model.paths() == []
+
+
+def test_a_server_that_was_started_anew_is_learned_anew(start):
+    """Its marker is another; nothing of the one before is left."""
+    server = Llama(thinking)
+    proxy = start(server, CACHEPROXY_POLL="0.05")
+    first = profile_of(proxy)
+    server.model.template = partial(thinking, keeps=lambda late, kwargs: True)
+    server.status = STATUS | {"/props": STATUS["/props"] | {"media_marker": "<__media_2__>"}}
+    eventually(lambda: profile_of(proxy).get("thoughts") == {"way": "kept"})
+    second = profile_of(proxy)
+    assert first["thoughts"] == {"way": "dropped"}
+    assert second["start"] != first["start"]
+
+
+@pytest.mark.parametrize("setting", ["off", "user"])
+def test_a_llama_server_tells_what_its_template_does_whatever_is_done_about_it(start, setting):
+    """Placement goes by the setting alone."""
+    server = Llama(inline)
+    proxy = start(server, "--placement", setting)
+    assert profile_of(proxy)["order"] == "tools first"
+    assert send(proxy, late()).status == 200
+    placed = server.model.asked[-1][1]["messages"][-1]["role"]
+    assert placed == ("user" if setting == "user" else "system")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"prompt": 7}',
+        b"[" * 5000,
+        b'{"prompt": "' + b"x" * (4 << 20) + b'"}',
+        b'{"prompt": "cacheproxy-head of another model"}',
+        b"\xff",
+    ],
+)
+def test_a_rendering_page_of_nonsense_tells_nothing(start, answer):
+    """Nor does it keep the proxy from anything."""
+    proxy = start(Llama(inline, pages={PAGE: says(whole(answer))}))
+    profile = profile_of(proxy)
+    assert {"thoughts", "order", "page", "has_clock"}.isdisjoint(profile)
+    assert profile["reporting"] == "always"
+    assert send(proxy, {"model": "m", "messages": []}).status == 200
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        {"/props": STATUS["/props"] | {"total_slots": "many", "default_generation_settings": 7}},
+        {"/slots": {"id": 0}},
+        {"/slots": [7, None, {"n_ctx": "large", "n_prompt_tokens": -5}]},
+        {"/props": STATUS["/props"] | {"chat_template": ["a"], "media_marker": 9}},
+        {"/slots": whole(b"[" * 100_000)},
+        {"/v1/models": {"data": "qwen"}},
+    ],
+)
+def test_status_pages_of_nonsense_tell_nothing_wrong(start, pages):
+    """What they do say counts."""
+    profile = profile_of(start(Llama(thinking, STATUS | pages)))
+    memory = profile.get("memory", {})
+    assert set(memory.items()) <= {*ONE_SLOT.items(), ("slots", 3)}
+    assert profile["thoughts"] == {"way": "dropped"}
+
+
+def test_what_the_models_of_a_router_do_not_have_in_common_is_left_out(start):
+    """A verdict on a turn of one must not rest on the template of the other."""
+    templates = {"one": strict, "two": partial(thinking, keeps=lambda late, kwargs: True)}
+
+    def routed(model, peer, received, body):
+        if body.get("model") not in templates:
+            model.send(peer, b"400 Bad Request", {"error": {"message": "model is missing"}})
+            return
+        try:
+            text = templates[body["model"]](body["messages"], body.get("tools"))
+        except RefusedError:
+            model.send(peer, b"400 Bad Request", {"error": {"message": "no"}})
+        else:
+            model.send(peer, b"200 OK", {"prompt": text})
+
+    server = ModelServer(inline, pages={PAGE: routed})
+    proxy = start(server)
+    assert "order" not in profile_of(proxy)
+    assert send(proxy, late(model="one")).status == 200
+    assert profile_of(proxy)["order"] == "tools first"
+    assert send(proxy, late(model="two")).status == 200
+    assert {"thoughts", "order"}.isdisjoint(profile_of(proxy))
+    assert profile_of(proxy)["page"] == PAGE
+
+
+def test_a_server_without_pages_has_an_empty_profile(start):
+    """It is there, and that is all."""
+    profile = profile_of(start(ModelServer(inline)))
+    assert profile == {"told_by": "its status pages", "says": {}}
+
+
+def test_vllms_tokens_tell_for_its_chat_api(start):
+    """The page that answered is named."""
+
+    def tokenizes(model, peer, _, body):
+        text = model.template(body["messages"], body.get("tools"))
+        model.send(peer, b"200 OK", {"token_strs": [*text.replace(" ", "Ġ").replace("\n", "Ċ")]})
+
+    profile = profile_of(start(ModelServer(thinking, pages={TOKENIZE: tokenizes})))
+    assert (profile["page"], profile["thoughts"]) == (TOKENIZE, {"way": "dropped"})

@@ -1,0 +1,344 @@
+"""Clients of one API before a model server of the other, on real sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+
+from cacheproxy.core.http1.ending import CUT
+from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port
+
+MESSAGE = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]}
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+CHAT_ANSWER = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": "hi"},
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": {
+        "prompt_tokens": 10,
+        "completion_tokens": 1,
+        "total_tokens": 11,
+        "prompt_tokens_details": {"cached_tokens": 7},
+    },
+}
+MESSAGE_ANSWER = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "hi"}],
+    "stop_reason": "end_turn",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 3, "cache_read_input_tokens": 7, "output_tokens": 1},
+}
+EVENTS = [
+    b'data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"role":"assistant"}}]}\n\n',
+    b'data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"hi"}}]}\n\n',
+    b'data: {"id":"c","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
+    b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":1}}\n\n',
+    b"data: [DONE]\n\n",
+]
+
+
+def reply(peer, status, value):
+    body = json.dumps(value).encode()
+    peer.send(
+        b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nX-Kept: 1\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (status, len(body), body)
+    )
+
+
+def server_of(path, answer):
+    """A server that knows ``path`` alone, and says what is wrong with a body without messages."""
+
+    def script(peer, received):
+        target = received.line.split()[1].partition(b"?")[0]
+        if not target.endswith(path):
+            reply(peer, b"404 Not Found", {"error": {"message": "File Not Found"}})
+        elif "messages" not in json.loads(received.body):
+            reply(peer, b"400 Bad Request", {"error": {"message": "no messages"}})
+        else:
+            answer(peer, received)
+
+    return script
+
+
+chat_server = server_of(b"/chat/completions", lambda peer, _: reply(peer, b"200 OK", CHAT_ANSWER))
+messages_server = server_of(b"/messages", lambda peer, _: reply(peer, b"200 OK", MESSAGE_ANSWER))
+
+
+def stream_of(events, *, end=True):
+    """A chat server that streams ``events``, and then ends its body or breaks off."""
+
+    def answer(peer, _):
+        peer.send(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+        for event in events:
+            peer.chunk(event)
+        peer.send(b"0\r\n\r\n") if end else peer.reset()
+
+    return server_of(b"/chat/completions", answer)
+
+
+def ask(proxy, path, body, *fields):
+    with Client(proxy.address) as client:
+        return client.ask(path, json.dumps(body).encode(), *fields).answer()
+
+
+def lines_of(upstream):
+    found = []
+    while not upstream.requests.empty():
+        found.append(upstream.received().line.split()[1].decode())
+    return found
+
+
+@pytest.fixture
+def fresh(upstream, tmp_path):
+    """A proxy that knows nothing of the upstream yet."""
+    with Proxy(tmp_path, "--upstream", upstream.url) as proxy:
+        while not upstream.requests.empty():
+            upstream.received()
+        yield proxy
+
+
+def test_a_server_of_the_clients_dialect_is_never_asked(fresh, upstream):
+    """One request in, one request out."""
+    upstream.reset(messages_server)
+    for _ in range(2):
+        assert json.loads(ask(fresh, "/v1/messages", MESSAGE).body) == MESSAGE_ANSWER
+    assert lines_of(upstream) == ["/v1/messages"] * 2
+
+
+@pytest.mark.parametrize(
+    ("server", "path", "other", "body", "kind"),
+    [
+        (chat_server, "/v1/messages", "/v1/chat/completions", MESSAGE, "message"),
+        (messages_server, "/v1/chat/completions", "/v1/messages", CHAT, "chat.completion"),
+    ],
+)
+def test_a_server_of_the_other_dialect_is_asked_once(
+    fresh, upstream, *, server, path, other, body, kind
+):
+    """When it does not know the client's path; from then on requests are translated at once."""
+    upstream.reset(server)
+    for _ in range(2):
+        answer = ask(fresh, path, body)
+        found = json.loads(answer.body)
+        assert (answer.status, answer.end) == (200, "whole")
+        assert kind in (found.get("type"), found.get("object"))
+        assert answer.values(b"x-kept") == [b"1"]
+    assert lines_of(upstream) == [path, path, other, other, other]
+
+
+def test_a_server_that_knows_the_path_but_not_the_model(fresh, upstream):
+    """Its 404 is the answer."""
+    missing = {"type": "error", "error": {"type": "not_found_error", "message": "model: x"}}
+    upstream.reset(server_of(b"/messages", lambda peer, _: reply(peer, b"404 Not Found", missing)))
+    answer = ask(fresh, "/v1/messages", MESSAGE)
+    assert (answer.status, json.loads(answer.body)) == (404, missing)
+
+
+def test_a_server_that_knows_neither(fresh, upstream):
+    """Its own words come down."""
+    upstream.reset(server_of(b"/nothing", None))
+    answer = ask(fresh, "/v1/messages", MESSAGE)
+    assert answer.status == 404
+    assert json.loads(answer.body) == {"error": {"message": "File Not Found"}}
+
+
+def test_another_server_may_take_its_place(tmp_path):
+    """After it was down it is asked anew."""
+    port = free_port()
+    first = Upstream(socket.create_server(("127.0.0.1", port)))
+    first.reset(chat_server)
+    with Proxy(tmp_path, "--upstream", first.url) as proxy:
+        assert json.loads(ask(proxy, "/v1/messages", MESSAGE).body)["type"] == "message"
+        first.close()
+        eventually(lambda: ask(proxy, "/v1/messages", MESSAGE).status == 502)
+        second = Upstream(socket.create_server(("127.0.0.1", port)))
+        second.reset(messages_server)
+        assert json.loads(ask(proxy, "/v1/messages", MESSAGE).body) == MESSAGE_ANSWER
+        assert lines_of(second) == ["/v1/messages"]
+        second.close()
+
+
+@pytest.fixture(scope="module")
+def openai(_upstream, tmp_path_factory):
+    """A proxy that was told what its upstream speaks."""
+    folder = tmp_path_factory.mktemp("openai")
+    with Proxy(folder, "--upstream", _upstream.url, "--dialect", "openai") as proxy:
+        yield proxy
+
+
+def test_a_stream(openai, upstream):
+    """Comes as the client's events, with the usage the server told at the end."""
+    upstream.reset(stream_of(EVENTS))
+    answer = ask(openai, "/v1/messages", MESSAGE | {"stream": True})
+    assert answer.end == "whole"
+    assert not answer.values(b"content-length")
+    kinds = [line[7:] for line in answer.body.split(b"\n") if line.startswith(b"event: ")]
+    assert kinds[0] == b"message_start"
+    assert kinds[-2:] == [b"message_delta", b"message_stop"]
+    assert b'"text":"hi"' in answer.body.replace(b": ", b":")
+
+
+@pytest.mark.parametrize("count", range(1, 3))
+@pytest.mark.parametrize("end", [True, False])
+def test_a_stream_that_breaks_off(openai, upstream, count, end):
+    """What came is delivered, and the client sees that it is not all: no message_stop, no end."""
+    upstream.reset(stream_of(EVENTS[:count], end=end))
+    answer = ask(openai, "/v1/messages", MESSAGE | {"stream": True})
+    assert answer.end in ("fin", "rst")
+    assert b"message_start" in answer.body
+    assert b"message_stop" not in answer.body
+
+
+@pytest.mark.parametrize(("count", "end"), [(1, "fin"), (2, "fin"), (len(EVENTS), "whole")])
+def test_a_stream_that_ends_with_its_connection(openai, upstream, count, end):
+    """Of a server of HTTP/1.0: whole if it came to its end, which is logged if it did not."""
+
+    def unframed(peer, _):
+        peer.send(b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        peer.send(b"".join(EVENTS[:count]))
+
+    upstream.reset(server_of(b"/chat/completions", unframed))
+    mark = openai.mark()
+    answer = ask(openai, "/v1/messages", MESSAGE | {"stream": True})
+    assert answer.end == end
+    assert (b"message_stop" in answer.body) == (end == "whole")
+    assert (f"UPSTREAM FAILED: {CUT}" in openai.wait_for(" first", mark)) == (end == "fin")
+
+
+def test_an_answer_that_ends_with_its_connection_too_early(openai, upstream):
+    """Nothing has gone down yet: it is an error of the server."""
+
+    def cut(peer, _):
+        body = json.dumps(CHAT_ANSWER).encode()
+        peer.send(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + body[:-9])
+
+    upstream.reset(server_of(b"/chat/completions", cut))
+    answer = ask(openai, "/v1/messages", MESSAGE)
+    assert (answer.status, answer.end) == (502, "whole")
+    assert json.loads(answer.body)["type"] == "error"
+
+
+def test_an_error_of_the_server(openai, upstream):
+    """In the client's form, with its status and retry-after."""
+
+    def refuse(peer, _):
+        body = b'{"error":{"message":"slow down","type":"rate_limit"}}'
+        peer.send(
+            b"HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        )
+
+    upstream.reset(refuse)
+    answer = ask(openai, "/v1/messages", MESSAGE | {"stream": True})
+    assert (answer.status, answer.values(b"retry-after")) == (429, [b"7"])
+    assert json.loads(answer.body)["error"]["type"] == "rate_limit_error"
+
+
+@pytest.mark.parametrize("body", [b"not json", b"[]", b'{"choices":[]}', b""])
+def test_an_answer_that_makes_no_sense(openai, upstream, body):
+    """502 in the client's form."""
+    upstream.reset(
+        lambda peer, _: peer.send(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+            % (len(body), body)
+        )
+    )
+    answer = ask(openai, "/v1/messages", MESSAGE)
+    assert answer.status == 502
+    assert json.loads(answer.body)["type"] == "error"
+
+
+def test_a_whole_answer_where_a_stream_was_asked_for(openai, upstream):
+    """502: some SDKs would take it for an empty stream."""
+    upstream.reset(chat_server)
+    assert ask(openai, "/v1/messages", MESSAGE | {"stream": True}).status == 502
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (
+            {"messages": [{"role": "user", "content": [{"type": "nonsense"}]}]},
+            "/messages/0/content/0",
+        ),
+        ({"messages": 7}, "/messages"),
+        ({"tools": [{"name": "x"}]}, "/tools/0"),
+    ],
+)
+def test_a_request_that_cannot_be_translated(openai, upstream, change, place):
+    """400 in the client's form, naming the place; the log has it as refused."""
+    upstream.reset(chat_server)
+    mark = openai.mark()
+    answer = ask(openai, "/v1/messages", MESSAGE | change)
+    assert answer.status == 400
+    error = json.loads(answer.body)["error"]
+    assert error["type"] == "invalid_request_error"
+    assert place in error["message"]
+    assert upstream.requests.empty()
+    assert f"  400 REFUSED: {place}" in openai.wait_for("client/", mark)
+
+
+def test_tokens_are_counted_by_the_server_or_estimated(openai, upstream):
+    """An estimate says that it is one."""
+
+    def count(peer, received):
+        path = received.line.split()[1]
+        if path == b"/apply-template":
+            reply(peer, b"200 OK", {"prompt": "hello"})
+        elif path == b"/tokenize":
+            reply(peer, b"200 OK", {"tokens": [1, 2, 3]})
+        else:
+            reply(peer, b"404 Not Found", {})
+
+    upstream.reset(count)
+    path = "/v1/messages/count_tokens"
+    assert json.loads(ask(openai, path, MESSAGE).body) == {"input_tokens": 3}
+    upstream.reset(chat_server)
+    estimated = json.loads(ask(openai, path, MESSAGE).body)
+    assert estimated["estimated"] is True
+    assert ask(openai, path, {"messages": 7}).status == 400
+
+
+def test_the_list_of_models(openai, upstream):
+    """In the form of the client's API."""
+    listed = {"object": "list", "data": [{"id": "m", "object": "model", "created": 1}]}
+    upstream.reset(lambda peer, _: reply(peer, b"200 OK", listed))
+    with Client(openai.address) as client:
+        version = b"anthropic-version: 2023-06-01"
+        answer = client.ask("/v1/models", None, version, method=b"GET").answer()
+        assert json.loads(answer.body)["data"][0]["type"] == "model"
+        answer = client.ask("/v1/models", None, method=b"GET").answer()
+        assert json.loads(answer.body) == listed
+
+
+def test_a_client_that_leaves_while_the_server_is_asked(fresh, upstream):
+    """Both connections close."""
+    closed = []
+
+    def script(peer, received):
+        if json.loads(received.body or b"{}"):
+            peer.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 10\r\n\r\n")
+        closed.append(peer.wait_closed())
+
+    upstream.reset(script)
+    with Client(fresh.address) as client:
+        client.ask("/v1/messages", json.dumps(MESSAGE).encode())
+        upstream.received()
+        upstream.received()
+    eventually(lambda: closed == [True, True])

@@ -1,0 +1,155 @@
+"""Eager writes: real sockets, and no byte lost, doubled or out of order."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from twisted.internet.error import ConnectionLost
+from twisted.internet.protocol import Protocol
+from twisted.internet.tcp import Server
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+
+from cacheproxy.proxy.transport import eager
+from tests.proxy.inmemory import Producer
+
+
+class Watching:
+    """A reactor that only notes who wants to write, and what is to be called later."""
+
+    def __init__(self):
+        self.writers = set()
+        self.later = []
+
+    def addWriter(self, writer):  # noqa: N802 - Twisted's
+        self.writers.add(writer)
+
+    def removeWriter(self, writer):  # noqa: N802 - Twisted's
+        self.writers.discard(writer)
+
+    def addReader(self, reader):  # noqa: N802 - Twisted's
+        pass
+
+    removeReader = addReader  # noqa: N815 - Twisted's
+
+    def callLater(self, _, function, *arguments):  # noqa: N802 - Twisted's
+        self.later.append((function, arguments))
+
+
+class Pair:
+    """A transport of Twisted's over a real connection, and the socket at its other end."""
+
+    def __init__(self):
+        ours, self.peer = socket.socketpair()
+        self.peer.setblocking(False)
+        self.reactor = Watching()
+        self.transport = Server(ours, Protocol(), ("", 0), None, 0, self.reactor)
+
+    def read(self):
+        found = b""
+        while True:
+            try:
+                data = self.peer.recv(1 << 20)
+            except BlockingIOError:
+                return found
+            if not data:
+                return found
+            found += data
+
+    def read_all(self):
+        """Let the reactor write what is left, as long as there is some."""
+        found = self.read()
+        while self.transport in self.reactor.writers:
+            assert self.transport.doWrite() is None
+            found += self.read()
+        return found
+
+
+@pytest.fixture
+def pair():
+    pair = Pair()
+    yield pair
+    pair.peer.close()
+    if hasattr(pair.transport, "socket"):
+        pair.transport.socket.close()
+
+
+def test_what_the_socket_takes_is_there_at_once(pair):
+    """Without the reactor."""
+    eager.write(pair.transport, b"one")
+    eager.write(pair.transport, b"two")
+    assert pair.read() == b"onetwo"
+    assert not pair.reactor.writers
+
+
+def test_the_rest_waits_in_the_transport_and_stays_in_order(pair):
+    """A peer that does not read: its producer is paused, and goes on when it reads."""
+    producer = Producer()
+    pair.transport.registerProducer(producer, True)
+    pieces = [bytes([number]) * 300_000 for number in range(20)]
+    for piece in pieces:
+        eager.write(pair.transport, piece)
+    assert pair.transport in pair.reactor.writers
+    assert producer.told[0] == "pause"
+    assert pair.read_all() == b"".join(pieces)
+    assert producer.told[-1] == "resume"
+    eager.write(pair.transport, b"after")
+    assert pair.read() == b"after"
+
+
+def test_what_is_queued_goes_first(pair):
+    pair.transport.write(b"one")
+    eager.write(pair.transport, b"two")
+    assert pair.read() == b""
+    assert pair.read_all() == b"onetwo"
+
+
+def test_what_is_half_written_goes_first(pair):
+    """Though the socket has room again."""
+    eager.write(pair.transport, b"x" * 2_000_000)
+    pair.transport.doWrite()
+    found = pair.read()
+    assert pair.transport.dataBuffer
+    eager.write(pair.transport, b"end")
+    assert found + pair.read_all() == b"x" * 2_000_000 + b"end"
+
+
+def test_nothing_is_written_once_it_is_lost(pair):
+    pair.transport.connectionLost(Failure(ConnectionLost()))
+    eager.write(pair.transport, b"one")
+    assert pair.read() == b""
+
+
+def test_a_peer_that_is_gone_is_the_reactors_business(pair):
+    """The write does not raise, nor does it tell the protocol: the reactor finds the same."""
+    pair.peer.close()
+    eager.write(pair.transport, b"one")
+    eager.write(pair.transport, b"two")
+    assert pair.transport in pair.reactor.writers
+    assert isinstance(pair.transport.doWrite(), ConnectionLost)
+
+
+def test_nothing_is_sent_once_it_is_aborted(pair):
+    """Though the transport still counts as connected until the reactor comes round."""
+    pair.transport.abortConnection()
+    eager.write(pair.transport, b"one")
+    assert pair.read() == b""
+
+
+@pytest.mark.parametrize("how", ["loseConnection", "loseWriteConnection"])
+def test_what_is_written_before_the_end_comes_before_the_end(pair, how):
+    """Closing wholly or in one direction; what comes after the end goes nowhere."""
+    getattr(pair.transport, how)()
+    eager.write(pair.transport, b"one")
+    reason = pair.transport.doWrite()
+    if reason is not None:
+        pair.transport.connectionLost(Failure(reason))
+    eager.write(pair.transport, b"two")
+    assert pair.read_all() == b"one"
+
+
+def test_other_transports_are_written_to_as_ever():
+    transport = StringTransport()
+    eager.write(transport, b"one")
+    assert transport.value() == b"one"

@@ -1,0 +1,263 @@
+"""The upstream says nothing: in the end the client is told, and never takes a part for all."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+from twisted.internet.task import Clock
+
+from cacheproxy.proxy.upstream.silence import Silence, UpstreamSilent
+from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, eventually, head, whole
+
+EVENT = b"data: {}\n\n"
+BODY = b'{"model":"m","messages":[]}'
+LIMIT = 1.0
+
+
+@pytest.fixture(scope="module")
+def impatient(_upstream, tmp_path_factory):
+    """A proxy that waits a second for a word from its upstream, and lets its clients know."""
+    limits = ("--upstream-silence", str(LIMIT), "--ping-after", "0.2")
+    folder = tmp_path_factory.mktemp("impatient")
+    _upstream.reset()
+    with Proxy(folder, "--upstream", _upstream.url, *limits) as proxy:
+        for path in ("/v1/messages", "/v1/chat/completions"):  # it learns what is served
+            with Client(proxy.address) as client:
+                assert client.ask(path, BODY).answer().status == 200
+        yield proxy
+        assert "Traceback" not in proxy.output
+
+
+@pytest.fixture
+def ask(impatient, upstream):
+    clients = []
+
+    def ask(*arguments, buffer=None, **keywords):
+        clients.append(Client(impatient.address, buffer))
+        return clients[-1].ask(*arguments, **keywords)
+
+    yield ask
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def falls_silent(serve):
+    """Answer with some bytes, then say nothing; the semaphore counts what the proxy closed.
+
+    ``data`` is a name for each answer: requests then have the name's number as their query.
+    """
+
+    def start(data):
+        closed = threading.Semaphore(0)
+
+        def script(peer, received):
+            if isinstance(data, bytes):
+                peer.send(data)
+            else:
+                number = int(received.line.split(b" ")[1].partition(b"?")[2])
+                peer.send(list(data.values())[number])
+            if peer.wait_closed():
+                closed.release()
+
+        serve(script)
+        return closed
+
+    return start
+
+
+BEFORE = {
+    "nothing": b"",
+    "half a head": b"HTTP/1.1 200 OK\r\nCont",
+    "an interim response": head(status=b"100 Continue"),
+}
+
+
+def test_before_the_head_the_client_gets_504(ask, falls_silent, upstream):
+    """After the limit and not before; the upstream is closed, and asked only once."""
+    closed = falls_silent(BEFORE)
+    started = time.monotonic()
+    clients = [ask(f"/v1/messages?{number}", BODY) for number in range(len(BEFORE))]
+    for client in clients:
+        answer = client.answer()
+        assert time.monotonic() - started >= LIMIT
+        assert (answer.status, answer.end) == (504, "whole")
+        error = json.loads(answer.body)["error"]
+        assert error["type"] == "timeout_error"
+        assert error["message"] == (
+            "cacheproxy: the upstream said nothing for 1 s; a longer --upstream-silence gives it "
+            f"more time, 0 any time ({upstream.url})"
+        )
+        assert closed.acquire(timeout=TIMEOUT)
+    assert upstream.requests.qsize() == len(BEFORE)
+
+
+def test_it_is_said_in_the_client_s_dialect(ask, falls_silent):
+    """OpenAI's shape, and Ollama's."""
+    falls_silent(b"")
+    openai, ollama = ask("/v1/chat/completions", BODY), ask("/api/chat", BODY)
+    assert "--upstream-silence" in json.loads(openai.answer().body)["error"]["message"]
+    assert "--upstream-silence" in json.loads(ollama.answer().body)["error"]
+
+
+WITHIN = {
+    "a stream, nothing": CHUNKED,
+    "a stream, an event": CHUNKED + b"a\r\n" + EVENT + b"\r\n",
+    "a stream, half a chunk": CHUNKED + b"a\r\n" + EVENT[:5],
+    "a length": head(b"Content-Length: 100") + EVENT,
+    "until it closes": head() + EVENT,
+}
+
+
+def test_after_the_head_the_answer_breaks_off(ask, falls_silent, impatient):
+    """Without a proper end; our own pings do not count as a word from the upstream."""
+    closed = falls_silent(WITHIN)
+    mark = impatient.mark()
+    started = time.monotonic()
+    clients = [ask(f"/v1/chat/completions?{number}", BODY) for number in range(len(WITHIN))]
+    for client in clients:
+        answer = client.answer()
+        assert time.monotonic() - started >= LIMIT
+        assert answer.status == 200
+        assert answer.end in ("fin", "rst")
+        assert answer.framed
+        assert closed.acquire(timeout=TIMEOUT)
+        line = impatient.wait_for("UPSTREAM FAILED", mark)
+        assert "UPSTREAM FAILED: the upstream said nothing for 1 s" in line
+        mark = impatient.lines.index(line, mark) + 1
+
+
+def test_an_http_1_0_client_sees_a_reset(ask, falls_silent):
+    """It has no chunks to tell it."""
+    falls_silent(CHUNKED)
+    assert ask(version=b"HTTP/1.0").answer().end == "rst"
+
+
+def test_every_byte_begins_the_time_anew(ask, serve):
+    """A slow answer may take as long as it likes, in its head, too."""
+    said = head(b"Content-Length: 3") + b"abc"
+    pieces = [said[:9], said[9:20], said[20:-3], said[-3:-2], said[-2:-1], said[-1:]]
+
+    def script(peer, _):
+        for piece in pieces:
+            time.sleep(0.3 * LIMIT)
+            peer.send(piece)
+
+    serve(script)
+    started = time.monotonic()
+    answer = ask().answer()
+    assert (answer.status, answer.body, answer.end) == (200, b"abc", "whole")
+    assert time.monotonic() - started > 1.5 * LIMIT
+
+
+def test_while_the_client_does_not_read_the_time_stands_still(ask, serve):
+    """The upstream would speak if we let it."""
+    body = bytes(range(256)) * 65536
+    sent = threading.Event()
+
+    def script(peer, _):
+        peer.sock.settimeout(TIMEOUT)
+        peer.send(whole(body))
+        sent.set()
+
+    serve(script)
+    client = ask(buffer=1 << 14)
+    time.sleep(2.5 * LIMIT)
+    assert not sent.is_set()
+    assert b"".join(client.pieces(client.begin())) == body
+
+
+def test_silence_of_one_harms_no_other(ask, serve):
+    """The limit is each connection's own."""
+
+    def script(peer, received):
+        if b"/mute" in received.line:
+            peer.wait_closed()
+            return
+        peer.send(CHUNKED)
+        for _ in range(8):
+            time.sleep(0.2)
+            peer.chunk(EVENT)
+        peer.send(b"0\r\n\r\n")
+
+    serve(script)
+    mute, other = ask("/mute"), ask("/other")
+    assert mute.answer().status == 504
+    assert other.answer().end == "whole"
+
+
+class Told(list):
+    """What a Silence has told."""
+
+    def __init__(self, limit):
+        self.clock = Clock()
+        self.silence = Silence(self.clock, limit, self.append)
+
+
+def test_hearing_costs_no_timer():
+    """There is one, however many chunks come; and none when it is over."""
+    told = Told(10)
+    for _ in range(1000):
+        told.silence.heard()
+        told.clock.advance(0.5)
+    assert len(told.clock.getDelayedCalls()) == 1
+    assert told == []
+    told.silence.stop()
+    assert told.clock.getDelayedCalls() == []
+    told.silence.go_on()
+    assert told.clock.getDelayedCalls() == []
+
+
+def test_the_time_is_counted_from_the_last_word():
+    """To the second, and told once."""
+    told = Told(10)
+    told.silence.heard()
+    told.clock.advance(9)
+    told.silence.heard()
+    told.clock.advance(9.9)
+    assert told == []
+    told.clock.advance(0.1)
+    (error,) = told
+    assert isinstance(error, UpstreamSilent)
+    assert "10 s" in str(error)
+    told.clock.advance(100)
+    assert len(told) == 1
+
+
+def test_time_on_hold_does_not_count():
+    """And a word that was still on its way does not end the hold."""
+    told = Told(10)
+    told.silence.heard()
+    told.clock.advance(5)
+    told.silence.hold()
+    told.silence.heard()
+    told.clock.advance(1000)
+    assert told == []
+    told.silence.go_on()
+    told.clock.advance(9.9)
+    assert told == []
+    told.clock.advance(0.1)
+    assert len(told) == 1
+
+
+def test_without_a_limit_nothing_is_told():
+    """0 is for ever."""
+    told = Told(0)
+    told.silence.heard()
+    told.silence.hold()
+    told.silence.go_on()
+    assert told.clock.getDelayedCalls() == []
+
+
+def test_nothing_is_left_behind(ask, falls_silent, impatient):
+    """Connections that were given up are closed on both sides."""
+    falls_silent(CHUNKED)
+    before = len(impatient.open_files())
+    clients = [ask() for _ in range(20)]
+    for client in clients:
+        assert client.answer().end == "fin"
+        client.close()
+    eventually(lambda: len(impatient.open_files()) <= before)

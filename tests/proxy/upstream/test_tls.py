@@ -1,0 +1,340 @@
+"""An upstream behind TLS: whom the proxy trusts, and what ends an answer."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+import ssl
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream, eventually, head, whole
+
+EVENT = b"data: {}\n\n"
+
+
+def write_certificate(path, *names):
+    """Write a key and a certificate that signs itself, for ``names``, to one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a model server")])
+    addresses = [
+        x509.IPAddress(ipaddress.ip_address(each)) if each[0].isdigit() else x509.DNSName(each)
+        for each in names
+    ]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
+        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(addresses), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return path
+
+
+class SecureUpstream(Upstream):
+    """The scripted upstream behind TLS."""
+
+    def __init__(self, certificate):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        plain = socket.create_server(("127.0.0.1", 0), backlog=64)
+        # the handshake comes with the first read, in the connection's own thread
+        super().__init__(
+            context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
+        )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("tls")
+
+
+@pytest.fixture(scope="module")
+def certificate(folder):
+    return write_certificate(folder / "good.pem", "localhost", "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def _secure(certificate):
+    upstream = SecureUpstream(certificate)
+    yield upstream
+    upstream.close()
+
+
+@pytest.fixture
+def secure(_secure):
+    """An upstream with a certificate for localhost."""
+    _secure.reset()
+    return _secure
+
+
+def start(folder, url, trusted, *options):
+    return Proxy(folder, "--upstream", url, *options, SSL_CERT_FILE=str(trusted))
+
+
+@pytest.fixture(scope="module")
+def _trusting(_secure, folder, certificate):
+    url = f"https://localhost:{_secure.port}"
+    _secure.reset()
+    with start(folder, url, certificate, "--upstream-silence", "2") as proxy:
+        with Client(proxy.address) as client:  # it learns what is served
+            assert client.ask("/v1/messages", b"{}").answer().status == 200
+        yield proxy
+        assert "Traceback" not in proxy.output
+
+
+@pytest.fixture
+def trusting(_trusting, secure):
+    """A proxy in front of ``secure`` that trusts it."""
+    return _trusting
+
+
+@pytest.fixture
+def ask(trusting, secure):
+    """Ask the proxy in front of it, which trusts it."""
+    clients = []
+
+    def ask(*arguments, buffer=None, **keywords):
+        clients.append(Client(trusting.address, buffer))
+        return clients[-1].ask(*arguments, **keywords)
+
+    yield ask
+    for client in clients:
+        client.close()
+
+
+class TestPlainHTTP:
+    """An https URL for a server that speaks none."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def plain():
+        """It waits for the end of a request's head, as llama-server does."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            yield listener.getsockname()[1]
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def mistaken(plain, folder, certificate):
+        url = f"https://localhost:{plain}"
+        with start(folder, url, certificate, "--connect-timeout", "1", "--poll", "0") as proxy:
+            yield proxy
+            assert "Traceback" not in proxy.output
+
+    def test_a_request_fails_when_a_connection_may_take_no_longer(self, mistaken):
+        """With what is wrong, in the client's dialect; the log says it, too."""
+        mark = mistaken.mark()
+        for path in ("/v1/messages", "/v1/chat/completions", "/api/chat"):
+            with Client(mistaken.address) as client:
+                answer = client.ask(path, b'{"messages":[]}').answer()
+            assert (answer.status, answer.end) == (502, "whole")
+            error = json.loads(answer.body)["error"]
+            said = error if isinstance(error, str) else error["message"]
+            assert "no TLS with the upstream in time: should it be http instead of https?" in said
+        line = mistaken.wait_for("UPSTREAM FAILED", mark)
+        assert "502 UPSTREAM FAILED: no TLS with the upstream in time" in line
+
+    def test_the_banner_says_so(self, mistaken):
+        line = mistaken.wait_for("OFFLINE")
+        assert "OFFLINE: no TLS with the upstream in time: should it be http" in line
+        mistaken.wait_for("Ready.")
+
+    def test_a_client_that_leaves_meanwhile_closes_it(self, mistaken):
+        """At once: nothing is left to time out."""
+        mark = mistaken.mark()
+        client = Client(mistaken.address).ask("/v1/messages", b'{"messages":[]}')
+        client.leave("rst")
+        mistaken.wait_for("CLIENT LEFT", mark)
+
+
+def end_of_tls(peer):
+    """Say that no more will come, as a careful server does."""
+    peer.sock = peer.sock.unwrap()
+
+
+def test_requests_and_answers_pass(ask, secure):
+    """As they do without TLS; SSL_CERT_FILE names whom to trust."""
+    answer = ask("/v1/messages?x", b"{}").answer()
+    assert (answer.status, answer.body, answer.end) == (200, b'{"ok":true}', "whole")
+    received = secure.received()
+    assert received.line == b"POST /v1/messages?x HTTP/1.1"
+    assert received.values(b"host") == [f"localhost:{secure.port}".encode()]
+
+
+def test_a_stream_comes_as_it_is_sent(ask, secure):
+    """Each event at once, not when the answer ends."""
+    seen = threading.Semaphore(0)
+
+    def script(peer, _):
+        peer.send(CHUNKED)
+        for _ in range(5):
+            peer.chunk(EVENT)
+            assert seen.acquire(timeout=TIMEOUT)
+        peer.send(b"0\r\n\r\n")
+
+    secure.reset(script)
+    client = ask()
+    for piece in client.pieces(client.begin()):
+        assert piece == EVENT
+        seen.release()
+    assert not secure.errors
+
+
+def test_the_client_s_pauses_pause_the_upstream(ask, secure):
+    """And the whole arrives when it reads on."""
+    body = bytes(range(256)) * 65536
+    sent = threading.Event()
+
+    def script(peer, _):
+        peer.send(whole(body))
+        sent.set()
+
+    secure.reset(script)
+    client = ask(buffer=1 << 14)
+    time.sleep(0.7)
+    assert not sent.is_set()
+    assert b"".join(client.pieces(client.begin())) == body
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+def test_a_client_that_leaves_closes_it(ask, secure, how):
+    """At once, in the middle of an answer."""
+    closed = threading.Event()
+
+    def script(peer, _):
+        peer.send(CHUNKED)
+        peer.chunk(EVENT)
+        if peer.wait_closed():
+            closed.set()
+
+    secure.reset(script)
+    client = ask()
+    next(client.pieces(client.begin()))
+    client.leave(how)
+    assert closed.wait(TIMEOUT)
+
+
+CUT = {
+    "until it closes": head() + EVENT,
+    "a length": head(b"Content-Length: 100") + EVENT,
+    "chunked": CHUNKED + b"a\r\n" + EVENT + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("how", ["fin", "rst"])
+@pytest.mark.parametrize("name", CUT)
+def test_tls_that_just_ends_is_no_end(ask, secure, name, how):
+    """Anybody on the way can close a connection: only close_notify is the server's word.
+
+    Without a length or chunks, nothing else would tell.
+    """
+
+    def script(peer, _):
+        peer.send(CUT[name])
+        time.sleep(0.05)
+        peer.leave(how)
+
+    secure.reset(script)
+    answer = ask().answer()
+    assert (answer.status, answer.framed) == (200, True)
+    assert answer.end in ("fin", "rst")
+
+
+def test_close_notify_ends_a_body_without_length(ask, secure):
+    """It is the server's own word."""
+    secure.reset(lambda peer, _: (peer.send(head() + EVENT), end_of_tls(peer)))
+    answer = ask().answer()
+    assert (answer.body, answer.end) == (EVENT, "whole")
+
+
+def test_an_upstream_that_does_not_answer_the_end_is_left(trusting, ask, secure):
+    """TLS would wait for its close_notify for ever."""
+    go = threading.Event()
+
+    def script(peer, _):
+        peer.send(whole(b"ok"))
+        go.wait(TIMEOUT)
+
+    secure.reset(script)
+    before = len(trusting.open_files())
+    for _ in range(5):
+        client = ask()
+        assert client.answer().body == b"ok"
+        client.close()
+    eventually(lambda: len(trusting.open_files()) <= before)
+    go.set()
+
+
+def message_of(proxy):
+    with Client(proxy.address) as client:
+        answer = client.ask("/v1/messages", b"{}").answer()
+    return answer.status, json.loads(answer.body)["error"]["message"]
+
+
+def test_an_address_can_be_trusted_as_well_as_a_name(secure, folder, certificate):
+    """The certificate has to say it."""
+    url = f"https://127.0.0.1:{secure.port}"
+    with start(folder, url, certificate) as proxy, Client(proxy.address) as client:
+        assert client.ask().answer().status == 200, proxy.output
+
+
+def test_a_certificate_nobody_knows_is_502(secure, folder):
+    """The sentence says how to make it known; the request is not sent."""
+    other = write_certificate(folder / "other.pem", "localhost")
+    with start(folder, f"https://localhost:{secure.port}", other) as proxy:
+        status, message = message_of(proxy)
+    assert status == 502
+    assert "the upstream's certificate is not trusted" in message
+    assert "SSL_CERT_FILE" in message
+    assert secure.requests.empty()
+
+
+def test_a_certificate_for_another_host_is_502(folder):
+    """Being trusted is not enough."""
+    certificate = write_certificate(folder / "elsewhere.pem", "elsewhere.example")
+    upstream = SecureUpstream(certificate)
+    with start(folder, f"https://localhost:{upstream.port}", certificate) as proxy:
+        status, message = message_of(proxy)
+    upstream.close()
+    assert status == 502
+    assert "the upstream's certificate is for another host" in message
+    assert upstream.requests.empty()
+
+
+def test_a_server_without_tls_is_502(upstream, serve, folder, certificate):
+    """With a guess at what is wrong."""
+    upstream.reset(on_connection=lambda peer: peer.send(whole(b"", status=b"400 Bad Request")))
+    with start(folder, f"https://localhost:{upstream.port}", certificate) as proxy:
+        status, message = message_of(proxy)
+    assert status == 502
+    assert "does not speak TLS: should it be http instead of https?" in message
+
+
+def test_a_server_that_never_greets_is_504(upstream, folder, certificate):
+    """The handshake counts as silence."""
+    upstream.reset(on_connection=lambda peer: peer.sock.recv(1 << 16) and peer.wait_closed())
+    url = f"https://localhost:{upstream.port}"
+    with start(folder, url, certificate, "--upstream-silence", "0.5") as proxy:
+        status, message = message_of(proxy)
+    assert status == 504
+    assert "said nothing for 0.5 s" in message
