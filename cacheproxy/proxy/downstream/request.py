@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
 from twisted.python.failure import Failure
 
+from cacheproxy.core.http1.headers import values
 from cacheproxy.core.http1.request_reader import RequestHead
 from cacheproxy.core.prompt.request import Headers
 from cacheproxy.proxy.downstream.errors import error_body, reason_of
@@ -98,11 +99,8 @@ class ProxyRequest:
         if channel.site.draining:
             channel.persistent = False
         lines = [b"%b %d %b" % (self.version, status, reason)]
-        has_length = False
-        for name, value in headers:
-            lines.append(b"%b: %b" % (name, value))
-            if len(name) == 14 and name.lower() == b"content-length":
-                has_length = True
+        lines += map(b": ".join, headers)
+        has_length = bool(values(headers, b"content-length"))
         # RFC 9112, section 6.3: these have no body, whatever their headers say.
         self._bodiless = self.method == b"HEAD" or status in _BODILESS
         if not has_length and not self._bodiless and self.version == b"HTTP/1.1":

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.http1.headers import PROBE, end_to_end
+from cacheproxy.core.http1.headers import PROBE, end_to_end, values
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.base_url import server_root
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
@@ -111,7 +111,7 @@ class Upstream:
         lines += map(b": ".join, end_to_end(request.headers, _NOT_FORWARDED))
         if via:
             lines.append(b"Via: " + via)
-        if request.body or any(name.lower() == b"content-length" for name, _ in request.headers):
+        if request.body or values(request.headers, b"content-length"):
             lines.append(b"Content-Length: %d" % len(request.body))
         lines.append(b"Connection: close\r\n\r\n")
         return b"\r\n".join(lines)
