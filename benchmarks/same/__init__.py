@@ -1,0 +1,1 @@
+"""What two trees do with the same captures: see ``compare_trees.py``."""
