@@ -37,7 +37,7 @@ from cacheproxy.observe.spans import Spans, SpansError
 from cacheproxy.plugin.plugins import PluginError, Plugins, choose
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
-from cacheproxy.proxy.exchange.exchange import ExchangeContext
+from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing

@@ -9,7 +9,8 @@ from zope.interface import implementer
 
 from cacheproxy.core.privacy.access import DASHBOARD, OWN
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.proxy.exchange.exchange import ExchangeContext, begin
+from cacheproxy.proxy.exchange.context import ExchangeContext
+from cacheproxy.proxy.exchange.exchange import begin
 
 _OWN_FOLDER = OWN + b"/"
 

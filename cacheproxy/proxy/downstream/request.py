@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
@@ -15,10 +15,31 @@ from cacheproxy.core.prompt.request import Headers
 from cacheproxy.proxy.downstream.errors import error_body, reason_of
 from cacheproxy.proxy.transport import eager
 
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.channel import ProxyChannel
-
 _BODILESS = (204, 304)
+
+
+class Connection(Protocol):
+    """What a request needs of the connection that it came on."""
+
+    transport: Any
+    producer: IPushProducer | None
+
+    @property
+    def secure(self) -> bool:
+        """Whether it is encrypted."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether no request after this one is answered."""
+
+    def done(self) -> None:
+        """Take note that the answer is whole."""
+
+    def close(self) -> None:
+        """Close when all that was written has been sent."""
+
+    def abort(self) -> None:
+        """Close at once, with a reset."""
 
 
 class ProxyRequest:
@@ -53,7 +74,7 @@ class ProxyRequest:
         "version",
     )
 
-    def __init__(self, channel: ProxyChannel, head: RequestHead, body: bytes) -> None:
+    def __init__(self, channel: Connection, head: RequestHead, body: bytes) -> None:
         self.channel = channel
         self.method = head.method
         self.uri = head.target
@@ -95,9 +116,6 @@ class ProxyRequest:
         """
         assert not self.started, "an answer has one head"
         self.started = True
-        channel = self.channel
-        if channel.site.draining:
-            channel.persistent = False
         lines = [b"%b %d %b" % (self.version, status, reason)]
         lines += map(b": ".join, headers)
         has_length = bool(values(headers, b"content-length"))
@@ -107,7 +125,7 @@ class ProxyRequest:
             self._chunked = True
             lines.append(b"Transfer-Encoding: chunked")
         self.framed = has_length or self._chunked
-        if not channel.persistent:
+        if self.channel.is_ending:
             lines.append(b"Connection: close")
         lines.append(b"\r\n")
         self._unsent = b"\r\n".join(lines)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, ConnectionAborted, DNSLookupError
@@ -28,47 +26,19 @@ from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.prefill import Prefill, PrefillReader, Progress
 from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.proxy.exchange.memory import SessionMemory
-from cacheproxy.proxy.exchange.normalizing import Normalizing
+from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
-from cacheproxy.proxy.exchange.placing import Placed, Placing
+from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.relay import Relay
-from cacheproxy.proxy.translation.translating import Translating, is_stream
+from cacheproxy.proxy.translation.translating import is_stream
 from cacheproxy.proxy.upstream.collect import collect, peek
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.failures import explain
-from cacheproxy.proxy.upstream.upstream import Upstream
 from cacheproxy.translate.translation import Translation, TranslationError
 
 _log = Logger()
 _MOST_TRANSLATED = 64 << 20
 """Bytes of an unstreamed answer that are held to be translated."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeContext:
-    """What every exchange needs, put together once by tap.
-
-    ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
-    Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
-    seconds of silence after which a streaming client gets a ping, 0 for never. ``placing``: where
-    late system messages go, None where nothing is edited. ``progressed`` is told, by the number of
-    an exchange, how far the server is with its prompt, and None when that is over. ``wall`` and
-    ``clock.seconds`` are the time.
-    """
-
-    clock: Any
-    upstream: Upstream
-    normalizing: Normalizing
-    memory: SessionMemory
-    finished: Callable[[Exchange], None]
-    wall: Callable[[], float]
-    via: bytes
-    translating: Translating
-    placing: Placing | None = None
-    keep_bodies: bool = False
-    ping_after: float = 0.0
-    progressed: Callable[[int, Prefill | None], None] = lambda _, __: None
 
 
 def begin(context: ExchangeContext, down: ProxyRequest) -> int:
