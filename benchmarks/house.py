@@ -1,7 +1,7 @@
 """How large the house is, and how many of its rooms one turn walks through.
 
     python benchmarks/house.py [TREE ...]    one table, a column for each tree (this one by default)
-    python benchmarks/house.py --files       also the files that a turn enters, with their calls
+    python benchmarks/house.py --files       also the files that a turn enters, and the circles
 
 Lines: all lines of all files of the repository (git ls-files). Source: cacheproxy, twisted, clients
 without their tests. Circles: groups of modules that import each other, at run time and with
@@ -65,7 +65,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("trees", type=Path, nargs="*", default=[REPOSITORY], metavar="TREE")
-    parser.add_argument("--files", action="store_true", help="print the files of a turn")
+    parser.add_argument(
+        "--files", action="store_true", help="print the files of a turn, the circles"
+    )
     options = parser.parse_args()
     columns, entered = [], []
     for tree in options.trees:
@@ -78,6 +80,8 @@ def main() -> int:
         if options.files:
             print(f"\n{tree}: files of the last turn, and calls of each")
             print(*(f"{n:6} {file}" for file, n in files.most_common()), sep="\n")
+            for kind, graph in graphs(tree).items():
+                print(f"\n{kind}", *(" ".join(sorted(each)) for each in circles(graph)), sep="\n  ")
     return 0
 
 
@@ -92,17 +96,24 @@ def sizes(tree: Path) -> dict[str, str]:
     }
     source = {name: n for name, n in lines.items() if SOURCE.fullmatch(name)}
     tests = {name: n for name, n in lines.items() if TESTS.fullmatch(name)}
-    running, reading = imports(tree, types=False), imports(tree, types=True)
     return {
         "source lines": f"{sum(source.values()):,}",
         "source files": f"{len(source)}",
         "tests lines": f"{sum(tests.values()):,}",
         "tests files": f"{len(tests)}",
-        "circles of modules at run time": f"{len(circles(running))}",
-        "circles of modules with types": f"{len(circles(reading))}",
-        "circles of rooms at run time": f"{len(circles(rooms(running)))}",
+        **{kind: f"{len(circles(graph))}" for kind, graph in graphs(tree).items()},
         f"source files over {MOST_LINES} lines": f"{sum(n > MOST_LINES for n in source.values())}",
         "largest source file": f"{max(source.values())}",
+    }
+
+
+def graphs(tree: Path) -> dict[str, Graph]:
+    """Return what is looked at for circles."""
+    running = imports(tree, types=False)
+    return {
+        "circles of modules at run time": running,
+        "circles of modules with types": imports(tree, types=True),
+        "circles of rooms at run time": rooms(running),
     }
 
 
@@ -141,9 +152,12 @@ def _is_later(node: ast.AST) -> bool:
 
 
 def rooms(graph: Graph) -> Graph:
-    """Return the same of folders; a package's own ``__init__`` belongs to it."""
+    """Return the same of folders; what stands in no room (config, tap) is one of its own."""
     packages = {name.rpartition(".")[0] for name in graph}
-    of = {name: name if name in packages else name.rpartition(".")[0] for name in graph}
+    of = {
+        name: name if name in packages or name.count(".") < 2 else name.rpartition(".")[0]
+        for name in graph
+    }
     found: dict[str, set[str]] = defaultdict(set)
     for name, imported in graph.items():
         found[of[name]] |= {of[each] for each in imported} - {of[name]}

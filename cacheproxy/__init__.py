@@ -5,17 +5,17 @@ This module is what a client package needs, and no more.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cacheproxy.core.document.edits import REMOVE, Edit
-from cacheproxy.core.document.pointer import match_paths, to_pointer
-from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.prompt.codeblocks import lines_outside_code
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
-from cacheproxy.core.rules.rule import CodeRule, Rule
-
 if TYPE_CHECKING:
+    from cacheproxy.core.document.edits import REMOVE, Edit
+    from cacheproxy.core.document.pointer import match_paths, to_pointer
+    from cacheproxy.core.prompt.client import Client
+    from cacheproxy.core.prompt.codeblocks import lines_outside_code
+    from cacheproxy.core.prompt.request import Request
+    from cacheproxy.core.rules.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
+    from cacheproxy.core.rules.rule import CodeRule, Rule
     from cacheproxy.hookspecs import hookimpl
 
 __all__ = [
@@ -35,10 +35,27 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """Import ``hookimpl``, and pluggy with it, only for those who ask: core does without."""
-    if name == "hookimpl":
-        from cacheproxy.hookspecs import hookimpl  # noqa: PLC0415
+_MODULES = {
+    "REMOVE": "core.document.edits",
+    "SYSTEM_HEAD": "core.rules.places",
+    "SYSTEM_TEXT": "core.rules.places",
+    "USER_TEXT": "core.rules.places",
+    "Client": "core.prompt.client",
+    "CodeRule": "core.rules.rule",
+    "Edit": "core.document.edits",
+    "Request": "core.prompt.request",
+    "Rule": "core.rules.rule",
+    "hookimpl": "hookspecs",
+    "lines_outside_code": "core.prompt.codeblocks",
+    "match_paths": "core.document.pointer",
+    "to_pointer": "core.document.pointer",
+}
+"""Where each name is from: imported when it is asked for, so that a command starts quickly."""
 
-        return hookimpl
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, and keep it."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return value

@@ -18,6 +18,7 @@ from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.daemon.descriptors import raise_limit
@@ -110,6 +111,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         records=records,
         shown=shown,
         memory=SessionMemory(keep_requests=False),
+        memo=Memo(),
         spellings=Spellings(),
         collector=collector,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
@@ -157,6 +159,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
             workers=plugins.workers,
             failures=plugins.failures,
             collector=lasting.collector,
+            memo=lasting.memo,
         ),
         memory=memory,
         finished=lasting.records.take,

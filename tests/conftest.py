@@ -1,10 +1,11 @@
-"""What all tests share: recorded traffic of real clients, and patience with busy machines."""
+"""What all tests share: recorded traffic, what is slow, and patience with busy machines."""
 
 from __future__ import annotations
 
 import contextlib
 import lzma
 import signal
+import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -12,13 +13,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import capture_name, find_captures, load_capture
 
-settings.register_profile("cacheproxy", deadline=None, max_examples=100, database=None)
+settings.register_profile(
+    "cacheproxy",
+    deadline=None,  # of a single example: machines are busy
+    max_examples=100,  # fuzz/ has more
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("quick", settings.get_profile("cacheproxy"), max_examples=10)
 settings.load_profile("cacheproxy")
+
+HERE = Path(__file__).parent
+SLOW_FOLDERS = {"browser", "demo", "doctor", "llama", "models", "sdk"}
+"""Folders whose tests need a real server, a browser or a foreign program."""
+SLOW_FIXTURES = {"_upstream", "_proxy", "captured", "captures"}
+"""Fixtures that start a process, or read all recorded traffic."""
+PROCESS_EVENTS = {"subprocess.Popen", "os.fork", "os.posix_spawn", "os.system"}
+"""What Python reports to its audit hooks when a process begins (Audit events table)."""
 
 LONGEST = 900
 """Seconds that a test may take, and its fixtures before and after it. What takes longer hangs: the
@@ -47,16 +63,59 @@ def captured() -> dict[str, list[Request]]:
     }
 
 
-def pytest_configure() -> None:
-    """Take signals as in the foreground.
+def pytest_configure(config: pytest.Config) -> None:
+    """Take few examples for the quick tests, and signals as in the foreground.
 
     ``nohup``, and a shell that puts us into the background, let us ignore some, and the programs
     that we start would inherit that.
     """
+    if _is_quick(config):
+        settings.load_profile("quick")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)  # what we start does not inherit a function
+
+
+def _is_quick(config: pytest.Config) -> bool:
+    return config.getoption("markexpr") == "not slow"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing of a slow folder for the quick tests: the SDKs alone take seconds."""
+    is_slow = collection_path.is_dir() and collection_path.name in SLOW_FOLDERS
+    return True if is_slow and _is_quick(config) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow by its folder and by its fixtures; some modules say it themselves."""
+    for item in items:
+        folders = item.path.relative_to(HERE.parent).parts[1:-1]
+        if SLOW_FOLDERS.intersection(folders) or SLOW_FIXTURES.intersection(
+            getattr(item, "fixturenames", ())
+        ):
+            item.add_marker("slow")
+
+
+_quick_now: list[str] = []
+
+
+def _watch_processes(event: str, _: object) -> None:
+    if _quick_now and event in PROCESS_EVENTS:
+        raise RuntimeError(f"{_quick_now[0]} starts a process: mark it slow")
+
+
+sys.addaudithook(_watch_processes)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """A test that is not marked as slow starts no process."""
+    _quick_now[:] = [] if item.get_closest_marker("slow") else [item.nodeid]
+    try:
+        return (yield)
+    finally:
+        _quick_now.clear()
 
 
 @pytest.hookimpl(wrapper=True)

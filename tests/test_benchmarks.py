@@ -1,4 +1,4 @@
-"""What the side-by-side benchmark is made of; nothing is timed."""
+"""What the benchmarks are made of; nothing is timed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 def on_the_path(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == "bench"]:
+    own = {"bench", "same", "compare_trees", "house"}
+    for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         del sys.modules[name]
 
 
+@pytest.mark.slow
 def test_each_body_has_its_size_and_one_header_that_changes():
     """Within 5 % of what it is called; the header stands in the first system block."""
     from bench.bodies import CHAT, HEADER, SIZES, Bodies
@@ -69,3 +71,26 @@ def test_goals_compare_with_what_was_measured():
     ]
     assert met == [False, True, False]
     assert plus.bar(figures) == 101.0
+
+
+def test_two_trees_differ_where_their_values_do():
+    """Also where one has more; times and moments are no difference."""
+    from compare_trees import differences
+    from same.steady import log, values
+
+    before = {"up": [{"body": "1-a"}], "log": log("12:00:01 #1 ok 0.1 s")}
+    after = {"up": [{"body": "1-b"}, {"body": "2-c"}], "log": log("12:00:09 #1 ok 12 ms")}
+    assert list(differences(before, after)) == [
+        ("up[0] body", "1-a", "1-b"),
+        ("up[1]", None, {"body": "2-c"}),
+    ]
+    assert values({"wall": 1.0, "last": 1795363094.02, "turn": 2}) == {"last": "MOMENT", "turn": 2}
+
+
+def test_a_circle_of_modules_is_found():
+    """Whoever reaches each other, once; who only reaches it is not of it."""
+    from house import circles, rooms
+
+    graph = {"p.a.x": {"p.b.y"}, "p.b.y": {"p.b.z"}, "p.b.z": {"p.a.w"}, "p.a.w": {"p.a.x"}}
+    assert circles(graph | {"p.c.v": {"p.a.x"}}) == {frozenset(graph)}
+    assert circles(rooms(graph)) == {frozenset({"p.a", "p.b"})}

@@ -33,6 +33,8 @@ from tests.proxy.harness import (
     whole,
 )
 
+pytestmark = pytest.mark.slow
+
 KEYS = {
     name: f"{prefix}{token_hex(12)}"
     for name, prefix in {

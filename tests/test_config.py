@@ -268,6 +268,7 @@ def test_a_rule_that_cannot_work(toml, fields, names):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_file_is_utf_8_whatever_the_locale(toml):
     """TOML says so."""
     file = toml('[[rule]]\nname = "x"\nwhere = "user"\npattern = "é→"\nreplacement = ""\nwhy = "ü"')

@@ -29,6 +29,7 @@ def last(word):
     return next(rest for name, rest in reversed(instructions()) if name == word)
 
 
+@pytest.mark.slow
 def test_hadolint_has_nothing_to_say():
     """If it is here."""
     program = shutil.which(
@@ -84,6 +85,7 @@ def test_its_settings_are_settings():
     assert (found.interface, found.port) == ("0.0.0.0", int(last("EXPOSE")))
 
 
+@pytest.mark.slow
 def test_it_does_not_start_without_a_token(tmp_path):
     """With the image's own settings."""
     settings = image_environment() | {
@@ -102,6 +104,7 @@ def test_it_does_not_start_without_a_token(tmp_path):
     assert "CACHEPROXY_TOKEN" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_health_check_tells_a_proxy_from_nothing(tmp_path):
     """With the token that the container has."""
     check = re.search(r'CMD \["python", "-P", "-m", "([\w.]+)"\]', last("HEALTHCHECK"))

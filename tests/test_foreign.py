@@ -20,6 +20,8 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.plugin.plugins import Plugins
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 BODIES = 10_000
 

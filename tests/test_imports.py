@@ -15,6 +15,8 @@ import pytest
 import cacheproxy
 import cacheproxy.core
 
+pytestmark = pytest.mark.slow
+
 CORE = sorted(
     module.name
     for module in pkgutil.walk_packages(cacheproxy.core.__path__, "cacheproxy.core.")

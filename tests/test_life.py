@@ -35,6 +35,8 @@ from tests.proxy.harness import (
     whole,
 )
 
+pytestmark = pytest.mark.slow
+
 PATIENT = ("--grace", "3600")
 """What then ends all the same ends at once."""
 

@@ -24,6 +24,8 @@ from tests.proxy.harness import (
     sound_upstream,
 )
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[1] / "docs/running.md").read_text()
 (CONFIGURATION,) = re.findall(r"```haproxy\n(.*?)```", PAGE, re.DOTALL)
 HEADERS = [

@@ -210,6 +210,7 @@ def test_a_mistake_is_one_line_and_an_exit_code(capfd, command, arguments, code,
     check((caught.value.code, *capfd.readouterr()), code, words)
 
 
+@pytest.mark.slow
 def test_twistd_ends_with_that_line_and_code(folder, command):
     """Nothing is started, and there is no traceback."""
     mistakes = [MISTAKES[0], *(m for m in MISTAKES if "bad.toml" in m[0] or m[0][0] == "--port")]
@@ -231,6 +232,7 @@ def test_twistd_ends_with_that_line_and_code(folder, command):
             check(said, code, words)
 
 
+@pytest.mark.slow
 def test_a_refused_start_leaves_no_pid_file(tmp_path):
     """Else the next start would be refused for it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -256,6 +258,7 @@ def test_a_config_file_is_the_same_wherever_it_is_read_from(monkeypatch, tmp_pat
         monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_twistd_knows_the_proxy():
     """Its help names it, without importing it."""
     program = (
@@ -267,15 +270,7 @@ def test_twistd_knows_the_proxy():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
-def test_it_stops_when_it_is_asked_to(tmp_path):
-    """The port is free again."""
-    with Proxy(tmp_path, "--upstream", "http://127.0.0.1:9") as proxy:
-        assert proxy.address[0] == "127.0.0.1"
-        _, port = proxy.address
-    assert proxy.ended() == 0
-    socket.create_server(("127.0.0.1", port)).close()
-
-
+@pytest.mark.slow
 def test_it_listens_where_an_endpoint_says(tmp_path):
     """On a socket in the file system, for one."""
     path = tmp_path / "s"
@@ -303,6 +298,7 @@ def test_it_listens_where_an_endpoint_says(tmp_path):
     assert "critical: " not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_localhost_is_found_on_either_protocol(tmp_path, host):
     """A server may listen on ::1 alone."""

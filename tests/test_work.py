@@ -207,36 +207,31 @@ def settled(counts):
     return sorted(counts[4:])[len(counts[4:]) // 2]
 
 
-def test_a_turn_takes_so_many_calls(machine):
-    """750 as this is written, some 0.7 us each in a process that also does other things."""
-    counts = machine.calls([turn(number, 20) for number in range(10)])
-    assert b"billing-header" in machine.upstream.body
-    assert b"cch=00009" not in machine.upstream.body
-    assert settled(counts) < 850
-
-
 def test_a_long_conversation_takes_no_more(machine):
     """What was there before is not looked at again, message by message."""
     short = settled(machine.calls([turn(number, 20) for number in range(10)]))
     long = settled(machine.calls([turn(number, 400) for number in range(10)]))
-    assert long < short + 100
+    assert long < 1.2 * short
+    assert b"billing-header" in machine.upstream.body
+    assert b"cch=00009" not in machine.upstream.body
 
 
 def test_growing_takes_as_much_as_is_new(machine):
     """Each turn has two messages more; the last ones take no more than the first."""
     counts = machine.calls([turn(number, 2 * number) for number in range(2, 60)])
-    assert settled(counts[30:]) < settled(counts[:30]) + 100
+    assert settled(counts[30:]) < 1.2 * settled(counts[:30])
 
 
-@pytest.mark.parametrize("machine", [event_stream(200)], indirect=True)
-def test_an_event_takes_so_many_calls(machine):
-    """12 as this is written, if each comes alone; here some come together."""
+@pytest.mark.parametrize("machine", [event_stream(100)], indirect=True)
+def test_an_event_takes_no_more_after_many_others(machine):
+    """Eight times the events take about eight times the calls; else it would be 64 times."""
     (_, few) = machine.calls([turn(1, 4), turn(2, 4)])
-    machine.upstream.answer = event_stream(700)
+    machine.upstream.answer = event_stream(800)
     (_, many) = machine.calls([turn(3, 4), turn(4, 4)])
-    assert (many - few) / 500 < 15
+    assert many < 2 * 8 * few
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", [whole(ANSWER), event_stream(3)], indirect=True)
 def test_a_request_leaves_nothing_to_the_garbage_collector(machine):
     """Bodies and their JSON go when the exchange has been seen: they are the most there is."""

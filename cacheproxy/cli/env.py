@@ -19,10 +19,9 @@ from cacheproxy.config import ConfigError, load
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.core.server.dialects import is_served
-from cacheproxy.demo.client import checked_url
-from cacheproxy.demo.errors import DemoError
-from cacheproxy.doctor.proxy import HEALTH
-from cacheproxy.doctor.site import NoAnswerError, Site
+from cacheproxy.doctor.site import HEALTH, NoAnswerError, Site
+from cacheproxy.replay.errors import ReplayError
+from cacheproxy.replay.wire import checked_url
 
 _SECONDS = 5.0
 
@@ -63,7 +62,7 @@ def env(
     try:
         settings = load({}, os.environ, config)
         url = checked_url(proxy or proxy_url(settings))
-    except (ConfigError, DemoError) as error:
+    except (ConfigError, ReplayError) as error:
         fail(str(error))
     page = None
     try:

@@ -1,23 +1,57 @@
-"""The ``cacheproxy`` command: each subcommand is a module of its own."""
+"""The ``cacheproxy`` command: each subcommand is a module of its own, imported when it runs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+
 import click
+from click.shell_completion import CompletionItem
 
-from cacheproxy.cli.capture import capture
-from cacheproxy.cli.demo import demo
-from cacheproxy.cli.diagnose import diagnose
-from cacheproxy.cli.doctor import doctor
-from cacheproxy.cli.env import env
-from cacheproxy.cli.inspect import inspect
-from cacheproxy.cli.plugins import plugins
-from cacheproxy.cli.replay import replay
-from cacheproxy.cli.rules import rules
-from cacheproxy.cli.serve import serve
-from cacheproxy.cli.service import service
+COMMANDS: Mapping[str, str] = {
+    "capture": "Look at captured exchanges, or export them.",
+    "demo": "Replay recorded Claude Code conversations directly and through the proxy.",
+    "diagnose": "Explain one turn: what it shares with the turn before, and what changed.",
+    "doctor": "Say whether the prompt cache works, what is wrong, and what mends it.",
+    "env": "Print what CLIENT needs to use the proxy: base URL, key, model, context window.",
+    "inspect": "Say what in captured requests breaks the prompt cache.",
+    "plugins": "List the installed client packages, their rules, and the rules of the config file.",
+    "replay": "Send captured requests to a server twice: as captured, and through the rules.",
+    "rules": "List the rules: package, on or off, how often each fired and failed.",
+    "serve": "Run the proxy until it is stopped.",
+    "service": "Keep the proxy running: a systemd user unit, or a launchd agent on macOS.",
+}
+"""Each subcommand's module in this package, which has a command of the same name, and the first
+line of its help: so that ``--help`` and shell completion import none of them."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """The subcommands of ``COMMANDS``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
+        """Return their names."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the subcommand of this name; return None if there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"cacheproxy.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the part of ``--help`` that lists them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return those whose names begin with ``incomplete``, and options likewise."""
+        begun = [name for name in COMMANDS if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name, help=COMMANDS[name]) for name in begun] + options
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="cacheproxy-llm", prog_name="cacheproxy")
 def main() -> None:
     """Keep a model server's prompt cache alive for coding agents.
@@ -25,19 +59,3 @@ def main() -> None:
     The proxy itself runs as: cacheproxy serve --upstream http://localhost:8080
     (or, with twistd's own options: twistd -n cacheproxy --upstream ...)
     """
-
-
-for command in (
-    capture,
-    demo,
-    diagnose,
-    doctor,
-    env,
-    inspect,
-    plugins,
-    replay,
-    rules,
-    serve,
-    service,
-):
-    main.add_command(command)

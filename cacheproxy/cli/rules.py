@@ -19,7 +19,8 @@ from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.rule import client_name
 from cacheproxy.demo.client import checked_url
 from cacheproxy.demo.errors import DemoError
-from cacheproxy.doctor.proxy import HEALTH, is_health
+from cacheproxy.doctor.proxy import is_health
+from cacheproxy.doctor.site import HEALTH
 from cacheproxy.plugin.plugins import PluginError, Plugins, choose
 
 _OWN = "the config file"

@@ -8,7 +8,8 @@ import sys
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.config import ConfigError, load
-from cacheproxy.doctor.proxy import HEALTH, is_health
+from cacheproxy.doctor.proxy import is_health
+from cacheproxy.doctor.site import HEALTH
 
 
 def main() -> int:

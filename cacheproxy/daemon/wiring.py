@@ -8,6 +8,7 @@ from typing import Any
 
 from cacheproxy.config import Config
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.daemon.records import Records
@@ -37,6 +38,7 @@ class Lasting:
     records: Records
     shown: Shown
     memory: SessionMemory
+    memo: Memo
     spellings: Spellings
     collector: Collector
     via: bytes

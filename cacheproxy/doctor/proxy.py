@@ -13,10 +13,9 @@ from cacheproxy.demo.client import checked_url
 from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor import profile as profiles
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.site import NoAnswerError, Site, is_loopback, shown
+from cacheproxy.doctor.site import HEALTH, NoAnswerError, Site, is_loopback, shown
 from cacheproxy.doctor.template import Placement, of_health
 
-HEALTH = "/_cacheproxy/health"
 _DOCUMENTATION = ("192.0.2.1", 9)
 """RFC 5737: nobody is there, and connecting a datagram socket sends nothing."""
 

@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.http1.headers import PROBE
 
+HEALTH = "/_cacheproxy/health"
+"""The proxy's page that says how it is."""
 CONNECT_SECONDS = 3.0
 PAGE_SECONDS = 5.0
 _MOST_BYTES = 8 << 20

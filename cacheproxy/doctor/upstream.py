@@ -19,8 +19,8 @@ from cacheproxy.core.server.identify import (
 from cacheproxy.doctor import load
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.load import NOTHING, Load
-from cacheproxy.doctor.proxy import HEALTH, is_health
-from cacheproxy.doctor.site import Answer, NoAnswerError, Site, shown
+from cacheproxy.doctor.proxy import is_health
+from cacheproxy.doctor.site import HEALTH, Answer, NoAnswerError, Site, shown
 
 LLAMA = LLAMA_SERVER
 

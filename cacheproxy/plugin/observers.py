@@ -57,6 +57,16 @@ class Observer:
         self._is_closed = False
         self._idle: list[Deferred[None]] = []
 
+    @property
+    def waiting(self) -> int:
+        """Return how many exchanges wait to be seen."""
+        return len(self._queue)
+
+    @property
+    def is_busy(self) -> bool:
+        """Tell whether the plugin is being called."""
+        return self._is_seeing
+
     def put(self, exchange: Exchange) -> None:
         """Let the observer see a copy of ``exchange``, later, or drop it. Never waits."""
         if self._is_closed:

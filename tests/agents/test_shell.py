@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.agents.shell import SHELLS, fish, lines, powershell
 from tests import needs
+
+pytestmark = pytest.mark.slow
 
 ODD = "a b'c\"d$e`f\\g!h#i;j&k|l*m?n~o{p}q[r]s(t)u<v>w%x\\"
 VALUES = [ODD, "", "\\", "'", "''", "$(touch /tmp/x)", "ü€", "-n", "plain"]

@@ -9,6 +9,8 @@ import pytest
 
 from tests.proxy.harness import environment
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = "from cacheproxy.cli.main import main; main(prog_name='cacheproxy')"
 
 

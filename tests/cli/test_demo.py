@@ -21,6 +21,8 @@ from tests.demo.conftest import smaller
 from tests.demo.test_proxy import runs
 from tests.proxy.harness import TIMEOUT, eventually, running
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = "from cacheproxy.cli.demo import demo; demo()"
 
 

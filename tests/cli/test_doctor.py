@@ -50,6 +50,7 @@ def refused(*arguments, **environ):
     return line
 
 
+@pytest.mark.slow
 @pytest.mark.llama
 def test_all_is_well(proxy):  # noqa: F811
     """The verdict, and the figures of both APIs."""
@@ -64,6 +65,7 @@ def test_all_is_well(proxy):  # noqa: F811
     assert "traffic" in findings
 
 
+@pytest.mark.slow
 @pytest.mark.llama
 def test_without_a_proxy_the_rules_are_tried_here(llama, nobody):  # noqa: F811
     """That nothing listens is the problem, and what it would do is told."""
@@ -74,6 +76,7 @@ def test_without_a_proxy_the_rules_are_tried_here(llama, nobody):  # noqa: F811
     assert findings["reuse"]["state"] == "ok"
 
 
+@pytest.mark.slow
 @pytest.mark.llama
 def test_no_send_sends_nothing(llama, proxy):  # noqa: F811
     """The server has no more work than before."""
@@ -84,6 +87,7 @@ def test_no_send_sends_nothing(llama, proxy):  # noqa: F811
     assert findings["reuse"]["text"] == "not tried, since --no-send was given"
 
 
+@pytest.mark.slow
 @pytest.mark.llama
 def test_settings_of_the_client(llama, proxy):  # noqa: F811
     """Claude Code set to go past the proxy is a problem; words as in the text."""
@@ -94,6 +98,7 @@ def test_settings_of_the_client(llama, proxy):  # noqa: F811
     assert "Exit code 1." in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.llama
 def test_not_needed_is_no_fault(llama, nobody):  # noqa: F811
     """The client's own switch does it: no proxy, no problem."""

@@ -18,6 +18,8 @@ from cacheproxy.agents.setups import CLIENTS
 from cacheproxy.cli.main import main
 from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
 
+pytestmark = pytest.mark.slow
+
 MODEL = "Qwen3 Coder's $HOME"
 PAGES = {
     b"/props": {"default_generation_settings": {"n_ctx": 131_072}, "total_slots": 4},

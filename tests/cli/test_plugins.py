@@ -235,6 +235,7 @@ def test_two_packages_with_a_rule_of_the_same_name(install):
     assert "rule 'good-stamp' comes from both broken and good" in line
 
 
+@pytest.mark.slow
 def test_without_any_package_it_says_what_to_install(folder):
     """In a fresh interpreter that sees none."""
     program = (

@@ -55,6 +55,7 @@ def one_line(result):
     return line
 
 
+@pytest.mark.slow
 @pytest.mark.llama
 def test_it_prints_both_passes_and_the_gain(llama, capture, tmp_path):
     result = run(capture, "--against", llama.url + "/v1/", "--save", tmp_path / "out.json")
@@ -72,6 +73,7 @@ def test_it_prints_both_passes_and_the_gain(llama, capture, tmp_path):
     assert "nonce" in saved["rules"]
 
 
+@pytest.mark.slow
 @pytest.mark.llama
 def test_a_rule_left_out_leaves_the_passes_alike(llama, capture):
     result = run(
@@ -83,6 +85,7 @@ def test_a_rule_left_out_leaves_the_passes_alike(llama, capture):
     assert [turn["verdict"] for turn in value["through"]["turns"]] == ["cold"] + ["BREAK"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.llama
 def test_a_truncated_line_is_one_line_and_the_good_ones_are_used(llama, capture):
     good = capture.read_text()
@@ -159,6 +162,7 @@ class TestServer:
         assert "Replaying" in result.stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(capture):
     """What both passes have, or the first alone, is printed; the exit code is the shells' own."""
     asked, over = [], threading.Event()

@@ -57,6 +57,7 @@ def found(*arguments):
     return {row["name"]: row for row in rows if row["package"] == "the config file"}
 
 
+@pytest.mark.slow
 def test_what_each_rule_did(proxy):
     """Counted by the running proxy; what it never needed is named, with the evidence."""
     with Client(proxy.address) as client:
@@ -83,6 +84,7 @@ def test_what_each_rule_did(proxy):
     assert "changed nothing in the last 3 turns: --disable never" in text
 
 
+@pytest.mark.slow
 def test_what_is_on_is_what_the_proxy_says(proxy, monkeypatch):
     """Not what the settings of this shell would make of it."""
     monkeypatch.setenv("CACHEPROXY_DISABLE", "stamp")

@@ -16,6 +16,8 @@ from cacheproxy.cli import service as command
 from cacheproxy.cli.main import main
 from cacheproxy.units.unit import MARK
 
+pytestmark = pytest.mark.slow
+
 FAKE = """\
 #!/bin/sh
 echo "$0 $*" >> {log}

@@ -16,6 +16,8 @@ from cacheproxy.config import Config
 from cacheproxy.daemon.reloading import NEED_A_RESTART, Reloading, summary
 from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream
 
+pytestmark = pytest.mark.slow
+
 RULE = r"""
 [[rule]]
 name = "{name}"

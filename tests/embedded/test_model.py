@@ -5,6 +5,8 @@ import pytest
 from cacheproxy.embedded import write_model
 from cacheproxy.embedded.model import default_template
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_same_arguments_give_the_same_bytes(tmp_path):
     one = write_model(tmp_path / "one.gguf", text="words and words").read_bytes()

@@ -15,7 +15,7 @@ from cacheproxy.embedded.model import default_template
 from tests import needs
 from tests.proxy.harness import eventually, running
 
-pytestmark = pytest.mark.llama
+pytestmark = [pytest.mark.llama, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,8 @@
 import sys
 from collections import Counter
 
+import pytest
+
 from cacheproxy.embedded.vocabulary import BYTE_SPELLING, WORD, learn_merges, learn_vocabulary
 
 
@@ -47,6 +49,7 @@ def test_a_text_with_half_a_surrogate_pair_is_learnt_from_all_the_same():
     assert learn_vocabulary("cut \ud83d off", 100).merges
 
 
+@pytest.mark.slow
 def test_the_work_grows_as_the_text_does():
     def work(words):
         text = " ".join(f"word{n * n % 7919} and {n}" for n in range(words))

@@ -246,7 +246,7 @@ class Proxy:
         self._output.close()
 
     def _address(self) -> str:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             ended = self._process.poll() is not None
             first, newline, _ = self.log().partition("\n")

@@ -36,7 +36,7 @@ def bodies(recorded):
 
 
 def page(proxy, path):
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/{path}", timeout=120) as answer:
         return answer.read()
 
 

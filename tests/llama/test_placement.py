@@ -118,7 +118,7 @@ def ideal(usages):
 
 def whole_log(proxy, turns):
     """What the proxy has said, when it has said something of so many turns."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while (log := proxy.log()).count("s first") < turns:
         assert time.monotonic() < deadline, log
         time.sleep(0.02)

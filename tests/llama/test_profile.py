@@ -25,7 +25,7 @@ THOUGHTS = {
 
 
 def page_of(proxy, name):
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/{name}", timeout=20) as page:
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/{name}", timeout=120) as page:
         return json.load(page)
 
 
@@ -56,7 +56,7 @@ def chat(proxy, text):
 
 
 def until(condition):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -14,7 +14,6 @@ pytest.importorskip("openai")
 from cacheproxy.core.http1.sse import EventReader
 from cacheproxy.testing import request
 from cacheproxy.translate.chat import ChatToMessages
-from cacheproxy.translate.chat.models import models
 from tests.translate.chat.events import CHUNK, COMPLETION, assembled
 
 from .replay import end_of_a_prompt, erase
@@ -187,14 +186,3 @@ def test_a_prompt_that_is_too_long_is_said_in_openai_s_words(llama):
         assert (status, error["code"]) == (400, "context_length_exceeded")
         assert "maximum context length is 65536 tokens" in error["message"]
         assert "resulted in 70" in error["message"]
-
-
-def test_its_models_are_listed(llama):
-    """As it lists them itself, to a client of either API."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(llama.url + "/v1/models", timeout=120) as response:
-        own = response.read()
-    [model] = json.loads(models(own))["data"]
-    [same] = [one for one in json.loads(own)["data"] if one["id"] == model["id"]]
-    assert {name: same[name] for name in model} == model
-    assert model["created"] > 0

@@ -219,6 +219,7 @@ def scrape(proxy):
         return client.ask("/_cacheproxy/metrics", method=b"GET").answer().body.decode()
 
 
+@pytest.mark.slow
 def test_a_real_scrape_has_every_metric_with_its_labels(scraped):
     """Each metric of the table, and nothing that is not in it."""
     found = parsed(scraped)
@@ -228,6 +229,7 @@ def test_a_real_scrape_has_every_metric_with_its_labels(scraped):
         assert given - {"le"} == set(SERIES[name].labels), name
 
 
+@pytest.mark.slow
 def test_a_real_scrape_has_a_series_for_every_expression(scraped):
     """Selectors with fixed values find something: no label value is misspelt."""
     found = parsed(scraped)

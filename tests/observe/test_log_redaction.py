@@ -32,7 +32,7 @@ def test_the_class_and_the_place_stay(detail):
     text = bare(failure).getTraceback(detail=detail)
     assert SECRET not in text
     assert "KeyError" in text
-    assert "test_bare.py" in text
+    assert "test_log_redaction.py" in text
 
 
 def test_a_failure_without_a_traceback():

@@ -215,6 +215,7 @@ def test_a_variable_of_nonsense_is_one_line(make):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_away_costs_no_request_anything(make, logged):
     """Making spans goes on, stopping comes to an end, the log has plain lines."""
     spans = make(
@@ -229,6 +230,7 @@ def test_a_collector_that_is_away_costs_no_request_anything(make, logged):
     assert all("\n" not in line and len(line) < 400 for line in logged)
 
 
+@pytest.mark.slow
 def test_a_collector_that_never_answers_does_not_hold_up_the_end(make, logged):
     import socket
 
@@ -239,6 +241,7 @@ def test_a_collector_that_never_answers_does_not_hold_up_the_end(make, logged):
     assert any("the last spans are lost" in line for line in logged)
 
 
+@pytest.mark.slow
 def test_a_request_through_the_proxy_is_a_span(collector, tmp_path):
     """Sent before the proxy is gone, though the batch was not full; the stop is clean."""
     upstream = Upstream()
@@ -258,6 +261,7 @@ def test_a_request_through_the_proxy_is_a_span(collector, tmp_path):
     assert "Traceback" not in proxy.output
 
 
+@pytest.mark.slow
 def test_the_proxy_does_not_start_without_the_extra(tmp_path):
     """One line, and exit code 2."""
     hidden = tmp_path / "opentelemetry"
@@ -277,6 +281,7 @@ def test_the_proxy_does_not_start_without_the_extra(tmp_path):
     assert done.stderr.splitlines() == [f"cacheproxy: {MISSING}"]
 
 
+@pytest.mark.slow
 def test_without_the_extra_it_says_what_to_install():
     """And importing the module imports nothing of OpenTelemetry."""
     code = """

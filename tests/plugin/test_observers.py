@@ -142,7 +142,7 @@ def test_it_is_told_again_when_it_had_caught_up_in_between(make, log):
         assert len(log) == expected
         unit.gate.set()
         unit.reactor.turn_until(lambda expected=expected: len(unit.seen) == 2 * expected)
-        unit.reactor.turn_until(lambda: not unit.observer._is_seeing)
+        unit.reactor.turn_until(lambda: not unit.observer.is_busy)
     assert unit.count.dropped == 4
 
 
@@ -154,7 +154,7 @@ def test_what_has_been_seen_waits_no_more(make):
         unit.put(*[exchange(body=b"x" * 200)] * 4)
         unit.gate.set()
         unit.reactor.turn_until(lambda rounds=rounds: len(unit.seen) == 4 * rounds)
-        unit.reactor.turn_until(lambda: not unit.observer._is_seeing)
+        unit.reactor.turn_until(lambda: not unit.observer.is_busy)
     assert unit.count.dropped == 0
 
 
@@ -200,9 +200,9 @@ def test_one_that_always_hangs_sees_nothing_any_more(make, log):
         unit.wait()
         unit.reactor.advance(10)
     assert unit.count.left_out
-    assert not unit.observer._queue
+    assert not unit.observer.waiting
     unit.put(exchange())
-    assert not unit.observer._queue
+    assert not unit.observer.waiting
     unit.finish()
     assert [line for line in log if "left out" in line] == [
         f"{NAME} is left out from now on, until the proxy is restarted: it was late 3 times"
@@ -220,7 +220,7 @@ def test_what_it_has_not_seen_when_it_is_given_up_is_counted_and_told(make, log)
     assert unit.count.dropped == 4
     assert log == [f"plugin {NAME} was too slow: 4 exchanges were not shown to it"]
     unit.put(exchange())
-    assert not unit.observer._queue
+    assert not unit.observer.waiting
 
 
 def test_one_that_never_saw_anything_is_finished_at_once(make):

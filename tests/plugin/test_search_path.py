@@ -145,6 +145,7 @@ FORMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_a_repository_of_somebody_elses_is_no_plugin(tmp_path, form):
     """Neither what it has for an entry point, nor what it calls by an installed plugin's name."""

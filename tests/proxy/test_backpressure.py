@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from .conftest import RULES
 from .harness import (
     CHUNKED,
     TIMEOUT,
@@ -19,7 +20,9 @@ from .harness import (
     head,
     whole,
 )
-from .trickle import Trickle, standstill
+from .trickle import Trickle, pieces_meanwhile
+
+pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
 
@@ -80,7 +83,6 @@ def test_a_slow_reader_gets_every_byte(impatient, serve, framing, fields):
 
     serve(script)
     digest = hashlib.sha256()
-    started = time.monotonic()
     with Client(impatient.address, buffer=1 << 16) as client:
         answer = client.ask("/v1/messages", b"{}", *fields).begin()
         allowed = 0
@@ -90,7 +92,6 @@ def test_a_slow_reader_gets_every_byte(impatient, serve, framing, fields):
             if allowed > 4 * MIB:  # three times slower than the limit allows for silence
                 time.sleep(0.7)
                 allowed = 0
-    assert time.monotonic() - started > 1
     assert digest.digest() == hashlib.sha256(count * piece).digest()
 
 
@@ -115,13 +116,14 @@ def test_a_huge_body_does_not_stop_a_stream(tmp_path, kind):
     messages = [{"role": "user", "content": text}] * count
     body = json.dumps({"system": "stamp=7", "messages": messages}).encode()
     upstream.reset(trickle := Trickle(answer_ok))
-    arguments = ("--upstream", upstream.url, "--capture", "captures")
+    (tmp_path / "config.toml").write_text(RULES)
+    arguments = ("--upstream", upstream.url, "--capture", "captures", "--config", "config.toml")
 
     def post():
         with Client(proxy.address) as client:
             assert client.ask("/v1/messages", body).answer().status == 200
 
     with Proxy(tmp_path, *arguments) as proxy, trickle.through(proxy) as pieces:
-        share = min(standstill(pieces, post) for _ in range(4))  # other processes run, too
+        came = max(pieces_meanwhile(pieces, post) for _ in range(4))
     upstream.close()
-    assert share < 0.3
+    assert came > 4

@@ -40,7 +40,10 @@ class Peak:
         return self._most() - self._before
 
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs /proc"),
+    pytest.mark.slow,
+]
 
 
 def test_a_packed_request_stays_packed(connect, upstream, proxy):

@@ -10,6 +10,8 @@ import pytest
 
 from .harness import CHUNKED, TIMEOUT, Client, head, whole
 
+pytestmark = pytest.mark.slow
+
 EVENT = b"data: {}\n\n"
 
 # Before the response head is whole: the client gets 502 with a body that says why.

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from .harness import CHUNKED, TIMEOUT, Client, eventually, head, whole
+from .harness import CHUNKED, TIMEOUT, eventually, head
 
 EVENT = b"data: {}\n\n"
 BODY = b'{"model":"m","messages":[]}'
@@ -216,18 +216,3 @@ def test_leaving_while_a_thread_looks_at_the_body(connect, upstream, proxy):
     for _ in range(upstream.requests.qsize()):
         assert closed.acquire(timeout=TIMEOUT)
     proxy.wait_for("CLIENT LEFT", mark)
-
-
-def test_nothing_is_left_behind(proxy, serve):
-    """After a hundred clients have come and gone, no descriptor of theirs is open."""
-    serve(lambda peer, _: (peer.send(CHUNKED), peer.wait_closed()))
-    before = len(proxy.open_files())
-    clients = [Client(proxy.address).ask("/v1/messages", BODY) for _ in range(100)]
-    for number, client in enumerate(clients):
-        if number % 2:
-            client.begin()
-        client.leave("rst" if number % 3 else "fin")
-    eventually(lambda: len(proxy.open_files()) <= before)
-    serve(lambda peer, _: peer.send(whole(b"ok")))
-    with Client(proxy.address) as client:
-        assert client.ask().answer().body == b"ok"

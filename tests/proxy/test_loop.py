@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .harness import Client, Proxy, free_port
+
+pytestmark = pytest.mark.slow
 
 
 def test_two_proxies_in_a_circle(tmp_path):

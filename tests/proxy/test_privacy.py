@@ -9,6 +9,8 @@ import pytest
 
 from .harness import CHUNKED, Client, Proxy, Upstream, eventually, whole
 
+pytestmark = pytest.mark.slow
+
 SECRET = "kanarienvogel"
 
 

@@ -12,6 +12,8 @@ from cacheproxy.core.conversation.session import DOCTOR
 from .conftest import RULES
 from .harness import Client, Proxy, Upstream, whole
 
+pytestmark = pytest.mark.slow
+
 ANSWER = json.dumps(
     {
         "choices": [{"message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}],

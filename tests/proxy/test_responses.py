@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import CHUNKED, TIMEOUT, Answer, Client, eventually, head, whole
+from .harness import CHUNKED, TIMEOUT, eventually, head, whole
 
 EVENT = b"event: message\ndata: {}\n\n"
 
@@ -250,32 +250,6 @@ def test_a_burst_of_connections_has_room(proxy, connect):
     assert [client.ask().answer().status for client in clients] == [200] * len(clients)
 
 
-def test_two_hundred_streams_at_once(proxy, serve):
-    """Each client gets every byte of its own stream, and no other's."""
-    chunks = 12
-
-    def expected(number):
-        return [b"data: %06d-%04d %s\n\n" % (number, i, b"x" * (i * 7)) for i in range(chunks)]
-
-    def script(peer, received):
-        number = int(received.body)
-        peer.send(CHUNKED)
-        for chunk in expected(number):
-            peer.chunk(chunk)
-            time.sleep(0.005)
-        peer.send(b"0\r\n\r\n")
-
-    serve(script)
-    clients = [Client(proxy.address) for _ in range(200)]
-    for number, client in enumerate(clients):
-        client.ask("/v1/messages", b"%d" % number)
-    answers: list[Answer] = [client.answer() for client in clients]
-    for number, (client, answer) in enumerate(zip(clients, answers, strict=True)):
-        client.close()
-        assert answer.end == "whole", number
-        assert answer.body == b"".join(expected(number))
-
-
 def test_a_client_that_does_not_read_stalls_its_upstream(connect, serve, proxy):
     """What the proxy holds for it is bounded, and when it reads it gets every byte."""
     total, piece = 48 << 20, b"z" * (1 << 18)
@@ -312,36 +286,3 @@ def test_a_client_that_does_not_read_stalls_its_upstream(connect, serve, proxy):
     assert size == total
     assert digest.digest() == hashlib.sha256(b"z" * total).digest()
     assert proxy.memory() - before < 16 << 20
-
-
-def test_forty_clients_that_do_not_read_cost_little(proxy, serve):
-    """Back-pressure holds for each of them."""
-    sent = []
-
-    def script(peer, _):
-        peer.send(CHUNKED)
-        sent.append(0)
-        index = len(sent) - 1
-        peer.sock.settimeout(5)
-        try:
-            for _ in range(400):
-                peer.chunk(EVENT * 1000)
-                sent[index] += 1
-        except TimeoutError:
-            pass
-
-    serve(script)
-    before = proxy.memory()
-    clients = [Client(proxy.address, buffer=1 << 14).ask() for _ in range(40)]
-    eventually(lambda: len(sent) == 40)
-
-    def stalled():
-        seen = sum(sent)
-        time.sleep(0.3)
-        return seen == sum(sent)
-
-    eventually(stalled)
-    grown = proxy.memory() - before
-    for client in clients:
-        client.close()
-    assert grown < 40 << 20

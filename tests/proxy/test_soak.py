@@ -20,6 +20,8 @@ import pytest
 from .conftest import RULES
 from .harness import Proxy, eventually
 
+pytestmark = pytest.mark.slow
+
 AT_A_TIME = 60
 WARM, ALL = 150, 700
 SESSIONS = 5

@@ -1,4 +1,4 @@
-"""A stream that trickles through the proxy, and whether it stands still while something is done."""
+"""A stream that trickles through the proxy, and how much of it comes while something is done."""
 
 from __future__ import annotations
 
@@ -40,19 +40,16 @@ class Trickle:
                 self._over.set()
 
 
-def standstill(pieces: Iterator[bytes], work: Callable[[], object]) -> float:
-    """Do ``work``; return the longest gap between two pieces, by the time that all of it took.
+def pieces_meanwhile(pieces: Iterator[bytes], work: Callable[[], object]) -> int:
+    """Do ``work``; return how many pieces came one after the other before it was done.
 
-    On a busy machine both grow. Near 1: the stream waited for the work.
+    Two at most: the stream waited for the work, and what had gathered came at once.
     """
     with ThreadPoolExecutor(1) as pool:
         next(pieces)
-        longest, began = 0.0, time.monotonic()
-        last = began
-        doing = pool.submit(work)
+        count, doing = 0, pool.submit(work)
         while not doing.done():
             next(pieces)
-            now = time.monotonic()
-            longest, last = max(longest, now - last), now
+            count += 1
         doing.result()
-    return longest / (last - began)
+    return count

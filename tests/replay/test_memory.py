@@ -34,6 +34,7 @@ def test_a_prompt_that_shares_little_takes_the_slot_unused_for_longest():
     assert reuses(Slots(2), [MAIN, OTHER, little, OTHER]) == [None, 0, 1, 20]
 
 
+@pytest.mark.slow
 @pytest.mark.llama
 @pytest.mark.parametrize(
     ("settings", "known"),

@@ -19,7 +19,7 @@ from tests import needs
 
 from . import conversation
 
-pytestmark = pytest.mark.llama
+pytestmark = [pytest.mark.llama, pytest.mark.slow]
 
 WITHIN = 0.02
 """The most by which an estimate may miss what the server reused."""

@@ -105,7 +105,8 @@ def run(world, happens):
     return found
 
 
-@settings(max_examples=60)
+@pytest.mark.slow
+@settings(max_examples=25)
 @given(st.lists(events, max_size=25))
 def test_totals_are_the_truth(happens):
     """Server restarts, gaps, our own restarts, clock jumps; and the series adds up to them."""
@@ -115,7 +116,8 @@ def test_totals_are_the_truth(happens):
     assert samples == world.truth
 
 
-@settings(max_examples=40)
+@pytest.mark.slow
+@settings(max_examples=25)
 @given(st.lists(st.one_of(events, of_others), max_size=25))
 def test_nothing_is_counted_twice_where_others_ask_too(happens):
     world = World()

@@ -13,6 +13,8 @@ from cacheproxy.totals.windows import overview
 
 from .builders import MS, NOW, keep, look, record
 
+pytestmark = pytest.mark.slow
+
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
 SUMS = "SELECT total(evaluated), total(generated), total(looks), total(running) FROM samples"
 

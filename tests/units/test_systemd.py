@@ -76,6 +76,7 @@ def verify(folder, content):
     return result.returncode, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_systemd_understands_it(tmp_path):
     """With odd options and a token, and it has nothing to say; it does say what is wrong."""
     content = systemd.render(unit(*ODD, CACHEPROXY_TOKEN='a"b$c%d'))

@@ -33,6 +33,7 @@ def test_what_cannot_be_written(tmp_path):
         File(tmp_path / "a/x", b"").write()
 
 
+@pytest.mark.slow
 def test_commands_run_in_order_until_one_fails(tmp_path):
     """Those that may fail do not count."""
     marks = [tmp_path / name for name in "abc"]

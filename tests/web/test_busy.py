@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.proxy.harness import Client, Proxy
+
+pytestmark = pytest.mark.slow
 
 
 def ask(proxy, path):

@@ -11,6 +11,8 @@ from cacheproxy.core.diagnose.report import Report
 from tests.observe.exchanges import body
 from tests.proxy.harness import Client, Proxy, Upstream, whole
 
+pytestmark = pytest.mark.slow
+
 SECRET = "kanarienvogel"
 
 

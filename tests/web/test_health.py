@@ -17,6 +17,8 @@ from tests.proxy.harness import Client, Proxy, Upstream, answer_ok, free_port, w
 
 from .asking import Asking
 
+pytestmark = pytest.mark.slow
+
 HEALTH = PATH.decode()
 RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'x'\nreplacement = ''\n"
 PAGES = {

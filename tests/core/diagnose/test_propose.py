@@ -43,7 +43,7 @@ def from_toml(text):
 
 
 @given(bodies_of=shapes, kind=st.sampled_from(KINDS), at=st.integers(0, 999))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_a_token_in_the_system_text_gets_a_rule_that_covers_it(bodies_of, kind, at):
     bodies = planted(bodies_of(), kind, at)
     (proposal,), refused = proposals(bodies)
@@ -212,7 +212,6 @@ class TestObjections:
     pattern=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     why=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
 )
-@settings(max_examples=200)
 def test_toml_says_what_the_rule_says(pattern, why):
     rule = Rule("x", ("system", "user"), re.escape(pattern), pin=True, why=why, default=False)
     assert from_toml(rule_toml(rule)) == rule

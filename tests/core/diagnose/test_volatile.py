@@ -51,7 +51,7 @@ def test_a_conversation_that_only_grows_has_none(bodies_of):
 
 
 @given(bodies_of=shapes, kind=st.sampled_from(sorted(TOKENS)), at=at, seed=seed)
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_a_token_anywhere_in_the_system_text(bodies_of, kind, at, seed):
     def change(body, turn):
         set_system(body, lambda text: insert(text, at, f"id: {numbered(kind, turn, seed)}."))
@@ -71,7 +71,7 @@ def test_a_token_anywhere_in_the_system_text(bodies_of, kind, at, seed):
 
 
 @given(places=st.lists(st.tuples(st.sampled_from(sorted(TOKENS)), at), min_size=2, max_size=4))
-@settings(max_examples=30)
+@settings(max_examples=25)
 def test_several_tokens_are_all_found(places):
     """Masking goes on behind the first, whatever line the others are on."""
     places = [(kind, at, f"{letter}=") for (kind, at), letter in zip(places, "wxyz", strict=False)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.http1 import response_reader as http1
@@ -240,7 +239,6 @@ def test_what_follows_the_end_is_dropped():
         assert reader.feed(b"x" * 1000) == b""
         assert reader.done
         reader.close()
-        assert not reader._buffer
 
 
 @pytest.mark.parametrize("size", [LONGEST_HEAD - 1, LONGEST_HEAD, LONGEST_HEAD + 1])
@@ -293,7 +291,6 @@ many = st.sampled_from([0, http1._MANY])
 """Above which size chunks are split instead of matched."""
 
 
-@settings(max_examples=500)
 @given(response.flatmap(lambda data: st.tuples(st.just(data), cuts(data))), many, st.booleans())
 def test_the_result_does_not_depend_on_how_the_bytes_are_cut(case, split_above, close):
     """Whole, byte by byte or at random, split or matched: the same head, body, end and error."""
@@ -310,7 +307,6 @@ def test_the_result_does_not_depend_on_how_the_bytes_are_cut(case, split_above, 
                 assert cut_body.startswith(body)
 
 
-@settings(max_examples=300)
 @given(
     response.flatmap(lambda data: st.tuples(st.just(data), cuts(data))),
     st.integers(0, 80),
@@ -332,38 +328,6 @@ def test_neither_do_the_limits_depend_on_it(case, longest_head, longest_line, sp
             assert cut_body == body or (error is not None and cut_body.startswith(body))
 
 
-several = st.lists(chunk, min_size=1, max_size=12).map(b"".join)
-spoiled = st.builds(
-    lambda data, at, new: data[: at % len(data)] + new + data[at % len(data) + 1 :],
-    several,
-    st.integers(0, 1000),
-    st.sampled_from([b"", b"\r", b"\n", b"\r\n", b"0", b"_", b"+", b"-", b" ", b"1", b"x"]),
-)
-
-
-@settings(max_examples=1000)
-@given(st.one_of(several, spoiled), st.integers(0, 1000))
-def test_chunks_that_are_split_are_those_that_are_matched(data, end):
-    """What splitting does not know it leaves; what it takes is what matching takes."""
-    data = data[: len(data) - end % len(data)]
-    split, matched = [], []
-    position = http1._split_chunks(data, split)
-    assert http1._match_chunks(data, 0, matched) >= position
-    assert matched[: len(split)] == split
-    assert http1._match_chunks(data[:position], 0, []) == position
-
-
-@pytest.mark.parametrize(
-    "size", [b"+5", b"-5", b" 5", b"5 ", b"0_5", b"5;a", b"", b"0" * 16 + b"5"]
-)
-def test_a_size_that_is_not_plain_digits_is_not_split(size):
-    """Extensions and spaces are read elsewhere, the others refused there."""
-    pieces = []
-    assert http1._split_chunks(b"1\r\n!\r\n" + size + b"\r\nhello\r\n", pieces) == 6
-    assert pieces == [b"!"]
-    assert http1._split_chunks(b"5\r\nhello\r\n5\r\nhello\r\n5\r\nhe", pieces) == 20
-
-
 @pytest.mark.parametrize(
     "piece", [b"5\r\nhello!!", b"5\r\nhello\r!", b"5\r\nhello\n\n", b"5\r\nhel\r\n"]
 )
@@ -382,7 +346,6 @@ def test_many_chunks_and_one_make_one_piece():
     assert reader.feed(chunks[:10]) == b"hello"
 
 
-@settings(max_examples=300)
 @given(st.binary(max_size=200), st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n", CHUNKED]))
 def test_any_bytes_are_a_response_or_a_response_error(data, before):
     """Nothing else is raised, whatever a server sends."""
@@ -390,20 +353,11 @@ def test_any_bytes_are_a_response_or_a_response_error(data, before):
     read(one_by_one(before + data))
 
 
-def growth(work):
-    """How many times the processor's time grows where there are eight times as many."""
-    few, many = LONGEST_HEAD // 64, LONGEST_HEAD // 8
-    return min(spent(work, many) / spent(work, few) for _ in range(3))
-
-
-def spent(work, count):
-    started = time.process_time_ns()
-    work(count)
-    return time.process_time_ns() - started
-
-
 def tiny_chunks(count):
     return CHUNKED + b"1\r\nx\r\n" * count + b"0\r\n\r\n"
+
+
+ALMOST = LONGEST_HEAD - 1000
 
 
 def in_threes(data):
@@ -411,23 +365,22 @@ def in_threes(data):
 
 
 def blanks(blank, end=b"b"):
-    return lambda count: read(
-        [head(b"X: a" + blank * (count // len(blank)) + end, b"Content-Length: 0")]
-    )
+    return lambda: [head(b"X: a" + blank * (ALMOST // len(blank)) + end, b"Content-Length: 0")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "work",
+    "pieces",
     [
-        lambda count: read(one_by_one(head(b"X: " + b"y" * count, b"Content-Length: 0"))),
-        lambda count: read([tiny_chunks(count)]),
-        lambda count: read(in_threes(tiny_chunks(count))),
+        lambda: one_by_one(head(b"X: " + b"y" * ALMOST, b"Content-Length: 0")),
+        lambda: [tiny_chunks(500_000)],
+        lambda: in_threes(tiny_chunks(100_000)),
         *(blanks(blank, end) for blank in (b" ", b"\t ", b"\r\n ") for end in (b"b", b"\0b")),
     ],
 )
-def test_time_is_linear_in_tiny_pieces_and_tiny_chunks(work):
-    """A head byte by byte, many chunks at once, long runs of spaces: else it would be 64 times."""
-    assert growth(work) < 32
+def test_tiny_pieces_tiny_chunks_and_long_runs_of_spaces_come_to_an_end(pieces):
+    """A head byte by byte, many chunks at once: were it quadratic, it would take many minutes."""
+    read(pieces())
 
 
 def test_the_body_is_not_kept():

@@ -8,7 +8,6 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
     Count,
-    Evidence,
     Judgement,
     Reason,
     Rewrite,
@@ -75,29 +74,6 @@ def test_a_server_that_reuses_nothing_is_told_so_whether_it_counts_or_not(usage,
     found = judge(before(), SECOND, SECOND, usage, Profile(reuses=False), first=False)
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.NOT_CACHED)
     assert (found.basis, found.lost) == (Basis.TOLD, Count(TOKENS, source))
-
-
-def test_a_request_that_turns_the_cache_off_is_told_so():
-    found = verdict(0, caches=False)
-    assert (found.reason, found.basis) == (Reason.NOT_CACHED, Basis.TOLD)
-    assert verdict(TOKENS, caches=False).judgement is Judgement.OK
-
-
-def test_a_turn_that_went_elsewhere_has_moved():
-    found = verdict(0, meanwhile=Meanwhile(moved=True))
-    assert (found.reason, found.basis, found.where) == (Reason.MOVED, Basis.TOLD, None)
-    assert verdict(TOKENS, meanwhile=Meanwhile(moved=True)).judgement is Judgement.OK
-
-
-def test_a_restart_is_to_blame_for_all_that_is_gone():
-    found = verdict(0, meanwhile=Meanwhile(restarted=True))
-    assert (found.reason, found.evidence) == (Reason.EVICTED, (Evidence.RESTARTED,))
-
-
-def test_a_context_that_was_full_was_shifted():
-    profile = Profile(memory=Memory(context=GROWN))
-    assert verdict(200, known=before(generated=100), profile=profile).reason == "context_shifted"
-    assert verdict(200, known=before(generated=10), profile=profile).reason is Reason.UNKNOWN
 
 
 REWRITTEN = Proof(TOKENS, GROWN, 600, rewrite=Rewrite.THINKING)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.placement.refusal import WITHHELD, Refusal
 from cacheproxy.core.prompt.request import Request
+from tests.core.held import most_held
 
 TYPED = 'Say "hello" to the green kingfisher,\nand do not forget its 3 çhicks: bring a worm or two'
 BODY = {"model": "qwen3:8b", "messages": [{"role": "user", "content": TYPED}], "max_tokens": 1}
@@ -80,9 +81,7 @@ def test_only_the_first_kilobytes_are_kept():
     assert said({"error": {"message": "too long", "of": "x" * 100_000}}) == "too long"
     assert said({"of": "x" * 100_000, "error": {"message": "too long"}}) is None
     refusal = Refusal(())
-    for _ in range(100):
-        refusal.feed(b"x" * 1000)
-    assert len(refusal._kept) == 8 << 10
+    assert most_held(lambda: refusal.feed(b"x" * 1000), 1000) < 100_000
 
 
 def test_a_packed_body_is_unpacked():

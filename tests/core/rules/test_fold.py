@@ -99,8 +99,14 @@ BROKEN = [
     code("broken", lambda request, previous: [Edit("/a", ["x" * 1000] * 2000, "w")]),
     code("broken", lambda request, previous: [Edit("/a", {"x" * 2_000_000: 1}, "w")]),
     code("broken", lambda request, previous: [Edit("/" + "x" * 2_000_000, "x", "w")]),
-    code("broken", lambda request, previous: [Edit("/a", nested(100_000), "w")]),
-    code("broken", lambda request, previous: [Edit("/a", shared(60), "w")]),
+    pytest.param(
+        code("broken", lambda request, previous: [Edit("/a", nested(100_000), "w")]),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        code("broken", lambda request, previous: [Edit("/a", shared(60), "w")]),
+        marks=pytest.mark.slow,
+    ),
     code("broken", lambda request, previous: [Edit("/a", 10**5000, "w")]),
     code("broken", lambda request, previous: [Edit("/a", float("nan"), "w")]),
     code("broken", lambda request, previous: [Edit("/a", {1: 2}, "w")]),
@@ -154,6 +160,7 @@ def test_the_users_interrupt_is_not_swallowed():
         normalize(request_of({"a": "x"}), [code("x", raising(KeyboardInterrupt()))])
 
 
+@pytest.mark.slow
 def test_as_many_edits_as_there_may_be():
     """One more leaves the rule out; a declarative rule has no such limit, only the text has."""
     request = request_of({"a": ["x"] * (MOST_EDITS + 1)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from twisted.logger import globalLogPublisher
 
@@ -40,7 +40,6 @@ def _no_failures():
 
 
 @given(pipelines, cuts, st.booleans())
-@settings(max_examples=150)
 def test_what_is_sent_is_what_arrives(requests, places, late):
     """Of requests that are right, each arrives once, in order, with its own body and no more."""
     data = b"".join(framed for *_, framed in requests)
@@ -54,7 +53,6 @@ def test_what_is_sent_is_what_arrives(requests, places, late):
 
 @given(anything, cuts, st.sampled_from([ROOMY, TIGHT]), st.booleans())
 @example(b"x" * 150 + b" /v1/messages HTTP/1.1\r\n\r\n", [], TIGHT, False)
-@settings(max_examples=400)
 def test_the_result_does_not_depend_on_how_the_bytes_are_cut(data, places, limits, late):
     """Whole, byte by byte or at random, answered at once or late: the same requests and answers."""
     whole = converse([data], limits)
@@ -63,7 +61,6 @@ def test_the_result_does_not_depend_on_how_the_bytes_are_cut(data, places, limit
 
 
 @given(anything, st.sampled_from([ROOMY, TIGHT]))
-@settings(max_examples=300)
 def test_each_request_has_one_answer_and_a_refusal_is_the_last(data, limits):
     """Answers are those to the requests; then there may be one refusal, and nothing after it."""
     found = converse([data], limits)
@@ -75,7 +72,6 @@ def test_each_request_has_one_answer_and_a_refusal_is_the_last(data, limits):
 
 
 @given(anything)
-@settings(max_examples=200)
 def test_nothing_over_the_limits_arrives(data):
     """However it is framed."""
     for one in converse([data], TIGHT).arrived:

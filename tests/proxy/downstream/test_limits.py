@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 
 import pytest
 
 from tests.proxy.conftest import MOST_MIB
-from tests.proxy.harness import TIMEOUT, Client, eventually
+from tests.proxy.harness import TIMEOUT, eventually
 
 MOST = MOST_MIB << 20
 TYPES = {413: "request_too_large", 414: "invalid_request_error", 431: "invalid_request_error"}
@@ -137,25 +136,3 @@ def test_a_refused_client_that_stays_is_closed(connect):
 
     threading.Thread(target=send_on, daemon=True).start()
     assert sender_failed.wait(TIMEOUT)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-@pytest.mark.parametrize("chunked", [False, True])
-def test_bodies_never_touch_the_disk(proxy, upstream, chunked):
-    """While five megabytes come in, the proxy has no file open that it writes."""
-    before = sorted(name for name in proxy.open_files() if name.startswith("/"))
-    piece = b"x" * 50_000
-    with Client(proxy.address) as client:
-        if chunked:
-            client.ask("/v1/messages", None, b"Transfer-Encoding: chunked")
-        else:
-            client.ask("/v1/messages", None, b"Content-Length: 5000000")
-        seen = set()
-        for number in range(100):
-            client.chunk(piece) if chunked else client.send(piece)
-            if number % 10 == 9:
-                seen |= {name for name in proxy.open_files() if name.startswith("/")}
-        client.send(b"0\r\n\r\n" if chunked else b"")
-        assert client.answer().status == 200
-    assert sorted(seen) == sorted(set(before))
-    assert upstream.received().body == piece * 100

@@ -209,14 +209,17 @@ def test_pings_are_in_no_capture_and_no_count(attentive, serve):
 class Down:
     """A stream on its way down: ``written`` is all that the client gets."""
 
-    def __init__(self, after=15.0, ping=COMMENT):
+    def __init__(self, after=15.0, ping=COMMENT, *, is_full=False):
         self.clock = Clock()
         self.written = b""
+        self.is_full = is_full
         self.pings = Pings(self.clock, after, ping, self.write)
         self.pings.start()
 
     def write(self, data):
         self.written += data
+        if self.is_full:
+            self.pings.hold()
 
     def send(self, data):
         self.write(data)
@@ -330,8 +333,7 @@ def test_none_on_hold_and_none_after_the_end():
 
 def test_a_client_that_stops_reading_because_of_a_ping_gets_no_more():
     """Writing one may be what fills its buffer."""
-    down = Down()
-    down.pings._write = lambda data: (down.write(data), down.pings.hold())
+    down = Down(is_full=True)
     for _ in range(5):
         down.clock.advance(15)
     assert down.written == COMMENT

@@ -14,6 +14,8 @@ from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, 
 from .bodies import LLAMA, MOST_QUESTIONS, PAGES, ask, late, spoken
 from .templated import PAGE, PATHS, REFUSAL, TOKENIZE, ModelServer, put, renders, says, tokenizes
 
+pytestmark = pytest.mark.slow
+
 # Learning.
 
 

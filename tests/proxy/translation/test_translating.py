@@ -10,6 +10,8 @@ import pytest
 from cacheproxy.core.http1.ending import CUT
 from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port
 
+pytestmark = pytest.mark.slow
+
 MESSAGE = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]}
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 CHAT_ANSWER = {

@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream, eventually, head, whole
 
+pytestmark = pytest.mark.slow
+
 EVENT = b"data: {}\n\n"
 
 

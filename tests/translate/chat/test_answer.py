@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("openai")
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.translate.translation import TranslationError
@@ -185,7 +185,6 @@ NEAR = st.recursive(
 
 
 @given(st.dictionaries(KEYS, NEAR, max_size=5), st.lists(NEAR, max_size=3))
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_any_json_is_an_answer_or_an_error(body, content):
     """TranslationError, and nothing else."""
     for value in (body, body | {"content": content}):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.session import session_of
@@ -274,7 +274,6 @@ def test_function_calls_of_old():
 
 
 @given(HEAD, USER, MESSAGES, MESSAGES, st.booleans())
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_a_turn_extends_the_one_before(head, first, before, more, ascii_only):
     """Byte for byte, even where the new messages hold what msgspec cannot read."""
     begun = [*head, first, *before]
@@ -288,7 +287,6 @@ def test_a_turn_extends_the_one_before(head, first, before, more, ascii_only):
 
 
 @given(HEAD, USER, MESSAGES)
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 def test_both_readers_and_writers_spell_alike(head, first, messages):
     """A lone surrogate elsewhere in the body changes nothing in the rest."""
     text = spelt([*head, first, *messages]).replace("\\ud", "\\u0")  # no surrogates at all

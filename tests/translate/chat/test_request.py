@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.request import Request
@@ -209,7 +209,6 @@ FIELDS = st.sampled_from(
 
 
 @given(st.dictionaries(FIELDS, JSON, max_size=6), MESSAGES | JSON, st.lists(JSON, max_size=2))
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_any_json_goes_up_or_is_refused(parameters, messages, more):
     """With TranslationError, and nothing else is ever raised."""
     if isinstance(messages, list):
@@ -241,7 +240,6 @@ NEAR = st.recursive(
 
 
 @given(st.lists(NEAR, max_size=3), NEAR, NEAR, NEAR)
-@settings(max_examples=600, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_nearly_right_goes_up_or_is_refused(messages, tools, choice, functions):
     """The same, where the names are those of the API."""
     body = {"messages": messages, "tools": tools, "tool_choice": choice, "functions": functions}

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("openai")
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.translate.translation import TranslationError
@@ -332,7 +332,6 @@ PIECES = st.one_of(
 
 
 @given(st.lists(PIECES, max_size=6), st.booleans(), st.data())
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_how_a_stream_is_cut_makes_no_difference(pieces, begun, data):
     """At once, byte by byte or anyhow: the same comes out, and the same is wrong."""
     whole = b"".join([start()] * begun + pieces)

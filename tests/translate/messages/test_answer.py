@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("anthropic")
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.translate.messages import MessagesToChat, Spellings
@@ -352,7 +352,6 @@ NEARLY = st.fixed_dictionaries(
 
 
 @given(NEARLY | JSON, st.integers(200, 599))
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_no_answer_breaks_it(value, status):
     """Whatever a server says: a valid message, a valid error, or TranslationError."""
     try:

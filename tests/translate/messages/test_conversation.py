@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.session import session_of
@@ -175,7 +175,6 @@ def test_the_model_s_own_spelling_comes_back():
 
 
 @given(MESSAGES, MESSAGES, TEXT, st.booleans())
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_a_turn_extends_the_one_before(before, more, system, ascii_only):
     """Its chat messages begin with those of the turn before, in their exact text.
 
@@ -192,7 +191,6 @@ def test_a_turn_extends_the_one_before(before, more, system, ascii_only):
 
 
 @given(MESSAGES)
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 def test_both_readers_and_writers_spell_alike(messages):
     """A lone surrogate elsewhere in the body changes nothing in the rest."""
     clean = json.loads(spelt(messages).replace("\\ud", "\\u0"))  # no surrogates at all

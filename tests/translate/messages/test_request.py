@@ -6,7 +6,7 @@ import json
 import string
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.request import Request
@@ -270,7 +270,6 @@ def refused_or_written(body):
 
 
 @given(st.dictionaries(KEYS, NEARLY))
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_no_json_breaks_it(body):
     """Whatever stands where."""
     refused_or_written(json.dumps(body))
@@ -282,7 +281,6 @@ def test_no_json_breaks_it(body):
         optional={"tools": st.lists(NEARLY, max_size=3), "system": NEARLY, "tool_choice": NEARLY},
     )
 )
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_no_json_in_its_place_breaks_it(body):
     """Whatever stands in messages and tools."""
     refused_or_written(json.dumps(body))
@@ -295,7 +293,6 @@ def test_no_bytes_break_it(body):
 
 
 @given(MESSAGES, TEXT, JSON)
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_right_is_taken(messages, system, more):
     """Every conversation made of the blocks we know is translated."""
     body = spelt({"messages": messages, "system": system, "more": more})

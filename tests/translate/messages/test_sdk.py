@@ -16,8 +16,7 @@ import anthropic
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.messages import MessagesToChat
 
-from .chunks import DONE, USAGE, call, chunk, data, usage
-from .test_answer import call as whole_call
+from .chunks import DONE, chunk
 from .test_answer import completion
 
 ASKED = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
@@ -67,40 +66,6 @@ def client_of(status, *pieces):
             thread.join(10)
 
 
-def test_a_stream_is_put_together():
-    """Thinking, text, two interleaved calls, usage from the end."""
-    pieces = [
-        b":\n\n",
-        chunk({"reasoning_content": "hm"}),
-        chunk({"content": "Hello"}),
-        chunk(call(0, '{"a":', id="call_a", name="one")),
-        chunk(call(1, '{"b":2}', id="call_b", name="two")),
-        chunk(call(0, " 1}")),
-        chunk({}, "tool_calls"),
-        usage(),
-        DONE,
-    ]
-    with client_of(200, *pieces) as client, client.messages.stream(**ASKED) as stream:
-        message = stream.get_final_message()
-    assert [block.type for block in message.content] == ["thinking", "text", "tool_use", "tool_use"]
-    assert message.content[0].thinking == "hm"
-    assert message.content[1].text == "Hello"
-    assert [block.input for block in message.content[2:]] == [{"a": 1}, {"b": 2}]
-    assert message.stop_reason == "tool_use"
-    said = message.usage
-    assert (said.input_tokens, said.cache_read_input_tokens, said.output_tokens) == (40, 60, 7)
-
-
-def test_an_answer_is_read():
-    """At once."""
-    said = completion({"content": "Hello", "tool_calls": [whole_call("n", '{"a":1}', id="x")]})
-    with client_of(200, data(said).removeprefix(b"data: ")) as client:
-        message = client.messages.create(**ASKED)
-    assert message.content[0].text == "Hello"
-    assert message.content[1].input == {"a": 1}
-    assert message.usage.cache_read_input_tokens == USAGE["prompt_tokens_details"]["cached_tokens"]
-
-
 @pytest.mark.parametrize("streams", [False, True])
 def test_counts_that_the_server_does_not_give_are_unknown_to_the_sdk(streams):
     """Not 0: nobody knows what was reused."""
@@ -114,24 +79,3 @@ def test_counts_that_the_server_does_not_give_are_unknown_to_the_sdk(streams):
             said = client.messages.create(**ASKED).usage
     assert (said.input_tokens, said.output_tokens) == (9, 0)
     assert (said.cache_read_input_tokens, said.cache_creation_input_tokens) == (None, None)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(
-    ("status", "name"),
-    [(400, "BadRequestError"), (429, "RateLimitError"), (529, "OverloadedError")],
-)
-def test_errors_are_the_sdk_s_own(status, name, stream):
-    """With the server's words."""
-    body = b'{"error": {"message": "boom"}}'
-    with client_of(status, body) as client, pytest.raises(anthropic.APIStatusError) as caught:
-        client.messages.create(**ASKED, stream=stream)
-    assert type(caught.value).__name__ == name
-    assert "boom" in str(caught.value)
-
-
-def test_an_error_in_mid_stream_is_raised():
-    """Not an end of the answer."""
-    pieces = [chunk({"content": "a"}), data({"error": {"message": "boom"}})]
-    with client_of(200, *pieces) as client, pytest.raises(anthropic.APIError, match="boom"):
-        list(client.messages.create(**ASKED, stream=True))

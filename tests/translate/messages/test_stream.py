@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("anthropic")
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.translate.messages import Spellings
@@ -381,7 +381,6 @@ def outcome(pieces):
 
 
 @given(PIECES)
-@settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 def test_whole_and_byte_by_byte_are_the_same(pieces):
     """However the network cuts it; and nothing but TranslationError is raised."""
     whole = b"".join(pieces)
@@ -395,7 +394,6 @@ def test_whole_and_byte_by_byte_are_the_same(pieces):
     st.lists(st.dictionaries(TEXT, st.integers() | TEXT, max_size=3), min_size=3, max_size=3),
     st.integers(1, 9),
 )
-@settings(max_examples=200)
 def test_every_mixture_makes_a_valid_message(order, inputs, size):
     """Texts and three calls in any interleaving: all of it arrives, byte for byte, in order."""
     written = [json.dumps(value, indent=1) for value in inputs]
