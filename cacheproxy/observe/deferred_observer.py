@@ -9,8 +9,8 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from cacheproxy.core.conversation.exchange import Exchange
 
-_SOON = 0.1
-"""Seconds before the first: what has finished is seen together, in a quiet moment."""
+_SOON = 0.02
+"""Seconds before the first: what has finished is seen together."""
 _MANY = 32
 """Exchanges that do not wait so long: their bodies would add up."""
 _PAUSE, _FEW = 0.002, 4

@@ -10,7 +10,7 @@ def test_they_are_seen_in_their_order_not_at_once():
     afterwards = Afterwards(clock, seen.append)
     for number in range(10):
         afterwards(number)
-    clock.advance(0.099)
+    clock.advance(0.019)
     assert not seen
     clock.advance(0.002)
     assert seen == [0, 1, 2, 3]
