@@ -35,7 +35,9 @@ from cacheproxy.observe.judging import Judging
 from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.spans import Spans, SpansError
-from cacheproxy.plugin.plugins import PluginError, Plugins, choose
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.packages import Packages, choose
+from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.context import ExchangeContext
@@ -87,7 +89,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     Raises CaptureError, PluginError, SpansError, TotalsError.
     """
     plugins, collector = Plugins(reactor), Collector()
-    plugins.load_packages(config.block)
+    plugins.adopt(Packages.load(config.block, config.plugin))
     site = ProxySite(Resource(), reactor, Limits(), Access())
     capture, totals = _capture(reactor, config), _totals(reactor, config)
     log_line = LogLine(reactor, verbose=config.verbose)
@@ -127,7 +129,8 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     via = b"1.1 " + lasting.via
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
-    rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
+    packages = plugins.reread(config.plugin, config.block)
+    rules = choose(packages.normalizers(config.rules()), config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, via)
     translating = Translating(
@@ -155,7 +158,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
             rules,
             memory,
             edit=edits,
-            hooks=plugins.session_hooks(),
+            hooks=packages.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
             collector=lasting.collector,
@@ -175,6 +178,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     return Arrangement(
         config=config,
         upstream=upstream,
+        packages=packages,
         rules=rules,
         edits=edits,
         resource=ProxyResource(

@@ -13,6 +13,7 @@ from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.daemon.records import Records
 from cacheproxy.daemon.shown import Shown
+from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
@@ -48,13 +49,15 @@ class Lasting:
 class Arrangement:
     """What one configuration makes. An exchange keeps to the one it began with.
 
-    ``rules``: those that are on; ``edits``: whether they are used with this upstream.
+    ``packages``: the plugins. ``rules``: those that are on; ``edits``: whether they are used
+    with this upstream.
     ``placing``: where its late system messages go; ``profiling``: what is known of it;
     ``proving``: asks it what it rendered, and for its counters.
     """
 
     config: Config
     upstream: Upstream
+    packages: Packages
     rules: Sequence[Normalizer]
     edits: bool
     resource: ProxyResource

@@ -1,7 +1,6 @@
 """What an inspection finds: in planted conversations, and in recorded ones of real clients."""
 
 import json
-import os
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.cli.installed import installed
+from cacheproxy.config import Config
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.divergence import extends
@@ -22,6 +21,7 @@ from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt.prompt import Order, Part
 from cacheproxy.core.rules.rule import Rule
+from cacheproxy.plugin.configured import configured
 from cacheproxy.testing import capture_name, find_captures
 from tests.core.planting import anthropic, captured, chat, jsonl, numbered, plant, prose, tool
 
@@ -215,7 +215,7 @@ def test_requests_without_a_prompt_are_left_out():
 
 def test_openclaw_as_it_was_described_before_february_2026():
     """No capture of it: a message id in the system text, a clock before what the user wrote."""
-    found = installed(os.devnull)
+    found = configured(Config())
     if "openclaw-message-id" not in {rule.name for rule in found.rules}:
         pytest.skip("the client package is not installed")
 
@@ -293,14 +293,14 @@ CLEAN = [name for name in FILES if name not in FIELDS and name not in REAL_CHANG
 
 @pytest.fixture(scope="module")
 def inspected(captures):
-    found = installed(os.devnull)
+    found = configured(Config())
     known = {}
 
     def one(name):
         if name not in known:
             records, problems = read(captures / f"{name}.jsonl")
             assert problems == []
-            known[name] = inspect(records, found.rules, found.active, name=found.name)
+            known[name] = inspect(records, found.rules, found.active, name=found.packages.session)
         return known[name]
 
     return one
@@ -392,7 +392,11 @@ def test_side_requests_of_real_clients(name, sides, inspected):
 def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
     """In system text of a clean capture, wherever it is put."""
     records, _ = read(captures / f"{name}.jsonl")
-    mains = [lane for lane in lanes_of(records, installed(os.devnull).name) if not lane.is_side]
+    mains = [
+        lane
+        for lane in lanes_of(records, configured(Config()).packages.session)
+        if not lane.is_side
+    ]
     lane = max(mains, key=lambda lane: len(lane.turns))
     planted = []
     for number, turn in enumerate(lane.turns[:3]):
@@ -423,7 +427,7 @@ def test_a_capture_file_reads_as_its_requests(tmp_path):
 def test_turns_have_fields_if_and_only_if_they_do_not_extend_each_other(name, captures):
     """By the texts alone, which know nothing of messages and blocks."""
     records, _ = read(captures / f"{name}.jsonl")
-    for lane in lanes_of(records, installed(os.devnull).name):
+    for lane in lanes_of(records, configured(Config()).packages.session):
         for turn, later in pairwise(lane.turns):
             found = changes(turn.request, later.request)
             if not later.place.replaced:
