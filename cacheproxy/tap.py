@@ -18,6 +18,7 @@ from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
@@ -41,7 +42,6 @@ from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.context import ExchangeContext
-from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.learning.profiling import Profiling
@@ -53,7 +53,6 @@ from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
-from cacheproxy.translate.messages import Spellings
 
 _SWITCH_SECONDS = 0.0005
 """How long a thread with work may keep the reactor waiting for the interpreter, each time that it
@@ -94,14 +93,15 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     capture, totals = _capture(reactor, config), _totals(reactor, config)
     log_line = LogLine(reactor, verbose=config.verbose)
     pricing = Pricing(plugins.finished)
-    judging = Judging(reactor, pricing, collector)
+    store = Store()
+    judging = Judging(reactor, pricing, store, collector)
     records = Records(reactor, plugins, judging, pricing, log_line, capture=capture, totals=totals)
     shown = Shown(reactor, plugins, totals, site, version())
     plugins.register(log_line, "log-line")
     if capture is not None:
         plugins.register(capture, "capture")
     if totals is not None:
-        plugins.register(totals.recorder, "totals")
+        plugins.register(totals, "totals")
     if config.otel:
         spans = Spans(version())
         plugins.register(spans, "spans")
@@ -112,9 +112,8 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         plugins=plugins,
         records=records,
         shown=shown,
-        memory=SessionMemory(keep_requests=False),
+        store=store,
         memo=Memo(),
-        spellings=Spellings(),
         collector=collector,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
     )
@@ -125,7 +124,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
 
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
     """
-    reactor, plugins, memory = lasting.reactor, lasting.plugins, lasting.memory
+    reactor, plugins, store = lasting.reactor, lasting.plugins, lasting.store
     via = b"1.1 " + lasting.via
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
@@ -136,8 +135,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     translating = Translating(
         reactor,
         dialects,
-        Counting(upstream, reactor, lasting.spellings),
-        lasting.spellings,
+        Counting(upstream, reactor, store.spellings()),
         time.time,
     )
     profiling = Profiling(
@@ -156,7 +154,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         normalizing=Normalizing(
             reactor,
             rules,
-            memory,
+            store,
             edit=edits,
             hooks=packages.session_hooks(),
             workers=plugins.workers,
@@ -164,7 +162,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
             collector=lasting.collector,
             memo=lasting.memo,
         ),
-        memory=memory,
+        store=store,
         finished=lasting.records.take,
         wall=time.time,
         via=lasting.via,

@@ -163,7 +163,6 @@ class ProxyService(MultiService):
     def _put_in_force(self, arrangement: Arrangement) -> None:
         lasting, board = self._lasting, self._lasting.shown.dashboard
         lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
-        lasting.memory.keep_requests = any(rule.needs_previous for rule in arrangement.rules)
         lasting.records.judging.known = arrangement.proving
         lasting.records.log_line.verbose = arrangement.config.verbose
         self._listening.grace = arrangement.config.grace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from twisted.internet.threads import deferToThreadPool
@@ -12,7 +13,7 @@ from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.rule import Normalizer, client_name
 from cacheproxy.core.server.status import Look
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import Now
+from cacheproxy.metrics.snapshot import Standing
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.plugins import Plugins
@@ -21,17 +22,15 @@ from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
-from cacheproxy.web.diagnosis import PREFIX as DIAGNOSIS
-from cacheproxy.web.diagnosis import Diagnosis
+from cacheproxy.web.exchanges import DIAGNOSIS, diagnosis, exchanges
 from cacheproxy.web.exchanges import PATH as EXCHANGES
-from cacheproxy.web.exchanges import Exchanges
 from cacheproxy.web.files import static_files
 from cacheproxy.web.health import PATH as HEALTH
-from cacheproxy.web.health import Health
+from cacheproxy.web.health import health
 from cacheproxy.web.live import PATH as LIVE
 from cacheproxy.web.live import Live
 from cacheproxy.web.login import PATH as LOGIN
-from cacheproxy.web.login import Login
+from cacheproxy.web.login import login
 from cacheproxy.web.memory_store import Unkept
 from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
@@ -88,12 +87,13 @@ class Shown:
         is edited.
         """
         names = [rule.name for rule in rules]
-        health = Health(
+        page = partial(
+            health,
             self._version,
             upstream,
-            names,
-            profiling.server,
-            self._failures,
+            rules=names,
+            failures=self._failures,
+            probe=profiling.server,
             clients={rule.name: client_name(rule) for rule in rules},
             recent=self.recent,
             placement=None if placing is None else placing.told,
@@ -101,19 +101,26 @@ class Shown:
         )
         metrics = MetricsPage(
             self.metrics,
-            Now(self._version, self._failures, self._reactor.seconds, lambda: self.latest.look),
+            Standing(
+                self._version, self._failures, self._reactor.seconds, lambda: self.latest.look
+            ),
             names,
             lambda work: deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work),
             self._site.channels,
         )
         board = self.dashboard
         return OwnPages(
-            {HEALTH: health, EXCHANGES: Exchanges(self.recent)},
+            {HEALTH: page, EXCHANGES: partial(exchanges, self.recent)},
             {
-                DIAGNOSIS: Diagnosis(self.recent, names, lambda: board.captures),
+                DIAGNOSIS: partial(diagnosis, self.recent, names, lambda: board.captures),
                 DETAIL: board.detail,
             },
             queried={DATA: board.data, REQUESTS: board.requests},
-            direct={**static_files(), METRICS: metrics, LIVE: self.live, LOGIN: Login(access)},
+            direct={
+                **static_files(),
+                METRICS: metrics,
+                LIVE: self.live,
+                LOGIN: partial(login, access),
+            },
             before=before,
         )

@@ -8,6 +8,7 @@ from typing import Any
 
 from cacheproxy.config import Config
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.rule import Normalizer
@@ -17,13 +18,11 @@ from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
-from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.proxy.learning.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.upstream.upstream import Upstream
-from cacheproxy.translate.messages import Spellings
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +37,8 @@ class Lasting:
     plugins: Plugins
     records: Records
     shown: Shown
-    memory: SessionMemory
+    store: Store
     memo: Memo
-    spellings: Spellings
     collector: Collector
     via: bytes
 

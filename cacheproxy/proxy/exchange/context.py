@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.server.prefill import Prefill
-from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.translation.translating import Translating
@@ -30,7 +30,7 @@ class ExchangeContext:
     clock: Any
     upstream: Upstream
     normalizing: Normalizing
-    memory: SessionMemory
+    store: Store
     finished: Callable[[Exchange], None]
     wall: Callable[[], float]
     via: bytes

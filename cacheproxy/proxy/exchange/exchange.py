@@ -11,7 +11,9 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.store import Turn
 from cacheproxy.core.conversation.usage import NOTHING
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.http1.ending import ending_of
@@ -67,6 +69,7 @@ class _Running:
     reports: tuple[Report, ...] = ()
     session: Session | None = None
     turn: int = 0
+    place: Place | None = None
     edited_at: float | None = None
     sent_at: float | None = None
     head_at: float | None = None
@@ -109,8 +112,8 @@ class _Running:
         # 1. The rules edit it, and it is found out whose conversation it belongs to.
         prepared = await context.normalizing.prepare(self.received)
         self.reports = prepared.reports
-        if not down.header_values(PROBE):  # else it is no turn, too
-            self.session = prepared.session
+        if prepared.turn is not None and not down.header_values(PROBE):  # else it is no turn
+            self._begin(prepared.turn, prepared.request)
         # 2. Its late system messages go to where this upstream can take them.
         placed = await self._place(prepared.request)
         self.edited_at = context.clock.seconds()
@@ -122,11 +125,11 @@ class _Running:
                 self._answer(200, counted)
                 return
             # 4. Where the upstream speaks another dialect, it is translated.
-            translated = await context.translating.translate(placed.request)
+            translated = await context.translating.translate(
+                placed.request, context.store.spellings(self.session)
+            )
             self.sent = sent = placed.request if translated is None else translated.request
-            # 5. It is sent. What the rules left of it is what they see in the next turn.
-            if self.session is not None and not self.turn and _is_turn(sent):
-                self.turn = context.memory.sent(self.session, prepared.request)
+            # 5. It is sent.
             self.sent_at = context.clock.seconds()
             response = await context.upstream.request(sent, via=b"1.1 " + context.via)
             # 6. It is sent once more, at most, after the upstream did not know the dialect,
@@ -165,6 +168,13 @@ class _Running:
         if not response.goes_on:  # else the head goes down with the body's first bytes
             down.flush()
         await relay.done
+
+    def _begin(self, turn: Turn, request: Request) -> None:
+        """Take note whose it is. ``request``: as the rules left it, as they see it next time."""
+        self.session = turn.session
+        if _is_turn(request):
+            self.place = self.context.store.begin(turn, request)
+            self.turn = self.place.turn
 
     async def _place(self, request: Request) -> Placed:
         """Return ``request`` with its late system messages where the upstream can take them."""
@@ -292,6 +302,7 @@ class _Running:
         context, tap = self.context, self.tap
         if isinstance(tap, Refusal) and outcome is Outcome.COMPLETE:
             error = tap.said(self.received, self.sent or self.received)
+        has_failed = self.status is not None and self.status >= 400
         first_byte_at, bytes_down = self.first_byte_at, len(self.reply)
         body = self.reply or None if context.keep_bodies else None
         if relay is not None:
@@ -301,7 +312,7 @@ class _Running:
             sent=self.sent,
             reports=self.reports,
             session=self.session,
-            turn=0 if self.status is not None and self.status >= 400 else self.turn,
+            turn=0 if has_failed or self.sent is None else self.turn,
             upstream=context.upstream.url.text,
             status=self.status,
             outcome=outcome,
@@ -316,6 +327,7 @@ class _Running:
             head_after=self._after(self.head_at),
             response_headers=self.response_headers,
             response_body=body,
+            place=self.place,
         )
 
     def _after(self, moment: float | None) -> float | None:
