@@ -31,7 +31,6 @@ from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.profile import Profile
-from tests.core.server.test_profile_text import profiles
 
 SECRET = "kanarienvogel"
 GOOD = {"method": "POST", "path": "/v1/messages", "headers": {"user-agent": "x/1"}, "body": "{}"}
@@ -117,7 +116,7 @@ anything = st.builds(
     verdict=st.none()
     | st.just(exchange().verdict)
     | st.builds(Verdict, st.sampled_from(Judgement)),
-    profile=st.none() | profiles,
+    profile=st.none() | st.from_type(Profile),
 )
 
 
