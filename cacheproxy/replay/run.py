@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.request import Request
@@ -66,9 +67,10 @@ class Target:
     edit_remote: bool = False
 
     @property
-    def headers(self) -> dict[str, str]:
-        """The headers of questions of our own."""
-        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key is not None else {}
+    def site(self) -> Site:
+        """The server, for questions of our own."""
+        key = {} if self.api_key is None else {"Authorization": f"Bearer {self.api_key}"}
+        return Site(self.url, key)
 
 
 @dataclass(slots=True)
@@ -96,7 +98,7 @@ class Run:
         return sum(one.text == other.text for one, other in good), len(good)
 
     def run(self, progress: OnStep) -> None:
-        """Do both passes. Raises ReplayError where it cannot go on."""
+        """Do both passes. Raises CommandError where it cannot go on."""
         places = places_of(self.plan, self.ruleset)
         target = self.target
         self._pass(self.captured, target.url, Fold((), self.ruleset.hooks), places, progress)
@@ -114,7 +116,7 @@ class Run:
         """Send all requests to ``url``: the server, or a proxy that does what ``fold`` does."""
         mark = new_mark() if self.cold is Cold.MARK else None
         if mark is None:
-            erase(self.target.url, self.target.headers)
+            erase(self.target.site)
         name = AS_CAPTURED if done is self.captured else THROUGH
         count = len(self.plan.items)
         for item, place in zip(self.plan.items, places, strict=True):
@@ -127,8 +129,8 @@ class Run:
 
     def _send(self, url: str, request: Request) -> Answer:
         model = (request.json or {}).get("model")
-        headers = headers_of(request, self.target.api_key)
-        return send(url, request.target, headers, request.body, str(model))
+        site = Site(url, headers_of(request, self.target.api_key))
+        return send(site, request.target, request.body, str(model))
 
 
 def places_of(plan: Plan, ruleset: Ruleset) -> list[Place]:
@@ -167,5 +169,6 @@ def _proxied(target: Target, ruleset: Ruleset) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="cacheproxy-replay-") as folder:
         config = Path(folder) / "config.toml"
         config.write_text(ruleset.toml, encoding="utf-8")
-        with ProxyService(target.url, edit_remote=target.edit_remote, config=config) as proxy:
+        options = ["--config", str(config), *(["--edit-remote"] if target.edit_remote else [])]
+        with ProxyService(target.url, *options) as proxy:
             yield proxy.url

@@ -92,7 +92,10 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     without = could
     if same_model and (unedited is not sent or before.unedited is not before.sent):
         without = _unaided(compared, unedited, profile, spoken)
-    saved = _saved(usage, could, without)
+    # The server never reuses less without the edits than what stayed equal unedited.
+    reused = could.tokens if usage.reused is None else usage.reused
+    gained = max(0, reused - without.tokens) if could.tokens > without.tokens else 0
+    saved = Count(gained, "estimated")
     reason = None if same_model else Reason.MODEL_CHANGED
     if reason is None and left.was is not None:
         reason = _REASONS[left.part]
@@ -183,15 +186,6 @@ def _scaled(before: Before, sent: Prompt) -> int | None:
     if before.tokens is None or not before.sent.chars:
         return None
     return round(before.tokens * sent.chars / before.sent.chars)
-
-
-def _saved(usage: Usage, could: Count, without: Count) -> Count:
-    if usage.reused is None:
-        return Count(max(0, could.tokens - without.tokens), "estimated")
-    if could.tokens <= without.tokens:
-        return _NOTHING
-    # The server never reuses less without the edits than what stayed equal unedited.
-    return Count(max(0, usage.reused - min(without.tokens, usage.reused)), "estimated")
 
 
 def _lost_its_head(could: Count, usage: Usage) -> bool:
