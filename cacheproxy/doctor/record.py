@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import DOCTOR
@@ -31,19 +33,19 @@ class Seen:
     as the client saw it, None if it saw nothing. ``said``: what the server said of a failure.
     """
 
-    number: int
-    client: str
-    session: str
-    turn: int
-    side: bool
-    prompt: int | None
-    reused: int | None
-    verdict: str
-    reason: str
-    wall: float
+    number: int = 0
+    client: str = "client"
+    session: str = ""
+    turn: int = 0
+    side: bool = False
+    prompt: int | None = None
+    reused: int | None = None
+    verdict: str = "-"
+    reason: str = ""
+    wall: float = 0.0
     seconds: float = 0.0
     path: str = ""
-    status: int | None = 200
+    status: int | None = None
     outcome: str = Outcome.COMPLETE
     said: str | None = None
     lost: int | None = None
@@ -146,8 +148,8 @@ def read(proxy: str, headers: Mapping[str, str]) -> Record | None:
         page = page.get("exchanges")
     if not isinstance(page, list):
         return None
-    seen = [_seen(item) for item in page if isinstance(item, dict)]
-    mine = [one for one in seen if _has_prompt(one) and one.client != DOCTOR]
+    seen = (_seen(item) for item in page if isinstance(item, dict))
+    mine = [one for one in seen if one and _has_prompt(one) and one.client != DOCTOR]
     return Record(tuple(sorted(mine, key=lambda one: one.number)))
 
 
@@ -157,35 +159,14 @@ def _has_prompt(one: Seen) -> bool:
     return one.turn > 0 or (one.failed and bool(one.session) and not counts)
 
 
-def _seen(item: dict[str, Any]) -> Seen:
+def _seen(item: dict[str, Any]) -> Seen | None:
+    """Read one row of the page, None where it is none; what it does not say has its default."""
     usage = item.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    return Seen(
-        number=_count(item.get("number")) or 0,
-        client=str(item.get("client") or "client"),
-        session=str(item.get("session") or ""),
-        turn=_count(item.get("turn")) or 0,
-        side=item.get("side") is True,
-        prompt=_count(usage.get("prompt")),
-        reused=_count(usage.get("reused")),
-        verdict=str(item.get("verdict") or "-"),
-        reason=str(item.get("reason") or ""),
-        wall=_number(item.get("wall")),
-        seconds=_number(item.get("seconds")),
-        path=str(item.get("path") or ""),
-        status=_count(item.get("status")),
-        outcome=str(item.get("outcome") or Outcome.COMPLETE),
-        said=_line(item.get("error")),
-        lost=_count(item.get("lost")),
-    )
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None
-
-
-def _number(value: Any) -> float:
-    return float(value) if type(value) in (int, float) else 0.0
+    said = {**item, **(usage if isinstance(usage, dict) else {}), "said": _line(item.get("error"))}
+    try:
+        return msgspec.convert({name: one for name, one in said.items() if one is not None}, Seen)
+    except msgspec.ValidationError:
+        return None
 
 
 def _line(value: Any) -> str | None:
