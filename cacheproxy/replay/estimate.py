@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.judge.cause import Meanwhile
-from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import tokens_of
 from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of
 from cacheproxy.replay.counter import Counter

@@ -10,14 +10,13 @@ from enum import StrEnum
 from pathlib import Path
 
 from cacheproxy.asking import Site
-from cacheproxy.core.conversation.lanes import Lanes
+from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.replay.cold import Cold, erase, marked, new_mark
 from cacheproxy.replay.plan import Item, Plan, headers_of
 from cacheproxy.replay.proxy import ProxyService
-from cacheproxy.replay.rules import Fold, Ruleset
+from cacheproxy.replay.rules import Fold, Folded, Ruleset
 from cacheproxy.replay.wire import Answer, send
 
 OnStep = Callable[[str, int], None]
@@ -102,8 +101,8 @@ class Run:
         """Do both passes. Raises CommandError where it cannot go on."""
         places = places_of(self.plan, self.ruleset)
         target = self.target
-        self._pass(self.captured, target.url, Fold((), self.ruleset.ask_plugins), places, progress)
-        fold = Fold(self.ruleset.rules, self.ruleset.ask_plugins)
+        self._pass(self.captured, target.url, Fold((), self.ruleset.hooks), places, progress)
+        fold = Fold(self.ruleset.rules, self.ruleset.hooks)
         if self.via is Via.RULES:
             self._pass(self.through, target.url, fold, places, progress)
             return
@@ -136,24 +135,17 @@ class Run:
 
 def places_of(plan: Plan, ruleset: Ruleset) -> list[Place]:
     """Return whose each request is, as the proxy tells them apart."""
-    fold = Fold(ruleset.rules, ruleset.ask_plugins)
-    lanes: dict[tuple[str, str], Lanes] = {}
-    found: list[tuple[Session, int, int]] = []
-    for item in plan.items:
-        folded = fold(item.request)
-        session = folded.session
-        prompt = prompt_of(folded.request)
-        if prompt is None:
-            found.append((session, -1, 1))
-            continue
-        place = lanes.setdefault((session.client, session.id), Lanes()).place(prompt)
-        found.append((session, place.lane, place.turn))
+    fold = Fold(ruleset.rules, ruleset.hooks)
+    folded = [fold(item.request) for item in plan.items]
     # which lane is the conversation is known only at the end: a title comes before turn 1
-    main = {key: known.main for key, known in lanes.items()}
-    return [
-        Place(session, lane, turn, lane != main.get((session.client, session.id), lane))
-        for session, lane, turn in found
-    ]
+    return [_place(one, fold.store.conversation(one.session)) for one in folded]
+
+
+def _place(folded: Folded, known: Conversation | None) -> Place:
+    if folded.place is None or known is None:
+        return Place(folded.session, -1, 1, is_side=known is not None)
+    lane, turn = folded.place.lane, folded.place.turn
+    return Place(folded.session, lane, turn, lane != known.main)
 
 
 def chosen(plan: Plan, ruleset: Ruleset, session: str | None, *, side: bool) -> tuple[Item, ...]:

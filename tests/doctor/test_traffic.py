@@ -17,7 +17,7 @@ from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.load import Load, Slot
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.traffic import Look
-from cacheproxy.web.exchanges import Exchanges
+from cacheproxy.web import exchanges as page
 from tests.doctor.builders import seen
 
 NOW = 1_000_000.0
@@ -49,8 +49,8 @@ def read(peer):
     """Read the record of a proxy with these exchanges, from the page that the proxy serves."""
 
     def read(*exchanges):
-        page = asyncio.run(Exchanges(exchanges)())
-        return record.read(peer({record.PAGE: page}).url, {})
+        said = asyncio.run(page.exchanges(exchanges))
+        return record.read(peer({record.PAGE: said}).url, {})
 
     return read
 

@@ -73,7 +73,7 @@ class Setup:
         self.totals = Totals(self._reactor, self._folder, time.time)
         self.totals.check()
         self._plugins = Plugins()
-        self._plugins.register(self.totals.recorder, "totals")
+        self._plugins.register(self.totals, "totals")
         upstream = Upstream(self._reactor, UpstreamURL.parse(self.url), 2.0)
         self._poller = Poller(upstream, 10.0, self.totals.looked, self._reactor, wall=time.time)
 

@@ -8,8 +8,9 @@ import pytest
 
 pytest.importorskip("anthropic")
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.testing import request
-from cacheproxy.translate.messages import MessagesToChat, Spellings
+from cacheproxy.translate.messages import MessagesToChat
 from tests.translate.messages.chunks import MESSAGE, assembled, events
 
 from .replay import by_way_of, end_of_a_prompt, erase, post

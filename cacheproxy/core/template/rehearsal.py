@@ -49,16 +49,12 @@ class Lapse:
     """One place where the conversation does not only grow.
 
     ``when``: AT_RESULT or AT_USER. ``sent_back``: whether the client sent its reasoning back.
-    ``kept`` of ``prompt`` characters of the prompt before are still there; ``lost``: of what came
-    since the first user message, the part that is not, 0 to 1. ``after``: what is read again.
+    ``after``: what is read again.
     """
 
     when: str
     rewrite: Rewrite
     sent_back: bool
-    kept: int
-    prompt: int
-    lost: float
     after: str
     does: str
 
@@ -78,7 +74,6 @@ class Rehearsal:
     lapses: tuple[Lapse, ...]
     cure: tuple[str, bool] | None
     clock: str
-    told_by: str
 
     def lapse(self, rewrite: Rewrite, *, sent_back: bool) -> Lapse | None:
         """Return the first lapse of a kind, if there is one."""
@@ -104,7 +99,7 @@ def rehearsing(path: str, now: datetime, model: str = "") -> Rehearsing:
     cure = None
     if any(lapse.rewrite is Rewrite.THINKING for lapse in found):
         cure = yield from _cure(found, page)
-    return Rehearsal(tuple(found), cure, clock, path)
+    return Rehearsal(tuple(found), cure, clock)
 
 
 def lapses(texts: Texts, *, sent_back: bool) -> list[Lapse]:
@@ -153,17 +148,7 @@ def _lapse(when: str, before: str, after: str, *, sent_back: bool) -> Lapse | No
         return None
     rewrite, does = _what(before, after, kept, sent_back=sent_back)
     asked = before.find(ONE) + len(ONE)
-    grown = max(1, len(before) - asked)
-    return Lapse(
-        when,
-        rewrite,
-        sent_back,
-        kept,
-        len(before),
-        min(1.0, (len(before) - kept) / grown),
-        _after(before, kept, asked),
-        does,
-    )
+    return Lapse(when, rewrite, sent_back, _after(before, kept, asked), does)
 
 
 def _what(before: str, after: str, kept: int, *, sent_back: bool) -> tuple[Rewrite, str]:
