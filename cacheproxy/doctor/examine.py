@@ -53,7 +53,7 @@ OnStep = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What to look at. ``proxy``: its URL; ``upstream``: the server's, None to ask the proxy.
+    """What is examined. ``proxy``: its URL; ``upstream``: the server's, None to ask the proxy.
 
     ``send``: whether test prompts may be sent; None: ``ask``, with a question for people, where
     they might push out a conversation. ``watch``: seconds to wait for the agent's own.
@@ -75,7 +75,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What came of it."""
+    """What the checks found."""
 
     conclusion: Conclusion
     findings: tuple[Finding, ...]

@@ -18,7 +18,7 @@ PAGE = "/_cacheproxy/exchanges"
 _LAST = 10
 """Requests that the headline speaks of."""
 _MOST = 0.5
-"""Share of lost tokens: of so few turns, a quarter may be one that had to break."""
+"""Share of lost tokens. Of so few turns, a quarter may be one turn that had to break."""
 _LONGEST = 200
 """Characters of what a server said."""
 _IN_TEMPLATE = "Jinja Exception:"
@@ -84,12 +84,12 @@ class Record:
 
     @property
     def later(self) -> tuple[Seen, ...]:
-        """Of those, the turns that could have reused the turn before."""
+        """The measured turns that could have reused the turn before."""
         return tuple(one for one in self.measured if one.turn > 1 and not one.side)
 
     @property
     def breaks(self) -> tuple[Seen, ...]:
-        """Of those, the turns that lost the cache."""
+        """The later turns that lost the cache."""
         return tuple(one for one in self.later if one.verdict == Judgement.BREAK)
 
     @property
@@ -104,12 +104,12 @@ class Record:
 
     @property
     def is_broken(self) -> bool:
-        """Whether most was."""
+        """Whether the breaks lost half of the later turns' prompt tokens, or more."""
         return self.lost_share >= _MOST
 
     @property
     def is_hurt(self) -> bool:
-        """Whether enough was for somebody to look."""
+        """Whether they lost enough to be felt (see ``weights.FELT``)."""
         return self.lost_share >= FELT
 
     @property
