@@ -85,7 +85,7 @@ def test_only_the_first_kilobytes_are_kept():
 
 
 GZIP = ((b"Content-Encoding", b"gzip"),)
-PACKED = gzip.compress(json.dumps({"error": {"message": "no such slot"}}).encode())
+PACKED = gzip.compress(json.dumps({"error": {"message": "no such slot"}}).encode(), mtime=0)
 
 
 @pytest.mark.parametrize(
