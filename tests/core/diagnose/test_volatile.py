@@ -222,15 +222,6 @@ def test_a_turn_taken_back_is_no_field_of_the_model():
     assert all(field.source == "user" for field in found(bodies))
 
 
-def test_parts_can_be_left_out():
-    def change(body, turn):
-        body["messages"][0]["content"][0]["text"] += f" n={turn}"
-
-    bodies = plant(anthropic(), change)
-    assert len(found(bodies)) == 1
-    assert found(bodies, parts=(Part.TOOLS, Part.SYSTEM)) == ()
-
-
 class Raises:
     name, why, default, literals, needs_previous = "raises", "", True, (), False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.privacy.access import Access, host_name
+from cacheproxy.core.privacy.access import Access
 
 TOKEN = "correct horse"
 
@@ -38,21 +38,14 @@ def test_programs_on_this_machine_may(host):
 @pytest.mark.parametrize(
     "host",
     [
-        "evil.example",
-        "localhost.evil.example",
-        "1.2.3.4.example:80",
-        "0.0.0.0:8081",
-        "192.168.1.2:8081",
-        "2130706433",
-        "[::]:8081",
-        "",
-        "localhost:80:80",
-        "localhost@evil",
+        *("evil.example", "localhost.evil.example", "1.2.3.4.example:80", "0.0.0.0:8081"),
+        *("192.168.1.2:8081", "2130706433", "[::]:8081", "", "localhost:80:80", "localhost@evil"),
     ],
 )
 def test_a_name_may_be_anybodys(host):
     """A page from elsewhere can give itself our address (DNS rebinding)."""
     assert status(host=host) == 421
+    assert status(Access(frozenset({"host.docker.internal"})), host=host) == 421
 
 
 def test_names_can_be_added():
@@ -60,7 +53,6 @@ def test_names_can_be_added():
     access = Access(frozenset({"host.docker.internal"}))
     assert status(access, host="host.docker.internal:8081") is None
     assert status(access, host="Host.Docker.Internal") is None
-    assert status(access, host="evil.example") == 421
 
 
 def test_the_refusal_says_what_to_do_about_a_name():
@@ -91,17 +83,16 @@ def test_a_request_has_one_host():
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://localhost:9999", "", "http://localhost"]
+    ("name", "said"),
+    [
+        *(("origin", it) for it in ("http://evil.example", "null", "http://localhost:9999", "")),
+        ("origin", "http://localhost"),  # another port is another site
+        *(("sec_fetch_site", it) for it in ("cross-site", "same-site", "")),
+    ],
 )
-def test_other_sites_may_not(origin):
-    """Whatever they say; another port is another site."""
-    assert status(host="localhost:8081", origin=origin) == 403
-
-
-@pytest.mark.parametrize("site", ["cross-site", "same-site", ""])
-def test_browsers_say_where_a_request_comes_from(site):
-    """Even when they send no Origin."""
-    assert status(host="localhost:8081", sec_fetch_site=site) == 403
+def test_other_sites_may_not(name, said):
+    """Whatever they say; browsers name them even when they send no Origin."""
+    assert status(host="localhost:8081", **{name: said}) == 403
 
 
 @pytest.mark.parametrize(
@@ -152,22 +143,6 @@ def test_only_the_headers_that_hold_the_token_are_ours():
     assert names(authorization=f"Bearer {TOKEN}") == [b"authorization"]
     both = {"authorization": "Bearer sk-1", "x-cacheproxy-token": TOKEN, "x-api-key": TOKEN}
     assert sorted(names(**both)) == [b"x-api-key", b"x-cacheproxy-token"]
-
-
-@pytest.mark.parametrize(
-    ("host", "name"),
-    [
-        ("LOCALHOST:1", "localhost"),
-        ("[::1]:1", "::1"),
-        ("[::1]", "::1"),
-        ("::1", "::1"),
-        ("a.b", "a.b"),
-        ("a:b", "a:b"),
-    ],
-)
-def test_host_name(host, name):
-    """Without port and brackets."""
-    assert host_name(host) == name
 
 
 def cookie(access):
