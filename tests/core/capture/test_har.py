@@ -13,7 +13,7 @@ from hypothesis import given
 
 from cacheproxy.core.capture.files import Captured, CapturedError, read
 from cacheproxy.core.capture.har import from_har, to_har
-from tests.core.capture.test_files import SECRET, anything, exchange
+from tests.core.capture.test_jsonl import SECRET, anything, exchange
 
 SCHEMAS = Path(__file__).parents[2] / "fixtures" / "har-schema"
 
