@@ -7,6 +7,7 @@ The command line wins over the environment, which wins over the file.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -92,6 +93,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = ()
     block: Annotated[
         tuple[str, ...], Meta(description="plugins not to load, joined by commas")
+    ] = ()
+    plugin: Annotated[
+        tuple[str, ...],
+        Meta(description="Python file with hooks or a table of rules; repeatable"),
     ] = ()
     dialect: Annotated[
         Literal["auto", "anthropic", "openai"],
@@ -203,6 +208,11 @@ class Option:
         """The option's name on the command line, without its dashes."""
         return self.field.replace("_", "-")
 
+    @property
+    def is_file_list(self) -> bool:
+        """Whether it may be given several times, each time with one file's name."""
+        return self.field == "plugin"
+
 
 def options() -> Iterator[Option]:
     """Yield the settings that have an option and an environment variable: all but ``rule``."""
@@ -234,32 +244,47 @@ def default_file() -> Path:
 
 
 def load(
-    command_line: Mapping[str, Any], environ: Mapping[str, str], file: str | None = None
+    command_line: Mapping[str, Any],
+    environ: Mapping[str, str],
+    file: str | None = None,
+    folder: str | None = None,
 ) -> Config:
     """Return the configuration; raises ConfigError.
 
     ``command_line``: field names with what was given, text or bool. ``file``: a named file must
     exist; without one, ``CACHEPROXY_CONFIG`` or the user's own file is read if it is there.
+    ``folder``: where the paths of plugins begin that the file does not name; None: the working
+    directory. Those in the file begin in its own folder.
     """
+    here = Path(folder or "")
     merged: dict[str, Any] = {}
     named = file or environ.get(ENV_PREFIX + "CONFIG")
     path = _expanded(named) if named else default_file()
     if named or path.exists():
-        merged |= _checked(_read(path), str(path), strict=True)
+        found = _checked(_read(path), str(path), strict=True)
+        merged |= _located(found, here / path.parent)
     names = {ENV_PREFIX + option.field.upper(): option.field for option in options()}
     names |= {ENV_PREFIX + field.upper(): field for field in _GONE}
     given = {field: environ[name] for name, field in names.items() if environ.get(name)}
-    merged |= _checked(given, "the environment", strict=False)
-    merged |= _checked(dict(command_line), "the command line", strict=False)
+    merged |= _located(_checked(given, "the environment", strict=False), here)
+    merged |= _located(_checked(dict(command_line), "the command line", strict=False), here)
     config = msgspec.convert(merged, Config)
     return msgspec.structs.replace(config, upstream=server_root(config.upstream))
 
 
-def _expanded(name: str) -> Path:
+def _expanded(name: str, what: str = "the config file") -> Path:
     try:
         return Path(name).expanduser()
     except RuntimeError:
-        raise ConfigError(f"cannot read the config file {name}: no such user") from None
+        raise ConfigError(f"cannot read {what} {name}: no such user") from None
+
+
+def _located(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return ``values`` with plugins as absolute paths, which begin in ``folder``."""
+    if "plugin" in values:
+        named = (_expanded(name, "the plugin") for name in values["plugin"])
+        values["plugin"] = tuple(os.path.abspath(folder / path) for path in named)  # noqa: PTH100
+    return values
 
 
 def _read(path: Path) -> dict[str, Any]:

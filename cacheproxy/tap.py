@@ -22,6 +22,7 @@ from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.rules.rule import Normalizer, client_name
@@ -41,7 +42,9 @@ from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.recent import Recent
 from cacheproxy.observe.spans import Spans, SpansError
-from cacheproxy.plugin.plugins import PluginError, Plugins, choose
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.packages import Packages, choose
+from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.exchange import Course
@@ -116,7 +119,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     """Make what lives as long as the process; raises CaptureError, ConfigError, PluginError."""
     where, endpoint = _endpoint(reactor, config)
     plugins = Plugins(reactor)
-    plugins.load_packages(config.block)
+    plugins.adopt(Packages.load(config.block, config.plugin))
     capture = None
     if config.capture:
         capture = Capture(reactor, CaptureFolder(Path(config.capture).expanduser()))
@@ -144,6 +147,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         reactor=reactor,
         site=ProxySite(Resource(), reactor, Limits(), Access()),
         memory=SessionMemory(keep_requests=False),
+        memo=Memo(),
         spellings=Spellings(),
         collector=collector,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
@@ -173,7 +177,8 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     via = b"1.1 " + lasting.via
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
-    rules = choose(plugins.normalizers(config.rules()), config.enable, config.disable)
+    packages = plugins.reread(config.plugin, config.block)
+    rules = choose(packages.normalizers(config.rules()), config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, via)
     translating = Translating(
@@ -201,10 +206,11 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
             rules,
             memory,
             edit=edits,
-            hooks=plugins.session_hooks(),
+            hooks=packages.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
             collector=lasting.collector,
+            memo=lasting.memo,
         ),
         memory=memory,
         finished=lasting.afterwards,
@@ -220,6 +226,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     return Arrangement(
         config=config,
         upstream=upstream,
+        packages=packages,
         rules=rules,
         edits=edits,
         resource=ProxyResource(

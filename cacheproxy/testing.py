@@ -17,6 +17,20 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Normalizer, settled
 
+__all__ = [
+    "CAPTURES",
+    "assert_extends",
+    "assert_idempotent",
+    "assert_untouched",
+    "capture_name",
+    "find_captures",
+    "load_capture",
+    "normalized",
+    "request",
+    "rule_named",
+    "rules_of",
+]
+
 CAPTURES = "tests/captures"
 """Where a project keeps the traffic its tests read, from the folder that holds its tests."""
 

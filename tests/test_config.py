@@ -59,7 +59,7 @@ def test_the_table_has_every_field_but_the_rules():
 
 
 @pytest.mark.parametrize("option", list(options()), ids=lambda option: option.field)
-def test_every_option_may_stand_in_all_three_sources(option, toml):
+def test_every_option_may_stand_in_all_three_sources(option, toml, tmp_path, monkeypatch):
     """Text on the command line and in the environment; TOML's own types in the file."""
     texts = {str: "http://x", int: "7", float: "1.5", bool: "true", tuple: "a, b,,c "}
     values = {str: "http://x", int: 7, float: 1.5, bool: True, tuple: ("a", "b", "c")}
@@ -68,6 +68,9 @@ def test_every_option_may_stand_in_all_three_sources(option, toml):
         texts[str] = values[str] = option.choices[-1]
         inside[str] = f'"{option.choices[-1]}"'
     expected = values[option.kind]
+    monkeypatch.chdir(tmp_path)  # where the file lies, too
+    if option.is_file_list:
+        expected = tuple(str(tmp_path / name) for name in expected)
     given = True if option.kind is bool else texts[option.kind]
     environ = {"CACHEPROXY_" + option.field.upper(): texts[option.kind]}
     file = toml(f"{option.field} = {inside[option.kind]}")
@@ -284,3 +287,19 @@ def test_one_of_a_few_words(toml):
     """The others are named."""
     with pytest.raises(ConfigError, match="dialect: Expected one of auto, anthropic, openai"):
         load({}, {}, toml('dialect = "x"'))
+
+
+def test_a_plugins_path_begins_where_it_is_written(toml, tmp_path, monkeypatch):
+    """In the config file: in its folder. Elsewhere: in the first working directory."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    file = toml('plugin = ["a.py", "/b.py"]')
+    assert load({}, {}, file).plugin == (str(tmp_path / "a.py"), "/b.py")
+    assert load({"plugin": ["a,b.py"]}, {}, file).plugin == (str(elsewhere / "a,b.py"),)
+    assert load({}, {"CACHEPROXY_PLUGIN": "../a.py,b.py"}, file, "/x/y").plugin == (
+        "/x/a.py",
+        "/x/y/b.py",
+    )
+    with pytest.raises(ConfigError, match=r"cannot read the plugin ~nobody-here/a.*no such user"):
+        load({"plugin": ["~nobody-here/a.py"]}, {})

@@ -17,6 +17,7 @@ import pytest
 from cacheproxy import hookspecs
 from cacheproxy.config import RuleTable, options
 from cacheproxy.core.rules.places import NAMED
+from cacheproxy.plugin.packages import Packages
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -49,8 +50,8 @@ def test_the_manual_has_no_hook_that_is_gone():
     assert described == {name for name, _ in SPECS}
 
 
-def test_the_example_package_of_the_manual_works():
-    """Its rule fires at its place, once, for its client; the second example tells its lines."""
+def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
+    """A file and a package of one rule, which fires for its client alone; a client; the tests."""
     from cacheproxy.testing import (
         assert_idempotent,
         assert_untouched,
@@ -59,7 +60,7 @@ def test_the_example_package_of_the_manual_works():
         rules_of,
     )
 
-    package, client = blocks(HOOKS, "python")
+    file, package, tests, client = blocks(HOOKS, "python")
     module = types.ModuleType("cacheproxy_example")
     exec(package, module.__dict__)
     rules = rules_of(module)
@@ -68,6 +69,14 @@ def test_the_example_package_of_the_manual_works():
     assert b"It is 00:00" in normalized(rules, asked).body
     assert_idempotent(rules, asked)
     assert_untouched(rules, request(clock, headers={"User-Agent": "OtherAgent/2.0"}))
+    (tmp_path / "rules.py").write_text(file)
+    (named,) = Packages().with_files([str(tmp_path / "rules.py")])
+    assert (named.client, named.rules) == (module.cacheproxy_client(), tuple(rules))
+    monkeypatch.setitem(sys.modules, "cacheproxy_example", module)
+    tried = types.ModuleType("test_example")
+    exec(tests, tried.__dict__)
+    for name in ("the_prompt_grows_from_turn_to_turn", "other_clients_are_left_alone"):
+        getattr(tried, f"test_{name}")()
     made = eval(f"({client})", module.__dict__)
     said = {"system": "Be kind.\nExample-Run: 7f (agent)", "messages": []}
     assert made.sent(request(said))

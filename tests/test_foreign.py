@@ -18,7 +18,7 @@ import pytest
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.plugin.plugins import Plugins
+from cacheproxy.plugin.packages import Packages
 
 pytestmark = pytest.mark.slow
 
@@ -95,9 +95,7 @@ def package_of(client):
 
 @pytest.fixture(scope="module")
 def plugins():
-    found = Plugins()
-    found.load_packages()
-    return found
+    return Packages.load()
 
 
 class Asking:
@@ -198,7 +196,7 @@ class Asking:
 
 def test_every_package_of_the_repository_is_looked_at(plugins):
     """Each folder of clients/ is installed and says whose requests its rules are for."""
-    packages = {package.name: package for package in plugins.packages}
+    packages = {package.name: package for package in plugins}
     for folder in (ROOT / "clients").iterdir():
         if (folder / "setup.cfg").is_file():
             assert packages[folder.name].client is not None
@@ -216,8 +214,8 @@ def test_no_package_edits_what_another_client_sends(plugins):
         client = names[number % len(names)]
         asking = Asking(random, client)
         earlier, later = asking.turn(1), asking.turn(2)
-        for package in plugins.packages:
-            rules = plugins.rules_of(package)
+        for package in plugins:
+            rules = package.rules
             found = normalize(later, rules, earlier)
             assert not any(report.error for report in found.reports)
             edits = sum(len(report.edits) for report in found.reports)
@@ -234,6 +232,6 @@ def test_no_package_edits_what_another_client_sends(plugins):
         owners = {one.name for one in plugins.clients}
         assert session.client == client or session.client not in owners
     assert not any(foreign.values())
-    assert all(own[package.name] for package in plugins.packages if package.rules)
-    rules = [rule for package in plugins.packages for rule in package.rules]
+    assert all(own[package.name] for package in plugins if package.rules)
+    rules = [rule for package in plugins for rule in package.rules]
     assert all(alone[rule.name] >= 10 for rule in rules), alone

@@ -7,14 +7,13 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
+from cacheproxy.cli.settings import fail, json_option, plain, print_json, say, tell
 from cacheproxy.core.capture.files import Captured, Problem, read, read_each
 from cacheproxy.core.capture.har import to_har
 from cacheproxy.core.conversation.session import session_of
@@ -34,7 +33,7 @@ def capture() -> None:
 @capture.command()
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
 @click.option("--har", required=True, metavar="OUT", help="HAR file to write; - for stdout.")
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@json_option
 def export(paths: tuple[str, ...], har: str, *, as_json: bool) -> None:
     """Write the captured exchanges as one HAR 1.2 file. It holds prompts, but no credentials."""
     records, problems = read(paths)
@@ -43,8 +42,8 @@ def export(paths: tuple[str, ...], har: str, *, as_json: bool) -> None:
         try:
             size = _write(har, json.dumps(to_har(records, _version())).encode())
         except OSError as error:
-            _tell(problems)
-            _stop(f"cannot write {har}: {error.strerror}")
+            tell(problems)
+            fail(f"cannot write {har}: {error.strerror}")
     if as_json:
         # of a HAR on stdout, the summary must not become a part
         summary = {"exchanges": len(records), "har": har if records else None, "bytes": size}
@@ -57,7 +56,7 @@ def export(paths: tuple[str, ...], har: str, *, as_json: bool) -> None:
 
 @capture.command("list")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|DIR...")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def list_(paths: tuple[str, ...], *, as_json: bool) -> None:
     """List the sessions of captures: their turns, requests and sizes."""
     found: dict[tuple[str, str], Row] = {}
@@ -74,7 +73,7 @@ def list_(paths: tuple[str, ...], *, as_json: bool) -> None:
             "sessions": [asdict(row) for row in rows],
             "problems": [asdict(p) for p in problems],
         }
-        click.echo(json.dumps(listed, indent=2))
+        print_json(listed)
     elif rows:
         _print(rows)
     _end(problems, anything=bool(rows))
@@ -117,11 +116,11 @@ def _named(record: Captured) -> tuple[str, str]:
 
 
 def _print(rows: list[Row]) -> None:
-    names = [_plain(row.client)[:20] for row in rows]
+    names = [plain(row.client)[:20] for row in rows]
     clients = max(len("client"), *(len(name) for name in names))
     click.echo(f"{'client':<{clients}}  {'session':<36}  turns  reqs      size  when")
     for client, row in zip(names, rows, strict=True):
-        name = _plain(row.session) or "requests of no session"
+        name = plain(row.session) or "requests of no session"
         shown = name if len(name) <= 36 else f"{name[:35]}…"
         click.echo(
             f"{client:<{clients}}  {shown:<36}  {row.turns:>5}  {row.requests:>4}  "
@@ -130,11 +129,6 @@ def _print(rows: list[Row]) -> None:
     requests, total = sum(row.requests for row in rows), sum(row.bytes for row in rows)
     sessions = sum(bool(row.session) for row in rows)
     click.echo(f"\n{sessions:,} sessions, {requests:,} requests, {_size(total)} of bodies")
-
-
-def _plain(text: str) -> str:
-    """Spell out control characters: they come from a file, and would move the cursor."""
-    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def _size(count: int) -> str:
@@ -152,6 +146,13 @@ def _when(row: Row) -> str:
     if row.first < _EPOCH_BEGAN:
         return length
     return f"{time.strftime('%d %b %H:%M', time.localtime(row.first))}, {length}"
+
+
+def _version() -> str:
+    try:
+        return version("cacheproxy-llm")
+    except PackageNotFoundError:
+        return "0"
 
 
 def _write(path: str, data: bytes) -> int:
@@ -175,26 +176,9 @@ def _write(path: str, data: bytes) -> int:
     return len(data)
 
 
-def _version() -> str:
-    try:
-        return version("cacheproxy-llm")
-    except PackageNotFoundError:
-        return "0"
-
-
-def _tell(problems: Iterable[Problem]) -> None:
-    for problem in problems:
-        click.echo(f"cacheproxy: {_plain(str(problem))}", err=True)
-
-
 def _end(problems: list[Problem], *, anything: bool) -> None:
-    _tell(problems)
+    tell(problems)
     if not problems and not anything:
-        click.echo("cacheproxy: there is no exchange in it", err=True)
+        say("there is no exchange in it")
     if problems or not anything:
         raise SystemExit(2)
-
-
-def _stop(message: str) -> NoReturn:
-    click.echo(f"cacheproxy: {message}", err=True)
-    raise SystemExit(2)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from importlib.metadata import version
-from typing import NoReturn
 from urllib.parse import urlsplit
 
 import click
 
 from cacheproxy.cli.progress import console, progress_bar
+from cacheproxy.cli.settings import OneLine, api_key_option, fail, json_option, print_json
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.demo.client import Client, checked_url
-from cacheproxy.demo.errors import DemoError
 from cacheproxy.demo.proxy import require_plugin
 from cacheproxy.demo.report import Report
 from cacheproxy.demo.run import Plan, Scene, on_embedded, on_upstream, scenes
@@ -23,14 +21,14 @@ MOST_TURNS = 6
 """As many as were recorded of each conversation."""
 
 
-@click.command
+@click.command(cls=OneLine)
 @click.option(
     "--upstream",
     metavar="URL",
     help="Use this model server instead of the embedded llama.cpp, e.g. http://localhost:8080.",
 )
 @click.option("--model", help="The model to ask for; by default the first one --upstream lists.")
-@click.option("--api-key", metavar="KEY", help="The key --upstream asks for, if it does.")
+@api_key_option
 @click.option(
     "--turns",
     type=click.IntRange(2, MOST_TURNS),
@@ -38,7 +36,7 @@ MOST_TURNS = 6
     show_default=True,
     help="How many turns of each conversation to replay.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of words.")
+@json_option
 def demo(
     *, upstream: str | None, model: str | None, api_key: str | None, turns: int, as_json: bool
 ) -> None:
@@ -59,11 +57,11 @@ def demo(
         else:
             report = _on_upstream(plan, played, checked_url(upstream))
     except EmbeddedUnavailable as error:
-        _fail(f"{error} Or use a server of your own: cacheproxy demo --upstream URL")
-    except (DemoError, StartFailedError) as error:
-        _fail(str(error))
+        fail(f"{error} Or use a server of your own: cacheproxy demo --upstream URL")
+    except StartFailedError as error:
+        fail(str(error))
     if as_json:
-        click.echo(json.dumps(report.json(), ensure_ascii=False, indent=2))
+        print_json(report.json(), ascii_only=False)
     else:
         click.echo(report.text(console(stderr=False)))
 
@@ -84,8 +82,3 @@ def _on_upstream(plan: Plan, played: list[Scene], url: str) -> Report:
         outcomes = on_upstream(plan, played, url, on_step, edit_remote=edit_remote)
     server = f"{url}, model {plan.model or 'unnamed'}"
     return Report(outcomes, server, embedded=False, model=plan.model, edit_remote=edit_remote)
-
-
-def _fail(message: str) -> NoReturn:
-    click.echo(f"Error: {message}", err=True)
-    raise SystemExit(2)

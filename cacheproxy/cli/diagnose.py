@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 import click
 
 from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.cli.inspecttext import visible
-from cacheproxy.cli.installed import Installed, installed
 from cacheproxy.cli.proposing import AppendError, append, proposal_lines
 from cacheproxy.cli.running import RunningError, get_json
-from cacheproxy.config import ConfigError, load
+from cacheproxy.cli.settings import (
+    OneLine,
+    fail,
+    json_option,
+    print_json,
+    read_settings,
+    rules_options,
+    tell,
+)
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.diagnose.conversations import Lane, lanes_of
@@ -27,13 +33,13 @@ from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.core.diagnose.volatile import fields
 from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.plugin.plugins import PluginError
+from cacheproxy.plugin.configured import Configured, configured
 
 _PROXY = "http://127.0.0.1:8081"
 _PAGE = "/_cacheproxy/diagnose/"
 
 
-@click.command()
+@click.command(cls=OneLine)
 @click.argument("name", metavar="[ID|last]", default="last")
 @click.option(
     "--from",
@@ -45,8 +51,8 @@ _PAGE = "/_cacheproxy/diagnose/"
 @click.option("--proxy", default=_PROXY, show_default=True, help="The running proxy.")
 @click.option("--propose", "proposing", is_flag=True, help="Propose rules for what none covers.")
 @click.option("--apply", is_flag=True, help="With --propose: append them to the config file.")
-@click.option("-c", "--config", metavar="FILE", help="TOML file to read, and to append to.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of words.")
+@rules_options
+@json_option
 def diagnose(
     name: str,
     *,
@@ -55,6 +61,7 @@ def diagnose(
     proposing: bool,
     apply: bool,
     config: str | None,
+    plugin: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Explain one turn: what it shares with the turn before, and what changed.
@@ -68,23 +75,19 @@ def diagnose(
     second time, and leave every other byte.
     """
     if apply and not proposing:
-        _fail("--apply goes with --propose")
+        fail("--apply goes with --propose")
     if proposing and not files:
-        _fail("--propose needs captures: cacheproxy diagnose --propose --from FILE")
-    try:
-        if not files:
-            _print(_from_proxy(proxy, name, config), as_json=as_json)
-            return
-        is_new = apply and config is not None and not Path(config).expanduser().exists()
-        found = installed(os.devnull if is_new else config)
-    except (RunningError, ConfigError, PluginError) as error:
-        _fail(str(error))
+        fail("--propose needs captures: cacheproxy diagnose --propose --from FILE")
+    if not files:
+        _print(_from_proxy(proxy, name, config), as_json=as_json)
+        return
+    is_new = apply and config is not None and not Path(config).expanduser().exists()
+    found = configured(read_settings(os.devnull if is_new else config, plugin))
     records, problems = read(files)
-    for problem in problems:
-        click.echo(f"cacheproxy: {problem}", err=True)
-    lanes = lanes_of(records, found.name, answered=not proposing)
+    tell(problems)
+    lanes = lanes_of(records, found.packages.session, answered=not proposing)
     if not lanes and not problems:
-        _fail(f"no request with a prompt that was answered in {', '.join(files)}")
+        fail(f"no request with a prompt that was answered in {', '.join(files)}")
     if lanes and proposing:
         _propose(lanes, found, config if apply else None, apply=apply, as_json=as_json)
     elif lanes:
@@ -94,7 +97,7 @@ def diagnose(
 
 
 def _from_proxy(proxy: str, name: str, config: str | None) -> Report:
-    token = load({}, os.environ, config).token_header()
+    token = read_settings(config).token_header()
     try:
         return Report.from_json(get_json(proxy, _PAGE + quote(name, safe=""), token))
     except ReportError:
@@ -105,14 +108,14 @@ def _from_captures(
     records: list[Captured],
     lanes: list[Lane],
     name: str,
-    found: Installed,
+    found: Configured,
     captures: tuple[str, ...],
 ) -> Report:
     places = {turn.index: (lane, i) for lane in lanes for i, turn in enumerate(lane.turns)}
     if name == "last":
         index = max(places)
     elif not name.isdecimal():
-        _fail(f"{name!r} is neither a number nor 'last'")
+        fail(f"{name!r} is neither a number nor 'last'")
     else:
         wanted = int(name)
         numbers = [record.number for record in records]
@@ -120,15 +123,15 @@ def _from_captures(
             index = _last(numbers, wanted)
             if not wanted or index < 0:
                 known = [number for number in numbers if number]
-                _fail(f"there is no request {name}: the captures hold {min(known)} to {max(known)}")
+                fail(f"there is no request {name}: the captures hold {min(known)} to {max(known)}")
         else:  # those of another program
             index = wanted - 1
     if index not in places:
         if not 0 <= index < len(records):
-            _fail(f"there is no request {name}: the captures hold 1 to {len(records)}")
+            fail(f"there is no request {name}: the captures hold 1 to {len(records)}")
         if records[index].has_failed:
-            _fail(failed(records[index], int(name)))
-        _fail(f"request {name} has no prompt that we can read")
+            fail(failed(records[index], int(name)))
+        fail(f"request {name} has no prompt that we can read")
     lane, turn = places[index]
     return report_captured(lane, turn, found.rules, found.active, captures=captures)
 
@@ -139,7 +142,7 @@ def _last(numbers: list[int], wanted: int) -> int:
 
 
 def _propose(
-    lanes: list[Lane], found: Installed, config: str | None, *, apply: bool, as_json: bool
+    lanes: list[Lane], found: Configured, config: str | None, *, apply: bool, as_json: bool
 ) -> None:
     steps = [(one.request, later.request) for lane in lanes for one, later in pairwise(lane.turns)]
     requests = [turn.request for lane in lanes for turn in lane.turns]
@@ -147,7 +150,7 @@ def _propose(
     volatile = fields(steps, found.rules)
     proposals, refusals = propose(volatile, steps, requests, names, _whose(lanes, found))
     if as_json:
-        click.echo(json.dumps(_as_object(proposals, refusals), indent=2))
+        print_json(_as_object(proposals, refusals))
     else:
         for line in proposal_lines(proposals, refusals, steps=len(steps)):
             click.echo(visible(line))
@@ -155,14 +158,14 @@ def _propose(
         try:
             file = append([proposal.toml() for proposal in proposals], config)
         except AppendError as error:
-            _fail(str(error))
+            fail(str(error))
         click.echo(f"Appended to {file}. Restart the proxy to use it.", err=as_json)
 
 
-def _whose(lanes: list[Lane], found: Installed) -> Callable[[Request], Client | None]:
+def _whose(lanes: list[Lane], found: Configured) -> Callable[[Request], Client | None]:
     """Return what says of which client a request is, where a rule for that client can tell it."""
     named = {id(turn.request): lane.session.client for lane in lanes for turn in lane.turns}
-    declared = {client.name: client for client in reversed(found.clients)}
+    declared = {client.name: client for client in reversed(found.packages.clients)}
 
     def whose(request: Request) -> Client | None:
         name = named[id(request)]
@@ -197,12 +200,7 @@ def _as_object(proposals: list[Proposal], refusals: list[Refusal]) -> dict[str, 
 
 def _print(found: Report, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(found.as_json(), indent=2))
+        print_json(found.as_json())
         return
     for line in lines(found):
         click.echo(visible(line))
-
-
-def _fail(message: str) -> NoReturn:
-    click.echo(f"cacheproxy: {message}", err=True)
-    raise SystemExit(2)

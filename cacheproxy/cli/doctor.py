@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 
 import click
 
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.progress import console
-from cacheproxy.config import ConfigError, load
+from cacheproxy.cli.settings import (
+    OneLine,
+    api_key_option,
+    fail,
+    json_option,
+    key_headers,
+    print_json,
+    proxy_option,
+    read_settings,
+    rules_options,
+)
 from cacheproxy.demo.client import checked_url
-from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
 from cacheproxy.doctor.guard import Ask
 from cacheproxy.doctor.report import Report, of_examination
 from cacheproxy.doctor.server_log import NoLogError
 from cacheproxy.doctor.server_log import read as read_log
-from cacheproxy.plugin.plugins import PluginError
 
 
-@click.command()
-@click.option("--proxy", metavar="URL", help="The proxy, if not where the configuration says.")
+@click.command(cls=OneLine)
+@proxy_option
 @click.option(
     "--upstream", metavar="URL", help="The model server, if not the one the proxy sends to."
 )
 @click.option("--server-log", metavar="FILE", help="Read a llama-server log instead; - for stdin.")
-@click.option("--api-key", metavar="KEY", help="The key the model server asks for, if it does.")
+@api_key_option
 @click.option("--model", help="The model to ask for; by default the first one the server lists.")
 @click.option(
     "--send/--no-send",
@@ -46,8 +53,8 @@ from cacheproxy.plugin.plugins import PluginError
     default=0.0,
     help="Watch the server and the proxy for so long, while you use your agent.",
 )
-@click.option("-c", "--config", metavar="FILE", help="TOML file to read.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of words.")
+@rules_options
+@json_option
 def doctor(
     *,
     proxy: str | None,
@@ -58,6 +65,7 @@ def doctor(
     send: bool | None,
     watch: float,
     config: str | None,
+    plugin: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Say whether the prompt cache works, what is wrong, and what mends it.
@@ -75,28 +83,25 @@ def doctor(
     if server_log is not None:
         report = _of_log(server_log)
     else:
-        try:
-            settings = load({}, os.environ, config)
-            _url(settings.upstream)
-            with _progress() as (on_step, ask):
-                inputs = Inputs(
-                    config=settings,
-                    proxy=_url(proxy or proxy_url(settings)),
-                    upstream=_url(upstream) if upstream is not None else None,
-                    environ=os.environ,
-                    home=Path.home(),
-                    headers=_headers(api_key),
-                    token=settings.token_header(),
-                    model=model,
-                    send=send,
-                    ask=ask,
-                    watch=watch,
-                )
-                report = of_examination(examine(inputs, on_step))
-        except (ConfigError, PluginError) as error:
-            _fail(str(error))
+        settings = read_settings(config, plugin)
+        checked_url(settings.upstream)
+        with _progress() as (on_step, ask):
+            inputs = Inputs(
+                config=settings,
+                proxy=checked_url(proxy or proxy_url(settings)),
+                upstream=checked_url(upstream) if upstream is not None else None,
+                environ=os.environ,
+                home=Path.home(),
+                headers=key_headers(api_key),
+                token=settings.token_header(),
+                model=model,
+                send=send,
+                ask=ask,
+                watch=watch,
+            )
+            report = of_examination(examine(inputs, on_step))
     if as_json:
-        click.echo(json.dumps(report.json(), ensure_ascii=False, indent=2))
+        print_json(report.json(), ascii_only=False)
     else:
         click.echo(report.text(console(stderr=False)))
     raise SystemExit(report.exit_code)
@@ -109,30 +114,15 @@ def _of_log(name: str) -> Report:
         with Path(name).open("rb") as lines:
             return read_log(_text(lines), name)
     except OSError as error:
-        _fail(f"cannot read {name}: {error.strerror}")
+        fail(f"cannot read {name}: {error.strerror}")
     except NoLogError as error:
-        _fail(str(error))
+        fail(str(error))
 
 
 def _text(lines: IO[bytes]) -> Iterator[str]:
     """Yield lines of a sane length: a binary file may have one of a gigabyte."""
     while line := lines.readline(1 << 16):
         yield line.decode("utf-8", "replace")
-
-
-def _url(text: str) -> str:
-    try:
-        return checked_url(text)
-    except DemoError as error:
-        _fail(str(error))
-
-
-def _headers(key: str | None) -> dict[str, str]:
-    if key is None:
-        return {}
-    if not (key.isascii() and key.isprintable()):
-        _fail("--api-key: a key is printable ASCII")
-    return {"Authorization": f"Bearer {key}", "X-Api-Key": key}
 
 
 @contextmanager
@@ -155,8 +145,3 @@ def _progress() -> Iterator[tuple[OnStep, Ask]]:
             return answer
 
         yield status.update, ask
-
-
-def _fail(message: str) -> NoReturn:
-    click.echo(f"cacheproxy: {message}", err=True)
-    raise SystemExit(2)

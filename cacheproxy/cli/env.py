@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import click
 
 from cacheproxy.agents.need import Need, late, told
-from cacheproxy.agents.setups import CLIENTS, Setup
+from cacheproxy.agents.setups import CLIENTS
 from cacheproxy.agents.shell import SHELLS, lines
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
-from cacheproxy.cli.settings import OneLine, fail
-from cacheproxy.config import ConfigError, load
+from cacheproxy.cli.settings import (
+    OneLine,
+    api_key_option,
+    config_option,
+    json_option,
+    key_headers,
+    print_json,
+    proxy_option,
+    read_settings,
+    say,
+)
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.core.server.dialects import is_served
 from cacheproxy.doctor.site import HEALTH, NoAnswerError, Site
-from cacheproxy.replay.errors import ReplayError
 from cacheproxy.replay.wire import checked_url
 
 _SECONDS = 5.0
@@ -35,10 +42,10 @@ _SECONDS = 5.0
     show_default=True,
     help="The shell that reads it; bash stands for sh and zsh, too.",
 )
-@click.option("--proxy", metavar="URL", help="The proxy, if not where the configuration says.")
-@click.option("--api-key", metavar="KEY", help="The key the model server asks for, if it does.")
-@click.option("-c", "--config", metavar="FILE", type=click.Path(), help="TOML file to read.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead.")
+@proxy_option
+@api_key_option
+@config_option
+@json_option
 def env(
     *,
     client: str,
@@ -57,13 +64,9 @@ def env(
     configuration file, and says on standard error which file that is. The proxy's token, if there
     is one, stands in the variables in plain text; files only name the variable.
     """
-    if api_key is not None and not (api_key.isascii() and api_key.isprintable()):
-        fail("--api-key: a key is printable ASCII")
-    try:
-        settings = load({}, os.environ, config)
-        url = checked_url(proxy or proxy_url(settings))
-    except (ConfigError, ReplayError) as error:
-        fail(str(error))
+    key_headers(api_key)  # a key that cannot be sent is told first
+    settings = read_settings(config)
+    url = checked_url(proxy or proxy_url(settings))
     page = None
     try:
         page = get_json(url, HEALTH, settings.token_header())
@@ -76,27 +79,22 @@ def env(
         need = replace(need, responses=_serves_responses(need))
     setup = CLIENTS[client](need)
     for warning in setup.warnings:
-        _say(warning)
+        say(warning)
     if as_json:
-        click.echo(_as_json(setup))
+        print_json(asdict(setup), ascii_only=False)
     elif setup.content is None:
         unset = [name for name in setup.unset if os.environ.get(name)]
         click.echo("\n".join(lines(shell, setup.variables, unset, setup.notes)))
     else:
         if setup.file is not None:
-            _say(f"this goes into {setup.file}; merge it with what is there.")
+            say(f"this goes into {setup.file}; merge it with what is there.")
         for note in setup.notes:
-            _say(note)
+            say(note)
         click.echo(setup.content, nl=False)
 
 
-def _say(what: str) -> None:
-    """Say it beside standard output, which a shell evaluates or a file takes in."""
-    click.echo(f"cacheproxy: {what}", err=True)
-
-
 def _warn(what: str) -> None:
-    _say(f"{what} run this again for the model and its context window")
+    say(f"{what} run this again for the model and its context window")
 
 
 def _serves_responses(need: Need) -> bool | None:
@@ -111,15 +109,3 @@ def _serves_responses(need: Need) -> bool | None:
     except NoAnswerError:
         return None
     return is_served(answer.status, answer.body)
-
-
-def _as_json(setup: Setup) -> str:
-    value = {
-        "variables": setup.variables,
-        "unset": list(setup.unset),
-        "file": setup.file,
-        "content": setup.content,
-        "notes": list(setup.notes),
-        "warnings": list(setup.warnings),
-    }
-    return json.dumps(value, indent=2, ensure_ascii=False)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 import msgspec
 
 from cacheproxy.cli.inspecttext import lines, visible
-from cacheproxy.cli.installed import installed
-from cacheproxy.config import ConfigError
+from cacheproxy.cli.settings import (
+    OneLine,
+    fail,
+    json_option,
+    print_json,
+    read_settings,
+    rules_options,
+    tell,
+)
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.diagnose.inspection import Inspection
 from cacheproxy.core.diagnose.inspection import inspect as inspect_records
 from cacheproxy.core.diagnose.volatile import Field
 from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.plugin.plugins import PluginError
+from cacheproxy.plugin.configured import configured
 
 _ORDERS = {
     "hoisted": (Order.HOISTED,),
@@ -25,17 +31,22 @@ _ORDERS = {
 }
 
 
-@click.command()
+@click.command(cls=OneLine)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option(
     "--order",
     type=click.Choice(sorted(_ORDERS)),
     help="What the server's chat template prints first; by default all that differ are shown.",
 )
-@click.option("-c", "--config", metavar="FILE", help="TOML file to read.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of words.")
+@rules_options
+@json_option
 def inspect(
-    files: tuple[str, ...], *, order: str | None, config: str | None, as_json: bool
+    files: tuple[str, ...],
+    *,
+    order: str | None,
+    config: str | None,
+    plugin: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Say what in captured requests breaks the prompt cache.
 
@@ -44,24 +55,20 @@ def inspect(
     of each prompt a server could reuse without the rules and with them.
     """
     records, problems = read(files)
-    for problem in problems:
-        click.echo(f"cacheproxy: {problem}", err=True)
-    try:
-        found = installed(config)
-    except (ConfigError, PluginError) as error:
-        _fail(str(error))
+    tell(problems)
+    found = configured(read_settings(config, plugin))
     result = inspect_records(
         records,
         found.rules,
         found.active,
         orders=_ORDERS[order] if order else None,
-        name=found.name,
+        name=found.packages.session,
     )
     if not result.prompts:
         if not problems:
-            _fail(f"no request with a prompt in {', '.join(files)}")
+            fail(f"no request with a prompt in {', '.join(files)}")
     elif as_json:
-        click.echo(json.dumps(as_object(result, found.active), indent=2))
+        print_json(as_object(result, found.active))
     else:
         for line in lines(result, found.active, files):
             click.echo(visible(line))
@@ -96,8 +103,3 @@ def _field(field: Field, active: frozenset[str]) -> dict[str, Any]:
         "rules": list(field.rules),
         "covered": field.covered,
     }
-
-
-def _fail(message: str) -> NoReturn:
-    click.echo(f"cacheproxy: {message}", err=True)
-    raise SystemExit(2)

@@ -15,7 +15,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "Say whether the prompt cache works, what is wrong, and what mends it.",
     "env": "Print what CLIENT needs to use the proxy: base URL, key, model, context window.",
     "inspect": "Say what in captured requests breaks the prompt cache.",
-    "plugins": "List the installed client packages, their rules, and the rules of the config file.",
+    "plugins": "List the plugins, their rules, and the rules of the config file.",
     "replay": "Send captured requests to a server twice: as captured, and through the rules.",
     "rules": "List the rules: package, on or off, how often each fired and failed.",
     "serve": "Run the proxy until it is stopped.",

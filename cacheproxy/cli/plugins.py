@@ -1,76 +1,67 @@
-"""``cacheproxy plugins``: which client packages and rules there are, and which are on."""
+"""``cacheproxy plugins``: which plugins and rules there are, and which are on."""
 
 from __future__ import annotations
 
-import json
-import os
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from cacheproxy.config import ConfigError, load
+from cacheproxy.cli.settings import OneLine, json_option, print_json, read_settings, rules_options
 from cacheproxy.core.rules.rule import Normalizer, client_name
-from cacheproxy.plugin.plugins import Package, PluginError, Plugins, choose
+from cacheproxy.plugin.configured import Configured, configured
+from cacheproxy.plugin.package import Package
 
 
-@click.command()
-@click.option("-c", "--config", metavar="FILE", help="TOML file to read.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def plugins(config: str | None, *, as_json: bool) -> None:
-    """List the installed client packages, their rules, and the rules of the config file.
+@click.command(cls=OneLine)
+@rules_options
+@json_option
+def plugins(config: str | None, *, plugin: tuple[str, ...], as_json: bool) -> None:
+    """List the plugins, their rules, and the rules of the config file.
 
+    Plugins are installed client packages, and files named with --plugin or in the config file.
     With each rule: whether it is on, and whose requests it edits (* for all clients).
     """
-    found = Plugins()
-    try:
-        settings = load({}, os.environ, config)
-        found.load_packages(settings.block)
-        own = settings.rules()
-        known = found.normalizers(own)
-        active = {rule.name for rule in choose(known, settings.enable, settings.disable)}
-    except (ConfigError, PluginError) as error:
-        click.echo(f"cacheproxy: {error}", err=True)
-        raise SystemExit(2) from None
-    groups = [(package, found.rules_of(package)) for package in found.packages]
+    found = configured(read_settings(config, plugin))
     if as_json:
-        click.echo(json.dumps(_as_json(groups, own, active), indent=2))
+        print_json(_as_json(found))
         return
-    for package, rules in groups:
-        click.echo(f"{package.distribution} {package.version}{_state(package)}")
-        _print_rules(rules, active)
-    if own:
+    for package in found.packages:
+        click.echo(f"{package.title}{_state(package)}")
+        _print_rules(package.rules, found)
+    if found.own:
         click.echo("the config file")
-        _print_rules(own, active)
-    if not groups:
+        _print_rules(found.own, found)
+    if not found.packages:
         click.echo("No client package is installed: the proxy passes everything through.")
         click.echo("Install one: pip install cacheproxy-claude-code (or cacheproxy-openclaw)")
-    elif any(rule.name not in active for rule in known):
+    elif len(found.active) < len(found.rules):
         click.echo("\nSwitch a rule on or off with --enable NAME, --disable NAME.")
 
 
 def _state(package: Package) -> str:
     if package.error is not None:
         return f"   could not be loaded: {package.error}"
+    if package.warning is not None:
+        return f"   warning: {package.warning}"
     return "   blocked" if package.blocked else ""
 
 
-def _print_rules(rules: list[Normalizer] | list[Any], active: set[str]) -> None:
+def _print_rules(rules: Sequence[Normalizer], found: Configured) -> None:
     width = max((len(rule.name) for rule in rules), default=0)
     whose = max((len(client_name(rule)) for rule in rules), default=0)
     for rule in rules:
-        on = "on " if rule.name in active else "off"
+        on = "on " if rule.name in found.active else "off"
         client = f"{client_name(rule):<{whose}}"
         click.echo(f"  {on}  {rule.name:<{width}}  {client}  {rule.why}".rstrip())
 
 
-def _as_json(
-    groups: list[tuple[Package, list[Normalizer]]], own: list[Any], active: set[str]
-) -> dict[str, Any]:
-    def listed(rules: list[Any]) -> list[dict[str, Any]]:
+def _as_json(found: Configured) -> dict[str, Any]:
+    def listed(rules: Sequence[Normalizer]) -> list[dict[str, Any]]:
         return [
             {
                 "name": rule.name,
-                "on": rule.name in active,
+                "on": rule.name in found.active,
                 "client": client_name(rule),
                 "why": rule.why,
             }
@@ -83,11 +74,12 @@ def _as_json(
                 "name": package.name,
                 "distribution": package.distribution,
                 "version": package.version,
+                "file": str(package.file) if package.file else None,
                 "blocked": package.blocked,
                 "error": package.error,
-                "rules": listed(rules),
+                "rules": listed(package.rules),
             }
-            for package, rules in groups
+            for package in found.packages
         ],
-        "config": listed(own),
+        "config": listed(found.own),
     }

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 from urllib.parse import urlsplit
 
 import click
 from rich.text import Text
 
 from cacheproxy.cli.progress import console, progress_bar
-from cacheproxy.config import Config, ConfigError, load
-from cacheproxy.core.capture.files import Captured, Problem, read
+from cacheproxy.cli.settings import (
+    OneLine,
+    api_key_option,
+    json_option,
+    print_json,
+    read_settings,
+    rules_options,
+    say,
+    tell,
+)
+from cacheproxy.core.capture.files import Captured, read
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.server.identify import PAGES, identify
-from cacheproxy.plugin.plugins import PluginError
 from cacheproxy.replay.cold import Cold
 from cacheproxy.replay.counter import Counter
 from cacheproxy.replay.errors import ReplayError
@@ -41,7 +47,7 @@ INTERRUPTED = 130
 """What shells give for a command that Ctrl-C has ended."""
 
 
-@click.command()
+@click.command(cls=OneLine)
 @click.argument("files", nargs=-1, required=True, metavar="FILE|DIR...")
 @click.option(
     "--against", required=True, metavar="URL", help="The model server, e.g. http://localhost:8080."
@@ -72,9 +78,9 @@ INTERRUPTED = 130
     help="What applies the rules: a real proxy in between, or this command itself.",
 )
 @click.option("--model", help="The model to ask for, instead of the captured one.")
-@click.option("--api-key", metavar="KEY", help="The key the server asks for, if it does.")
-@click.option("-c", "--config", metavar="FILE", help="TOML file to read the rules from.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of words.")
+@api_key_option
+@rules_options
+@json_option
 @click.option("--markdown", is_flag=True, help="Print Markdown to share; no prompt text in it.")
 @click.option("--save", metavar="FILE", help="Write the JSON to this file as well.")
 def replay(
@@ -91,6 +97,7 @@ def replay(
     model: str | None,
     api_key: str | None,
     config: str | None,
+    plugin: tuple[str, ...],
     as_json: bool,
     markdown: bool,
     save: str | None,
@@ -101,19 +108,16 @@ def replay(
     seconds. Reads JSON lines and HAR files. No tool is run.
     """
     records, problems = read(files)
-    _tell(problems)
-    try:
-        rules = ruleset(_settings(config), with_rule, without_rule)
-        url = checked_url(against)
-        planned = _planned(records, rules, session, answers=answers, model=model, side=not no_side)
-        edit_remote = not is_local(urlsplit(url).hostname or "")
-        run = Run(planned, Target(url, api_key, edit_remote), rules, Cold(cold), Via(via))
-        connect(url, MEND).close()
-        report, stopped = _measured(run, files)
-    except (ReplayError, ConfigError, PluginError) as error:
-        _fail(str(error))
+    tell(problems)
+    rules = ruleset(read_settings(config, plugin), with_rule, without_rule)
+    url = checked_url(against)
+    planned = _planned(records, rules, session, answers=answers, model=model, side=not no_side)
+    edit_remote = not is_local(urlsplit(url).hostname or "")
+    run = Run(planned, Target(url, api_key, edit_remote), rules, Cold(cold), Via(via))
+    connect(url, MEND).close()
+    report, stopped = _measured(run, files)
     if as_json:
-        click.echo(json.dumps(record(report), ensure_ascii=False, indent=2))
+        print_json(record(report), ascii_only=False)
     elif markdown:
         click.echo(report.markdown())
     else:
@@ -122,15 +126,11 @@ def replay(
     if save is not None:
         lacking += _saved(report, save)
     for line in lacking:
-        click.echo(f"cacheproxy: {line}", err=True)
+        say(line)
     if report.interrupted:
         raise SystemExit(INTERRUPTED)
     if problems or lacking:
         raise SystemExit(2)
-
-
-def _settings(config: str | None) -> Config:
-    return load({}, os.environ, config)
 
 
 def _planned(
@@ -231,16 +231,3 @@ def _print(report: Report) -> None:
     for line, style in report.text(time.strftime("%Y-%m-%d")):
         # soft: a narrow terminal wraps by itself, and a file has every line whole
         terminal.print(Text(line, style=style), soft_wrap=True)
-
-
-def _tell(problems: Sequence[Problem]) -> None:
-    for problem in problems:
-        line = str(problem)
-        # control characters of a file's name would move the cursor
-        shown = line if line.isprintable() else line.encode("unicode_escape").decode()
-        click.echo(f"cacheproxy: {shown}", err=True)
-
-
-def _fail(message: str) -> NoReturn:
-    click.echo(f"cacheproxy: {message}", err=True)
-    raise SystemExit(2)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -13,15 +11,22 @@ import click
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.rule_hits import Fired, look
 from cacheproxy.cli.running import RunningError, get_json
-from cacheproxy.cli.settings import OneLine, fail
-from cacheproxy.config import Config, ConfigError, load
+from cacheproxy.cli.settings import (
+    OneLine,
+    json_option,
+    print_json,
+    proxy_option,
+    read_settings,
+    rules_options,
+    say,
+)
+from cacheproxy.config import Config
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.rule import client_name
 from cacheproxy.demo.client import checked_url
-from cacheproxy.demo.errors import DemoError
 from cacheproxy.doctor.proxy import is_health
 from cacheproxy.doctor.site import HEALTH
-from cacheproxy.plugin.plugins import PluginError, Plugins, choose
+from cacheproxy.plugin.configured import configured
 
 _OWN = "the config file"
 
@@ -62,7 +67,7 @@ class Seen:
 
 
 @click.command(cls=OneLine)
-@click.option("--proxy", metavar="URL", help="The proxy, if not where the configuration says.")
+@proxy_option
 @click.option(
     "--turns",
     type=click.IntRange(1),
@@ -70,23 +75,22 @@ class Seen:
     show_default=True,
     help="A rule that changed nothing in so many turns of its client can be retired.",
 )
-@click.option("-c", "--config", metavar="FILE", type=click.Path(), help="TOML file to read.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def rules(*, proxy: str | None, turns: int, config: str | None, as_json: bool) -> None:
+@rules_options
+@json_option
+def rules(
+    *, proxy: str | None, turns: int, config: str | None, plugin: tuple[str, ...], as_json: bool
+) -> None:
     """List the rules: package, on or off, how often each fired and failed.
 
     How often is asked of the running proxy, for its last 1,000 exchanges. Rules that are on
     and never fire are named, so that you can switch them off; clients change.
     """
-    try:
-        settings = load({}, os.environ, config)
-        url = checked_url(proxy or proxy_url(settings))
-        seen = _seen(url, settings)
-        rows = list(_rows(settings, seen))
-    except (ConfigError, DemoError, PluginError) as error:
-        fail(str(error))
+    settings = read_settings(config, plugin)
+    url = checked_url(proxy or proxy_url(settings))
+    seen = _seen(url, settings)
+    rows = list(_rows(settings, seen))
     if as_json:
-        click.echo(json.dumps(_as_json(rows, seen, turns), indent=2))
+        print_json(_as_json(rows, seen, turns))
         return
     for line in _lines(rows, seen, turns):
         click.echo(line)
@@ -101,10 +105,9 @@ def _seen(url: str, settings: Config) -> Seen | None:
     except (RunningError, ValueError):
         found = None
     if found is None:
-        click.echo(
-            f"cacheproxy: no cacheproxy answers at {url}, or not with this token, so how often "
-            "each rule fired is not known: cacheproxy serve",
-            err=True,
+        say(
+            f"no cacheproxy answers at {url}, or not with this token, so how often each rule "
+            "fired is not known: cacheproxy serve"
         )
         return None
     failures = health.get("failures")
@@ -117,16 +120,12 @@ def _seen(url: str, settings: Config) -> Seen | None:
 
 
 def _rows(settings: Config, seen: Seen | None) -> Iterator[Row]:
-    plugins = Plugins()
-    plugins.load_packages(settings.block)
-    own = settings.rules()
-    active = choose(plugins.normalizers(own), settings.enable, settings.disable)
-    on = seen.on if seen is not None else {rule.name for rule in active}
-    for package in plugins.packages:
-        for rule in plugins.rules_of(package):
-            yield _row(rule, f"{package.distribution} {package.version}", seen, on=rule.name in on)
-    for rule in own:
-        yield _row(rule, _OWN, seen, on=rule.name in on)
+    found = configured(settings)
+    on = seen.on if seen is not None else found.active
+    sources = [(package.title, package.rules) for package in found.packages]
+    for source, rules in (*sources, (_OWN, found.own)):
+        for rule in rules:
+            yield _row(rule, source, seen, on=rule.name in on)
 
 
 def _row(rule: Any, package: str, seen: Seen | None, *, on: bool) -> Row:
@@ -179,18 +178,5 @@ def _told(row: Row) -> str:
 def _as_json(rows: Sequence[Row], seen: Seen | None, least: int) -> dict[str, Any]:
     return {
         "source": seen.source if seen is not None else None,
-        "rules": [
-            {
-                "name": row.name,
-                "package": row.package,
-                "why": row.why,
-                "on": row.on,
-                "client": row.client,
-                "fired": row.fired,
-                "turns": row.turns,
-                "failed": row.failed,
-                "retire": row.retire(least),
-            }
-            for row in rows
-        ],
+        "rules": [{**asdict(row), "retire": row.retire(least)} for row in rows],
     }

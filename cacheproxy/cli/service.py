@@ -15,8 +15,8 @@ import click
 import platformdirs
 
 from cacheproxy.cli.settings import OneLine, arguments, fail, proxy_options
-from cacheproxy.config import ConfigError, load, options
-from cacheproxy.plugin.plugins import PluginError, Plugins, choose
+from cacheproxy.config import load, options
+from cacheproxy.plugin.configured import configured
 from cacheproxy.proxy.upstream.upstream import UpstreamURL, UpstreamURLError
 from cacheproxy.units import launchd, systemd
 from cacheproxy.units.program import program, secrets, settings
@@ -174,14 +174,12 @@ def _unit(name: str, given: Mapping[str, Any]) -> Unit:
 def _checked(found: Mapping[str, Any]) -> float:
     """Let what is wrong be told now, and not by a service that does not start."""
     told = {field: value for field, value in found.items() if field != "config"}
+    config = load(told, {}, found.get("config"))
     try:
-        config = load(told, {}, found.get("config"))
         UpstreamURL.parse(config.upstream)
-        plugins = Plugins()
-        plugins.load_packages(config.block)
-        choose(plugins.normalizers(config.rules()), config.enable, config.disable)
-    except (ConfigError, PluginError, UpstreamURLError) as error:
+    except UpstreamURLError as error:
         fail(str(error))
+    configured(config)
     return config.grace
 
 

@@ -1,17 +1,34 @@
-"""The configuration's options for commands that start the proxy: from the one table, as text."""
+"""What commands have in common: the configuration's options, and how they say what is wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import click
 
-from cacheproxy.config import Option, explain, options
+from cacheproxy.cli.running import RunningError
+from cacheproxy.config import Config, ConfigError, Option, explain, load, options
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.replay.errors import ReplayError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FOLDERS = ("capture", "state_dir")
 """Settings that are a folder's name, for shells to complete."""
+_MISTAKES = (ConfigError, PluginError, ReplayError, RunningError)
+"""Errors whose message says in one line what is wrong and what mends it."""
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object instead of words."
+)
+api_key_option = click.option(
+    "--api-key", metavar="KEY", help="The key the model server asks for, if it does."
+)
+proxy_option = click.option(
+    "--proxy", metavar="URL", help="The proxy, if not where the configuration says."
+)
 
 
 class OneLine(click.Command):
@@ -25,6 +42,26 @@ class OneLine(click.Command):
             said = " ".join(error.format_message().split()).rstrip(".")
             fail(f"{explain(said)}: see {ctx.command_path} --help")
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it; what it cannot work with is one line, too."""
+        try:
+            return super().invoke(ctx)
+        except _MISTAKES as error:
+            fail(str(error))
+
+
+def config_option(function: _F) -> _F:
+    """Add ``--config`` to a command."""
+    return click.option(
+        "-c", "--config", metavar="FILE", type=click.Path(), help="TOML file to read."
+    )(function)
+
+
+def rules_options(function: _F) -> _F:
+    """Add ``--config`` and ``--plugin``, which say what rules there are; see ``read_settings``."""
+    row = next(row for row in options() if row.is_file_list)
+    return config_option(_option(row)(function))
+
 
 def proxy_options(function: _F) -> _F:
     """Add ``--config`` and an option for every row of the table to a command.
@@ -32,10 +69,13 @@ def proxy_options(function: _F) -> _F:
     They come as text, or True for a flag: cacheproxy.config checks them.
     """
     for row in reversed(list(options())):
-        function = click.option(f"--{row.flag}", row.field, help=_help(row), **_kind(row))(function)
-    return click.option(
-        "-c", "--config", metavar="FILE", type=click.Path(), help="TOML file to read."
-    )(function)
+        function = _option(row)(function)
+    return config_option(function)
+
+
+def read_settings(config: str | None, plugin: Sequence[str] = ()) -> Config:
+    """Return the configuration; raises ConfigError. ``plugin``: what stood on the command line."""
+    return load({"plugin": plugin} if plugin else {}, os.environ, config)
 
 
 def arguments(given: Mapping[str, Any]) -> Iterator[str]:
@@ -47,19 +87,57 @@ def arguments(given: Mapping[str, Any]) -> Iterator[str]:
         if row.kind is bool:
             if value:
                 yield f"--{row.flag}"
+        elif row.is_file_list:
+            yield from (f"--{row.flag}={name}" for name in value or ())
         elif value is not None:
             yield f"--{row.flag}={value}"
 
 
+def key_headers(key: str | None) -> dict[str, str]:
+    """Return the headers that carry ``--api-key``; a key that cannot be sent ends the command."""
+    if key is None:
+        return {}
+    if not (key.isascii() and key.isprintable()):
+        fail("--api-key: a key is printable ASCII")
+    return {"Authorization": f"Bearer {key}", "X-Api-Key": key}
+
+
+def print_json(value: object, *, ascii_only: bool = True) -> None:
+    """Print ``value`` as JSON; ``ascii_only``: other characters as escapes."""
+    click.echo(json.dumps(value, ensure_ascii=ascii_only, indent=2))
+
+
+def plain(text: str) -> str:
+    """Spell out control characters: they come from a file, and would move the cursor."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def say(what: str) -> None:
+    """Say it beside standard output, which a program may read."""
+    click.echo(f"cacheproxy: {what}", err=True)
+
+
+def tell(problems: Iterable[object]) -> None:
+    """Say what was wrong with captures, one line each."""
+    for problem in problems:
+        say(plain(str(problem)))
+
+
 def fail(message: str, code: int = 2) -> NoReturn:
     """End the command with one line."""
-    click.echo(f"cacheproxy: {message}", err=True)
+    say(message)
     raise SystemExit(code)
+
+
+def _option(row: Option) -> Callable[[_F], _F]:
+    return click.option(f"--{row.flag}", row.field, help=_help(row), **_kind(row))
 
 
 def _kind(row: Option) -> dict[str, Any]:
     if row.kind is bool:
         return {"is_flag": True, "default": False}
+    if row.is_file_list:
+        return {"type": click.Path(dir_okay=False), "multiple": True, "metavar": "FILE"}
     kind = click.Path(file_okay=False) if row.field in _FOLDERS else click.STRING
     names = {int: "NUMBER", float: "SECONDS", tuple: "NAMES"}
     return {"type": kind, "metavar": names.get(row.kind, "TEXT")}

@@ -9,7 +9,7 @@ from typing import Any
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.core.server.identify import Server
-from cacheproxy.plugin.plugins import Package
+from cacheproxy.plugin.package import Package
 
 _DEFAULT = "http://127.0.0.1:8081"
 """Where ``cacheproxy env`` looks for the proxy by itself."""
@@ -55,6 +55,8 @@ def rest(
     for package in packages:
         if package.error is not None:
             yield f"  plugin      {package.distribution} could not be loaded: {package.error}"
+        elif package.warning is not None:
+            yield f"  plugin      {package.warning}"
     if address.startswith("http"):  # a socket in the file system is for neither browser nor client
         yield from _ways_in(_from_here(address))
     if open_to_others:

@@ -30,7 +30,7 @@ class Options(usage.Options):
         *(
             [option.flag, None, None, f"{option.help} [default: {_shown(option.default)}]"]
             for option in options()
-            if option.kind is not bool
+            if option.kind is not bool and not option.is_file_list
         ),
     ]
     optFlags = [  # noqa: RUF012 - twisted's own interface
@@ -39,10 +39,17 @@ class Options(usage.Options):
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
         """Parse; what cannot be read is one line and exit code 2."""
+        self["plugin"] = []
+        self._folder = os.getcwd()  # noqa: PTH109 - where paths begin when they are read again
         try:
             super().parseOptions(options)
         except usage.UsageError as error:
             stop(2, f"{explain(str(error))}: see twistd cacheproxy --help")
+
+    def opt_plugin(self, name: str) -> None:  # noqa: D102 - below, from the table
+        self["plugin"].append(name)
+
+    opt_plugin.__doc__ = next(option.help for option in options() if option.is_file_list)
 
     def parseArgs(self, *arguments: str) -> None:
         """Take no arguments: they are usually a forgotten ``--``."""
@@ -61,7 +68,7 @@ class Options(usage.Options):
 
     def read(self) -> Config:
         """Return what is configured now; raises ConfigError."""
-        return load(self.given(), os.environ, self["config"])
+        return load(self.given(), os.environ, self["config"], self._folder)
 
     def given(self) -> dict[str, Any]:
         """Return what stood on the command line, by field name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -12,10 +12,11 @@ from twisted.logger import Logger
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.daemon.wiring import Arrangement
-from cacheproxy.plugin.plugins import PluginError
+from cacheproxy.plugin.errors import PluginError
 from cacheproxy.proxy.upstream.upstream import UpstreamURLError
 
 _log = Logger()
+_Adopt = Callable[[Arrangement], list[str]]
 NEED_A_RESTART = (
     "port",
     "interface",
@@ -50,10 +51,11 @@ class Reloading:
         self._asked = False
         self._busy = False
 
-    def ask(self, adopt: Callable[[Arrangement], None]) -> None:
+    def ask(self, adopt: _Adopt) -> None:
         """Reload once, however often this is called meanwhile, and once more after that.
 
-        ``adopt`` puts an arrangement in force, or raises ConfigError.
+        ``adopt`` puts an arrangement in force and returns the names of the plugins that are not
+        what they were, or raises ConfigError.
         """
         self._asked = True
         if not self._busy:
@@ -61,7 +63,7 @@ class Reloading:
             done = Deferred.fromCoroutine(self._reload_while_asked(adopt))
             done.addErrback(lambda failure: _log.failure("the reload failed", failure))
 
-    async def _reload_while_asked(self, adopt: Callable[[Arrangement], None]) -> None:
+    async def _reload_while_asked(self, adopt: _Adopt) -> None:
         try:
             while self._asked:
                 self._asked = False
@@ -69,16 +71,16 @@ class Reloading:
         finally:
             self._busy = False
 
-    async def _reload(self, adopt: Callable[[Arrangement], None]) -> None:
+    async def _reload(self, adopt: _Adopt) -> None:
         try:
             wanted, arrangement = await deferToThreadPool(
                 self._reactor, self._reactor.getThreadPool(), self._prepare
             )
-            adopt(arrangement)
+            plugins = adopt(arrangement)
         except (ConfigError, PluginError, UpstreamURLError) as error:
             _log.warn("not reloaded, the settings stay as they were: {error}", error=error)
             return
-        _log.info("{line}", line=summary(self._running, wanted))
+        _log.info("{line}", line=summary(self._running, wanted, plugins))
         self._running = arrangement.config
 
     def _prepare(self) -> tuple[Config, Arrangement]:
@@ -87,14 +89,18 @@ class Reloading:
         return wanted, self._arrange(msgspec.structs.replace(wanted, **lasting))
 
 
-def summary(running: Config, wanted: Config) -> str:
-    """Return one line on what a reload changes: names only, since values may be secrets."""
+def summary(running: Config, wanted: Config, plugins: Iterable[str] = ()) -> str:
+    """Return one line on what a reload changes: names only, since values may be secrets.
+
+    ``plugins``: those that were read from another text than before.
+    """
     changed = [
         field.name
         for field in msgspec.structs.fields(Config)
         if getattr(running, field.name) != getattr(wanted, field.name)
     ]
     now = [name for name in changed if name not in NEED_A_RESTART]
+    now += [f"plugin {name}" for name in plugins]
     later = [name for name in changed if name in NEED_A_RESTART]
     line = f"reloaded: {', '.join(now)} changed" if now else "reloaded: nothing changed"
     if later:

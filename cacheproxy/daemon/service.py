@@ -169,16 +169,24 @@ class ProxyService(Service):
         if self.running:
             self._reloading.ask(self._adopt)
 
-    def _adopt(self, arrangement: Arrangement) -> None:
-        """Put ``arrangement`` in force for what begins from now on; raises ConfigError."""
+    def _adopt(self, arrangement: Arrangement) -> list[str]:
+        """Put ``arrangement`` in force for what begins from now on; raises ConfigError.
+
+        Return the names of the plugins that are not what they were.
+        """
         objection = self._objection(arrangement)
         if objection:
             raise ConfigError(objection)
         self._arrangement = arrangement
+        changed = self._lasting.plugins.adopt(arrangement.packages)
         self._put_in_force(arrangement)
         if self._poller is not None:
             self._poller.upstream = arrangement.upstream
+        for package in arrangement.packages:
+            if package.warning is not None and package.name in changed:
+                _log.warn("plugin {name}: {warning}", name=package.name, warning=package.warning)
         self._run(arrangement.profiling.learn())
+        return changed
 
     def _put_in_force(self, arrangement: Arrangement) -> None:
         lasting = self._lasting

@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 
 from cacheproxy.config import Config
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.metrics.counting import Metrics
@@ -20,6 +21,7 @@ from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.recent import Recent
+from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
@@ -45,6 +47,7 @@ class Lasting:
     reactor: Any
     site: ProxySite
     memory: SessionMemory
+    memo: Memo
     spellings: Spellings
     collector: Collector
     via: bytes
@@ -68,13 +71,15 @@ class Lasting:
 class Arrangement:
     """What one configuration makes. An exchange keeps to the one it began with.
 
-    ``rules``: those that are on; ``edits``: whether they are used with this upstream.
+    ``packages``: the plugins. ``rules``: those that are on; ``edits``: whether they are used
+    with this upstream.
     ``placing``: where its late system messages go; ``profiling``: what is known of it;
     ``proving``: asks it what it rendered, and for its counters.
     """
 
     config: Config
     upstream: Upstream
+    packages: Packages
     rules: Sequence[Normalizer]
     edits: bool
     resource: ProxyResource

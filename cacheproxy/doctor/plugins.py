@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from cacheproxy.config import Config
 from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.plugin.plugins import Package, Plugins, choose
+from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.packages import Packages, choose
 
 INSTALL = "pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
 
@@ -22,11 +23,10 @@ class Installed:
 
 def installed(config: Config) -> Installed:
     """Load the packages. Raises ConfigError or PluginError for what the proxy would refuse, too."""
-    plugins = Plugins()
-    plugins.load_packages(config.block)
-    known = plugins.normalizers(config.rules())
+    packages = Packages.load(config.block, config.plugin)
+    known = packages.normalizers(config.rules())
     rules = choose(known, config.enable, config.disable)
-    return Installed(tuple(plugins.packages), tuple(rules))
+    return Installed(packages, tuple(rules))
 
 
 def check(found: Installed, running: tuple[str, ...] | None, *, edits: bool) -> list[Finding]:
@@ -44,8 +44,13 @@ def check(found: Installed, running: tuple[str, ...] | None, *, edits: bool) -> 
         )
         for package in broken
     ]
+    findings += [
+        Finding("plugins", State.WARN, package.warning, f"chmod o-w {package.file}")
+        for package in found.packages
+        if package.warning is not None
+    ]
     loaded = [package for package in found.packages if not package.error and not package.blocked]
-    names = ", ".join(f"{package.distribution} {package.version}" for package in loaded)
+    names = ", ".join(package.title for package in loaded)
     if found.rules:
         which = f"{len(loaded)} loaded: {names}" if loaded else "only the config file's own rules"
         on = ", ".join(rule.name for rule in found.rules)

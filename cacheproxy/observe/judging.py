@@ -234,8 +234,5 @@ def _with(exchange: Exchange, judged: Judged, **more: Any) -> Exchange:
 
 def _is_quick(exchange: Exchange) -> bool:
     """Whether neither body takes long to look at: none takes more than it has bytes."""
-    received = exchange.received
-    sent = exchange.sent or received
-    if len(received.body) <= _THREAD_ABOVE >= len(sent.body):
-        return True
-    return received.effort <= _THREAD_ABOVE >= sent.effort
+    sent = exchange.sent or exchange.received
+    return exchange.received.is_quick(_THREAD_ABOVE) and sent.is_quick(_THREAD_ABOVE)

@@ -15,12 +15,10 @@ from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.lanes import Lanes, Place
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdict
-from cacheproxy.core.document.compare import overlap
-from cacheproxy.core.document.document import Document
 from cacheproxy.core.judge.cause import NOTHING_SEEN, Meanwhile
 from cacheproxy.core.judge.judge import Before, judge, order_of, wants_proof
 from cacheproxy.core.judge.proof import Compared, Proof
-from cacheproxy.core.prompt.prompt import Order, Prompt, first_item, prompt_of, reordered
+from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of, reordered
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import EACH_SEGMENT, Piece
 from cacheproxy.core.server.inferred import Inferred
@@ -72,33 +70,12 @@ class Judged(NamedTuple):
 
 @dataclass(slots=True)
 class _Known:
-    """One session: its lanes, and the last prompt of each that is still kept.
-
-    ``document``: the last that was made on the way, by a translation say, and is read only here.
-    """
+    """One session: its lanes, and the last prompt of each that is still kept."""
 
     lanes: Lanes = field(default_factory=Lanes)
     last: dict[int, Before] = field(default_factory=dict)
     costs: dict[int, int] = field(default_factory=dict)
-    document: Document | None = None
     cost: int = 0
-
-    def read(self, request: Request) -> None:
-        """Read a request that nobody has read, with the last such one at hand."""
-        if request.is_read:
-            return
-        if self.document is not None:
-            request.after(overlap(request.body, self.document))
-        self.document = request.document
-        request.literals.settle()
-
-    def like(self, request: Request) -> Prompt | None:
-        """Return the prompt that ``request`` is likely to go on from."""
-        first = first_item(request)
-        for before in self.last.values():
-            if first is not None and before.sent.first_item is first:
-                return before.sent
-        return next((before.sent for before in reversed(self.last.values())), None)
 
 
 class KnownPrompts:
@@ -122,11 +99,10 @@ class KnownPrompts:
         key = (exchange.session.client, exchange.session.id)
         known = self._sessions.pop(key, None) or _Known()
         self._sessions[key] = known
-        known.read(exchange.sent)
         order = profile.order or Order.TOOLS_FIRST
-        sent = unedited = prompt_of(exchange.sent, order, known.like(exchange.sent))
+        sent = unedited = prompt_of(exchange.sent, order)
         if exchange.sent is not exchange.received:
-            unedited = prompt_of(exchange.received, order, sent)
+            unedited = prompt_of(exchange.received, order)
         if sent is None or unedited is None:
             return None
         if len(known.last) >= _MOST_LANES:  # a client that never repeats itself: begin anew
@@ -203,8 +179,6 @@ class KnownPrompts:
         self.bytes_kept -= known.cost
         known.last[lane], known.costs[lane] = before, _cost(before)
         known.cost = _EACH_SESSION + sum(known.costs.values())
-        if known.document is not None:
-            known.cost += known.document.cost
         self.bytes_kept += known.cost
         while self._sessions and (
             self.bytes_kept > self._most_bytes or len(self._sessions) > _MOST_SESSIONS

@@ -1,1 +1,1 @@
-"""Client packages: found, named, guarded, called."""
+"""Finding, naming, guarding and calling plugins: client packages, and files of the user's."""

@@ -78,7 +78,7 @@ def _installed() -> Iterator[str]:
                 for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
                     if line.strip() and not line.startswith(("#", "import ", "import\t")):
                         yield str(Path(folder) / line.rstrip())
-    yield str(Path(__file__).parents[1])
+    yield str(Path(__file__).parents[2])
 
 
 def _real(path: str) -> str:

@@ -18,7 +18,7 @@ from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Normalized, Report, normalize
 from cacheproxy.core.rules.rule import Normalizer
-from cacheproxy.plugin.plugins import Plugins, choose
+from cacheproxy.plugin.packages import Packages, choose
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,15 @@ def ruleset(
     settings: Config, with_rules: Iterable[str] = (), without_rules: Iterable[str] = ()
 ) -> Ruleset:
     """Return the user's own rules, changed by names; raises PluginError, ConfigError."""
-    plugins = Plugins()
-    plugins.load_packages(settings.block)
-    known = plugins.normalizers(settings.rules())
+    packages = Packages.load(settings.block, settings.plugin)
+    known = packages.normalizers(settings.rules())
     more, less = set(with_rules), set(without_rules)
     choose(known, more, less)  # a wrong name is told, also where nothing follows from it
     enable = sorted((set(settings.enable) - less) | more)
     disable = sorted((set(settings.disable) - more) | less)
     return Ruleset(
         tuple(choose(known, enable, disable)),
-        plugins.session,
+        packages.session,
         _toml(settings, enable, disable),
     )
 
@@ -96,7 +95,8 @@ def lane_of(session: Session, request: Request) -> Lane:
 
 def _toml(settings: Config, enable: Sequence[str], disable: Sequence[str]) -> str:
     lines = [
-        *_members({"enable": enable, "disable": disable, "block": list(settings.block)}),
+        *_members({"enable": enable, "disable": disable}),
+        *_members({"block": list(settings.block), "plugin": list(settings.plugin)}),
         *(line for table in settings.rule for line in ("", "[[rule]]", *_members(_fields(table)))),
     ]
     return "\n".join(lines) + "\n"

@@ -30,7 +30,11 @@ def settings(given: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, 
         value = environ.get(ENV_PREFIX + row.field.upper())
         if value:
             found[row.field] = value.lower() in ("true", "1") if row.kind is bool else value
-    found |= {name: value for name, value in given.items() if value not in (None, False)}
+            if row.is_file_list:
+                found[row.field] = [name.strip() for name in value.split(",") if name.strip()]
+    found |= {name: value for name, value in given.items() if value not in (None, False, ())}
+    if "plugin" in found:
+        found["plugin"] = [str(_absolute(name)) for name in found["plugin"]]
     for name in _PATHS:
         if found.get(name) and found[name] not in _NO_PATHS:
             found[name] = str(_absolute(found[name]))

@@ -146,7 +146,7 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
     Where the text would then start with another one, nothing is done: OpenClaw never writes
     two, so the user has typed one; and a second pass must not find what the first has left.
     """
-    if not request.literals.match(_STAMP_BEGINS, len("[Wed 2026-02-18 ")):
+    if not request.literals.match(_STAMP_BEGINS):
         return  # before any JSON is looked at
     for path, text in _user_texts(request.json):
         span = _stamp(text)

@@ -140,6 +140,7 @@ def test_the_same_as_json(install, own):
         "name": "good",
         "distribution": "good-plugin",
         "version": "1.2",
+        "file": None,
         "blocked": False,
         "error": None,
         "rules": [
@@ -239,7 +240,7 @@ def test_two_packages_with_a_rule_of_the_same_name(install):
 def test_without_any_package_it_says_what_to_install(folder):
     """In a fresh interpreter that sees none."""
     program = (
-        "import sys, cacheproxy.plugin.plugins as p; p.entry_points = lambda group: [];"
+        "import sys, cacheproxy.plugin.installed as p; p.entry_points = lambda group: [];"
         "from cacheproxy.cli.main import main; main(['plugins'])"
     )
     result = subprocess.run(
@@ -252,6 +253,45 @@ def test_without_any_package_it_says_what_to_install(folder):
     )
     assert "No client package is installed" in result.stdout
     assert "pip install cacheproxy-claude-code" in result.stdout
+
+
+def test_a_plugin_may_be_a_file(folder, own):
+    """Named on the command line or in the config file, it is listed with its path."""
+    file = folder / "mine.py"
+    file.write_text(GOOD.replace("good-", "mine-").replace('Client("good"', 'Client("mine"'))
+    arguments = own('plugin = ["mine.py"]')
+    for given in (("--plugin", str(file)), arguments):
+        lines = printed(*given).splitlines()
+        assert lines[lines.index(f"mine ({file})") + 1].startswith("  on   mine-stamp ")
+        (mine,) = (
+            each for each in json.loads(printed("--json", *given))["packages"] if each["file"]
+        )
+        assert (mine["name"], mine["file"]) == ("mine", str(file))
+    file.chmod(0o666)
+    assert f"mine ({file})   warning: everybody here may write" in printed(*arguments)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["plugins"],
+        ["rules"],
+        ["doctor"],
+        ["inspect", "a.jsonl"],
+        ["diagnose", "--from", "a.jsonl"],
+        ["replay", "a.jsonl", "--against", "http://127.0.0.1:9"],
+        ["service", "install", "--kind", "systemd", "--dry-run"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_each_command_with_rules_takes_plugins_and_refuses_one_alike(folder, command):
+    """With the proxy's own words and exit code 2."""
+    file = folder / "mine.py"
+    file.write_text("x = 1\nraise ValueError('no')\n")
+    result = CliRunner().invoke(main, [*command, "--plugin", str(file)])
+    assert result.exit_code == 2
+    said = f"cacheproxy: plugin {file}, line 2: ValueError: no; mend the file, or leave it out"
+    assert result.stderr.splitlines()[-1] == said
 
 
 def test_the_command_tells_its_version_and_commands():

@@ -93,8 +93,8 @@ def test_install_writes_the_unit_and_starts_it(home):
     assert (home / ".local/state/cacheproxy").is_dir()
     assert ran(home) == [
         "systemctl --user daemon-reload",
-        "systemctl --user enable cacheproxy.daemon.service",
-        "systemctl --user restart cacheproxy.daemon.service",
+        "systemctl --user enable cacheproxy.service",
+        "systemctl --user restart cacheproxy.service",
     ]
     assert "loginctl enable-linger" in text
 
@@ -186,7 +186,7 @@ def test_uninstall(home):
     done("uninstall")
     assert not unit(home).exists()
     assert ran(home)[ran_before:] == [
-        "systemctl --user disable --now cacheproxy.daemon.service",
+        "systemctl --user disable --now cacheproxy.service",
         "systemctl --user daemon-reload",
     ]
     assert (home / ".local/state/cacheproxy").is_dir()

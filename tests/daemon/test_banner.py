@@ -7,7 +7,7 @@ import pytest
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.server.identify import Server
 from cacheproxy.daemon import banner
-from cacheproxy.plugin.plugins import Package
+from cacheproxy.plugin.package import Package
 
 ADDRESS = "http://127.0.0.1:8081"
 RULES = [Rule("billing", "system", "x", "-"), Rule("date", "user", "y", "-")]

@@ -265,6 +265,7 @@ def test_one_reload_at_a_time():
 
     def adopt(arrangement):
         adopted.append(arrangement)
+        return []
 
     reloading = Reloading(threads, lambda: files.pop(0), arrange, Config())
     for _ in range(3):
@@ -296,3 +297,40 @@ def test_the_summary_names_what_changed(changes, line):
 def test_what_needs_a_restart_is_in_the_table():
     """A setting that is renamed must not begin to change by itself."""
     assert set(NEED_A_RESTART) < set(Config.__struct_fields__)
+
+
+PLUGIN = """
+from cacheproxy import SYSTEM_TEXT, Client, Rule
+CLIENT = Client("*")
+RULES = [Rule("clock", SYSTEM_TEXT, r"(?P<volatile>\\d\\d):00", "{}", "the clock")]
+"""
+
+
+def test_a_plugins_file_is_read_again(reloaded, client, first, tmp_path):
+    """If its text changed. A broken edit keeps the old one and says so; then it is mended."""
+    file = tmp_path / "clock.py"
+    file.write_text(PLUGIN.format("00"))
+    settings = f'upstream = "{first.url}"\nplugin = ["clock.py"]\n'
+    proxy = reloaded.start(settings)
+
+    def sent():
+        path = b"/v1/chat/completions"
+        assert client().ask(path.decode(), turn("it is 12:00", "hello")).answer().status == 200
+        return relayed(first, path, b"hello").body
+
+    assert b"it is 00:00" in sent()
+    assert "nothing changed" in reloaded.reload(settings)
+    file.write_text(PLUGIN.format("99"))
+    assert "reloaded: plugin clock changed" in reloaded.reload(settings)
+    assert b"it is 99:00" in sent()
+    file.write_text(PLUGIN.format("77") + "\nraise ValueError('no')\n")
+    line = reloaded.reload(settings)
+    assert "not reloaded, the settings stay as they were: plugin " in line
+    assert "clock.py, line 6: ValueError: no; mend the file, or leave it out" in line
+    assert b"it is 99:00" in sent()
+    file.write_text(PLUGIN.format("77"))
+    assert "reloaded: plugin clock changed" in reloaded.reload(settings)
+    assert b"it is 77:00" in sent()
+    assert "reloaded: plugin, plugin clock changed" in reloaded.reload(f'upstream = "{first.url}"')
+    assert b"it is 12:00" in sent()
+    assert "Traceback" not in proxy.output

@@ -9,7 +9,8 @@ from cacheproxy.config import Config
 from cacheproxy.doctor import plugins
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.plugins import Installed
-from cacheproxy.plugin.plugins import Package, PluginError
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.package import Package
 
 RULE = Rule("good-stamp", "system", "stamp", "", why="a stamp changes")
 GOOD = Package("good", "good-plugin", "1.2", (RULE,))

@@ -26,7 +26,7 @@ from cacheproxy.demo.chat import to_chat
 from cacheproxy.demo.client import Client
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import PLAIN_WORDS
-from cacheproxy.plugin.plugins import Plugins
+from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import capture_name, load_capture
 
 Json = dict[str, Any]
@@ -91,8 +91,7 @@ def sessions(capture: str, requests: Iterable[Request]) -> list[Session]:
 
     Requests with tools and requests without do not extend each other.
     """
-    plugins = Plugins()
-    plugins.load_packages()
+    plugins = Packages.load()
     found: dict[tuple[str, str, bool], list[Turn]] = {}
     posts = [request for request in requests if request.method == "POST"]
     for number, request in enumerate(posts, start=1):
@@ -260,8 +259,7 @@ class Proxy:
 
 def pin_rules() -> list[str]:
     """Return the names of the installed rules that keep the first value of a session."""
-    plugins = Plugins()
-    plugins.load_packages()
+    plugins = Packages.load()
     return [rule.name for rule in plugins.normalizers() if rule.needs_previous]
 
 

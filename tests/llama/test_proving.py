@@ -52,7 +52,7 @@ def compared(url, before, after):
     """Both requests, sent, and what is known of them; the usage of the second."""
     was, now = ask(url, before), ask(url, after)
     one = prompt_of(before, Order.SYSTEM_FIRST)
-    other = prompt_of(after, Order.SYSTEM_FIRST, one)
+    other = prompt_of(after, Order.SYSTEM_FIRST)
     return Compared(one, other, was.prompt, now.prompt, parting(one, other)), now
 
 

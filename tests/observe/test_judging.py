@@ -10,7 +10,7 @@ import pytest
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement
-from cacheproxy.core.document.compare import overlap
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.observe import judging as module
 from cacheproxy.observe.judging import Judging
 from tests.observe.asked import LOSES, Server, conversation, order
@@ -109,12 +109,13 @@ def test_a_large_body_of_which_little_is_new_is_judged_at_once(reactor, delivere
     judging = Judging(reactor, delivered.append)
     judging.start()
     texts = ["a" * (200 << 10), "b"]
-    first = exchange(body(*texts), usage=Usage(9000, 0))
+    memo = Memo()
+    sent = replace(request(body(*texts)), memo=memo)
+    first = replace(exchange({}, usage=Usage(9000, 0)), received=sent, sent=sent)
     judging(first)
     assert delivered == []
     reactor.run(1)
-    second = request(body(*texts, "c"))
-    second.after(overlap(second.body, first.sent.document))
+    second = replace(request(body(*texts, "c")), memo=memo)
     judging(replace(first, received=second, sent=second, usage=Usage(9000, 8990)))
     assert [done.turn for done in delivered] == [1, 2]
     assert delivered[1].verdict.judgement is Judgement.OK

@@ -11,7 +11,7 @@ import pytest
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason
-from cacheproxy.core.document.compare import overlap
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import Order, Part, prompt_of
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import Kind, Memory, Profile
@@ -293,27 +293,15 @@ def test_an_emoji_makes_a_text_four_times_as_large():
     assert kept[0] > 102_000
 
 
-def test_what_nobody_has_read_is_read_with_the_last_such_one():
-    """A translation's output: only what is new in it is scanned, and the memory is counted."""
-    known = KnownPrompts()
-    texts = ["text " * 200]
-    for turn in range(1, 6):
-        sent = request(body(*texts))
-        known.judge(replace(exchange(body(*texts)), sent=sent), TOOLS_FIRST)
-        assert sent.is_read
-        assert sent.document.scanned == len(sent.body) if turn == 1 else sent.document.scanned < 200
-        texts.append(f"more {turn}")
-    assert known.bytes_kept > sent.document.cost
-
-
 def test_the_prompt_as_it_came_costs_only_what_it_has_of_its_own():
     """Messages and tools are the very same objects in both."""
     long = "text " * 2000
     same, edited = KnownPrompts(), KnownPrompts()
-    one = read(exchange(body(long)))
+    memo = Memo()
+    sent = replace(request(body(long)), memo=memo)
+    one = replace(exchange({}), received=sent, sent=sent)
     same.judge(one, TOOLS_FIRST)
-    came = request(body(long, system="nonce" + SYSTEM))
-    came.after(overlap(came.body, one.sent.document))
+    came = replace(request(body(long, system="nonce" + SYSTEM)), memo=memo)
     edited.judge(replace(one, received=came), TOOLS_FIRST)
     assert same.bytes_kept < edited.bytes_kept < same.bytes_kept + 2 * len(SYSTEM)
 
@@ -337,11 +325,10 @@ def steps_of(work) -> int:
     return count
 
 
-def nonced(texts, nonce, before):
-    """A conversation whose system text begins with a nonce; read with ``before`` at hand."""
+def nonced(texts, nonce, memo):
+    """A conversation whose system text begins with a nonce."""
     blocks = [{"type": "text", "text": nonce}, {"type": "text", "text": SYSTEM}]
-    made = request(body(*texts, system=blocks))
-    return made if before is None else made.after(overlap(made.body, before.document))
+    return replace(request(body(*texts, system=blocks)), memo=memo)
 
 
 @pytest.mark.parametrize("volatile", [True, False])
@@ -352,11 +339,11 @@ def test_a_turn_takes_as_many_steps_however_long_the_conversation_is(volatile):
     """
     steps = {}
     for length in (10, 400):
-        known, came = KnownPrompts(), None
+        known, memo = KnownPrompts(), Memo()
         texts = [f"text {number}" for number in range(length)]
         for turn in range(4):
-            came = nonced(texts, f"nonce {turn if volatile else 1}", came)
-            sent = nonced(texts, "nonce", came)
+            came = nonced(texts, f"nonce {turn if volatile else 1}", memo)
+            sent = nonced(texts, "nonce", memo)
             made = read(replace(exchange({}, usage=FIRST), received=came, sent=sent))
             steps[length] = steps_of(partial(known.judge, made, TOOLS_FIRST))
             texts += ["more", "and more"]

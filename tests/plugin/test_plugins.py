@@ -16,7 +16,9 @@ from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import CodeRule, Rule
-from cacheproxy.plugin.plugins import PluginError, Plugins, choose
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.packages import Packages, choose
+from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.plugin.search_path import entry_points
 from tests.observe.exchanges import exchange as exchange_of
 from tests.turning import TurningReactor
@@ -27,6 +29,7 @@ CLIENT = """
 def cacheproxy_client():
     return Client("*")
 """
+NONE = Packages()
 EDITING = ("rules", "normalize", "session")
 
 
@@ -67,16 +70,21 @@ def install(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-def loaded(block: tuple[str, ...] = ()) -> Plugins:
-    """The plugins of a test, without those that happen to be installed here."""
+def loaded(block: tuple[str, ...] = ()) -> Packages:
+    """The packages of a test, without those that happen to be installed here."""
     others = [
         entry.name
         for entry in entry_points("cacheproxy")
         if not entry.value.startswith("plugin_of_")
     ]
+    found = Packages.load((*block, *others))
+    return Packages(package for package in found if package.name not in others)
+
+
+def running(packages: Packages = NONE) -> Plugins:
+    """A proxy's plugins, with ``packages`` in force."""
     plugins = Plugins(TurningReactor())
-    plugins.load_packages((*block, *others))
-    plugins.packages = [p for p in plugins.packages if p.name not in others]
+    plugins.adopt(packages)
     return plugins
 
 
@@ -114,11 +122,11 @@ def test_packages_are_loaded_in_the_order_of_their_names(install):
     for name in ("zeta", "alpha", "mid"):
         install(name, RULE.format(name))
     plugins = loaded()
-    assert [(p.name, p.distribution, p.version) for p in plugins.packages] == [
+    assert [(p.name, p.distribution, p.version) for p in plugins] == [
         (name, f"dist-plugin_of_{name}", "1.0") for name in ("alpha", "mid", "zeta")
     ]
     assert [rule.name for rule in plugins.normalizers()] == ["alpha", "mid", "zeta"]
-    assert all(p.error is None and not p.blocked for p in plugins.packages)
+    assert all(p.error is None and not p.blocked for p in plugins)
 
 
 @pytest.mark.parametrize(
@@ -154,9 +162,9 @@ def test_a_package_that_cannot_be_loaded_stops_no_other(install, code):
     install("alpha", RULE.format("alpha"))
     install("zeta", SESSION.format("zeta"))
     plugins = loaded()
-    assert [p.name for p in plugins.packages] == ["alpha", "broken", "zeta"]
-    assert [p.error is None for p in plugins.packages] == [True, False, True]
-    assert plugins.packages[1].error.isprintable()
+    assert [p.name for p in plugins] == ["alpha", "broken", "zeta"]
+    assert [p.error is None for p in plugins] == [True, False, True]
+    assert plugins[1].error.isprintable()
     assert [rule.name for rule in plugins.normalizers()] == ["alpha"]
     assert plugins.session(request_of()) == "zeta/1"
 
@@ -164,7 +172,7 @@ def test_a_package_that_cannot_be_loaded_stops_no_other(install, code):
 def test_an_unknown_hook_is_refused_by_name(install):
     """A misspelt hook would never be called, so it is an error that names it."""
     install("typo", "@hookimpl\ndef cacheproxy_nomralize(request): return []")
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert package.error == "PluginError: unknown hook cacheproxy_nomralize"
 
 
@@ -172,7 +180,7 @@ def test_an_unknown_hook_is_refused_by_name(install):
 def test_a_package_without_hooks_is_an_error(install, code):
     """Whoever forgot @hookimpl is told so, instead of wondering why nothing happens."""
     install("forgot", code)
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert package.error == "PluginError: it implements no hook: mark its functions with @hookimpl"
 
 
@@ -181,7 +189,7 @@ def test_a_normalize_hook_needs_an_entry_point_name_that_can_be_a_rules(install)
     install("My_Plugin", "@hookimpl\ndef cacheproxy_normalize(request): return []")
     install("zeta", RULE.format("zeta"))
     plugins = loaded()
-    assert plugins.packages[0].error.startswith("RuleError: rule 'My_Plugin'")
+    assert plugins[0].error.startswith("RuleError: rule 'My_Plugin'")
     assert [rule.name for rule in plugins.normalizers()] == ["zeta"]
 
 
@@ -190,7 +198,7 @@ def test_an_entry_point_name_used_twice_costs_the_second_only(install):
     install("same", SESSION.format("one") + RULE.format("one"), module="plugin_of_one")
     install("same", SESSION.format("two") + RULE.format("two"), module="plugin_of_two")
     plugins = loaded()
-    first, second = plugins.packages
+    first, second = plugins
     assert (first.error, second.error) == (None, "PluginError: the name 'same' is taken")
     client = plugins.session(request_of()).partition("/")[0]
     assert [rule.name for rule in plugins.normalizers()] == [client]
@@ -203,22 +211,6 @@ def test_an_entry_point_name_used_twice_does_not_count_a_hook_twice(install):
     install("same", hook, module="plugin_of_one")
     install("same", hook, module="plugin_of_two")
     assert [rule.name for rule in loaded().normalizers()] == ["same"]
-
-
-def test_a_plugin_registered_later_is_not_called_for_an_earlier_one(install):
-    """Each normalize hook stays on its own."""
-
-    class Later:
-        @hookimpl
-        def cacheproxy_normalize(self, request):
-            raise AssertionError
-
-    install("alpha", NORMALIZE.format(arguments="request", new="y"))
-    plugins = loaded()
-    hooks = plugins.normalizers()
-    assert normalize(request_of(), hooks).request.json == {"a": "y"}
-    plugins.register(Later(), "later")
-    assert normalize(request_of(), hooks).request.json == {"a": "y"}
 
 
 def test_an_object_is_as_good_as_a_module(install):
@@ -245,7 +237,7 @@ def test_an_object_is_as_good_as_a_module(install):
 def test_a_missing_attribute_is_recorded(install):
     """An entry point that leads nowhere is a package with an error."""
     install("gone", "", target="plugin_of_gone:nothing")
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert package.error.startswith("AttributeError")
 
 
@@ -254,7 +246,7 @@ def test_a_blocked_package_is_not_imported(install):
     install("bad", "raise SystemExit(3)")
     install("good", RULE.format("good"))
     plugins = loaded(block=("bad",))
-    assert [(p.name, p.blocked, p.error) for p in plugins.packages] == [
+    assert [(p.name, p.blocked, p.error) for p in plugins] == [
         ("bad", True, None),
         ("good", False, None),
     ]
@@ -323,11 +315,12 @@ def test_a_hook_may_take_fewer_arguments(install, arguments, needs_previous):
     install("alpha", NORMALIZE.format(arguments=arguments, new="y"))
     install("beta", "@hookimpl\ndef cacheproxy_session(): return 'b/1'")
     install("gamma", "seen = []\n@hookimpl\ndef cacheproxy_exchange_finished(): seen.append(1)")
-    plugins = loaded()
-    (hook,) = plugins.normalizers()
+    found = loaded()
+    plugins = running(found)
+    (hook,) = found.normalizers()
     assert hook.needs_previous is needs_previous
     assert normalize(request_of(), [hook]).request.json == {"a": "y"}
-    assert plugins.session(request_of()) == "b/1"
+    assert found.session(request_of()) == "b/1"
     plugins.finished(exchange_of({}))
     stop(plugins)
     assert sys.modules["plugin_of_gamma"].seen == [1]
@@ -457,8 +450,8 @@ def test_a_package_cannot_take_an_observers_name(install, name):
     """Ours are registered later, and the proxy starts all the same."""
     install(name, SESSION.format("x"))
     plugins = loaded()
-    assert plugins.packages[0].error == f"PluginError: the name {name!r} is taken"
-    plugins.register(Watcher(), name)
+    assert plugins[0].error == f"PluginError: the name {name!r} is taken"
+    running(plugins).register(Watcher(), name)
 
 
 def test_an_endless_answer_of_a_normalize_hook_ends(install):
@@ -486,7 +479,7 @@ def test_a_packages_observer_sees_in_a_thread_and_ours_at_once(install):
                 raise SystemExit
         """,
     )
-    plugins = loaded()
+    plugins = running(loaded())
     watcher, failing = Watcher(), Watcher(ValueError("SECRET"))
     plugins.register(watcher, "watcher")
     plugins.register(failing, "failing")
@@ -516,7 +509,7 @@ def test_stopping_does_not_wait_for_an_observer_that_hangs(install):
             gate.wait(10)
         """,
     )
-    plugins, found = loaded(), []
+    plugins, found = running(loaded()), []
     for number in range(3):
         plugins.finished(exchange_of({}, number=number))
     plugins.finish().addBoth(found.append)
@@ -526,7 +519,7 @@ def test_stopping_does_not_wait_for_an_observer_that_hangs(install):
     assert found == [None]
     assert plugins.failures.of("slow: cacheproxy_exchange_finished").dropped == 2
     sys.modules["plugin_of_slow"].gate.set()
-    stop(Plugins(TurningReactor()))
+    stop(running())
 
 
 class Watcher:
@@ -580,7 +573,6 @@ def test_registering_a_hook_with_other_arguments_registers_nothing():
         plugins.register(Odd(), "odd")
     with pytest.raises(PluginError, match="the name 'watcher' is taken"):
         plugins.register(Watcher(), "watcher")
-    assert plugins.session(request_of()) is None
     plugins.finished("exchange")
     assert watcher.seen == ["exchange"]
 
@@ -620,9 +612,8 @@ def test_choose_refuses_unknown_names_and_lists_the_known(enable, disable):
 
 def test_installed_packages_of_this_environment_do_not_clash():
     """Whatever is installed here loads side by side."""
-    plugins = Plugins()
-    plugins.load_packages()
-    assert [package.error for package in plugins.packages if package.error] == []
+    plugins = Packages.load()
+    assert [package.error for package in plugins if package.error] == []
     names = [rule.name for rule in plugins.normalizers()]
     assert len(names) == len(set(names))
 
@@ -644,7 +635,7 @@ def test_what_a_package_brings_is_for_its_client_alone(install):
     hook = NORMALIZE.format(arguments="request", new="z")
     install("mine", MINE + RULE.format("first") + hook + SESSION.format("mine"))
     plugins = loaded()
-    (package,) = plugins.packages
+    (package,) = plugins
     assert package.client.name == "mine"
     rules = plugins.normalizers()
     assert [(rule.name, rule.client.name) for rule in rules] == [
@@ -663,7 +654,7 @@ def test_what_a_package_brings_is_for_its_client_alone(install):
 def test_a_package_that_does_not_say_whose_requests_it_is_for_is_not_loaded(install, code):
     """Else it would edit what other clients' users typed, and nobody would know."""
     install("alpha", code, client=False)
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert package.error.startswith("PluginError: it does not say whose requests it is for")
     assert loaded().normalizers() == []
     assert loaded().session_hooks() == []
@@ -672,7 +663,7 @@ def test_a_package_that_does_not_say_whose_requests_it_is_for_is_not_loaded(inst
 def test_who_only_looks_needs_no_client(install):
     """An observer sees everybody's exchanges."""
     install("alpha", "@hookimpl\ndef cacheproxy_exchange_finished(exchange): pass", client=False)
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert (package.error, package.client) == (None, None)
 
 
@@ -680,7 +671,7 @@ def test_who_only_looks_needs_no_client(install):
 def test_what_is_no_client_is_refused(install, answer):
     """By name."""
     install("alpha", f"@hookimpl\ndef cacheproxy_client(): return {answer}")
-    (package,) = loaded().packages
+    (package,) = loaded()
     assert package.error == "PluginError: cacheproxy_client returns a cacheproxy.Client"
 
 

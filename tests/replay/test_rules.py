@@ -6,7 +6,7 @@ import pytest
 
 from cacheproxy.config import load
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.plugin.plugins import PluginError
+from cacheproxy.plugin.errors import PluginError
 from cacheproxy.replay.rules import Fold, ruleset
 
 from . import conversation
@@ -25,6 +25,12 @@ where = "user"
 pattern = "b\\u007f"
 pin = true
 default = false
+"""
+
+
+FILE = """
+from cacheproxy import Client, Rule
+RULES = [Rule("mine", "user", "x", "", client=Client("*"))]
 """
 
 
@@ -52,9 +58,12 @@ def test_a_name_nobody_has_is_told(tmp_path):
 
 def test_the_configuration_of_the_proxy_says_the_same(tmp_path):
     """Written out and read again, the same rules are on."""
-    made = ruleset(settings(tmp_path, TWO), without_rules=["on"])
+    (tmp_path / "mine.py").write_text(FILE)
+    made = ruleset(settings(tmp_path, f'plugin = ["mine.py"]\n{TWO}'), without_rules=["on"])
+    assert "mine" in made.names
     again = ruleset(settings(tmp_path, made.toml))
     assert again.rules == made.rules
+    assert again.names == made.names
     assert tomllib.loads(made.toml)["rule"][1]["pattern"] == "b\x7f"
 
 

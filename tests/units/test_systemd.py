@@ -61,7 +61,7 @@ def verify(folder, content):
     if shutil.which("systemd-analyze") is None:
         pytest.skip("there is no systemd here")
     folder.mkdir(exist_ok=True)
-    file = folder / "cacheproxy.daemon.service"
+    file = folder / "cacheproxy.service"
     file.write_bytes(content)
     result = subprocess.run(
         ["systemd-analyze", "--user", "verify", str(file)],

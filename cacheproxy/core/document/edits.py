@@ -14,11 +14,10 @@ from json.encoder import encode_basestring, encode_basestring_ascii
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from cacheproxy.core.document.compare import Overlap, common_prefix, common_suffix
+from cacheproxy.core.document.compare import common_prefix, common_suffix
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.escapes import offsets_in_string
 from cacheproxy.core.document.pointer import Path, parse_pointer, to_pointer
-from cacheproxy.core.document.rereading import Splice
 from cacheproxy.core.document.spans import Entry
 
 
@@ -52,12 +51,12 @@ class Edit:
     span: tuple[int, int] | None = None
 
 
-class Edited(NamedTuple):
-    """A body after its edits, and what it shares with the document before them."""
+class Splice(NamedTuple):
+    """``new`` stands in place of the bytes from ``start`` to ``end`` of a body."""
 
-    body: bytes
-    shared: Overlap
-    splices: tuple[Splice, ...]
+    start: int
+    end: int
+    new: bytes
 
 
 def apply(document: Document, edits: Iterable[Edit]) -> bytes:
@@ -65,13 +64,7 @@ def apply(document: Document, edits: Iterable[Edit]) -> bytes:
 
     Raises EditError or PathError (no such place) without having changed anything.
     """
-    edited = edit_body(document, edits)
-    return document.body if edited is None else edited.body
-
-
-def edit_body(document: Document, edits: Iterable[Edit]) -> Edited | None:
-    """Do the same; None if nothing changes."""
-    return splice(document, splices_of(document, edits))
+    return splice(document.body, splices_of(document, edits))
 
 
 def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
@@ -229,23 +222,17 @@ def _remove(document: Document, parent: Path, keys: set[int | str]) -> list[Spli
     ]
 
 
-def splice(document: Document, splices: list[Splice]) -> Edited | None:
-    """Return the body with ``splices`` made, None if nothing changes; raises EditError."""
-    if not splices:
-        return None
-    body = document.body
-    if len(splices) > 1:
-        splices.sort(key=itemgetter(0, 1))
+def splice(body: bytes, splices: list[Splice]) -> bytes:
+    """Return ``body`` with ``splices`` made, itself if nothing changes; raises EditError."""
     pieces: list[bytes | memoryview] = []
     position, view = 0, memoryview(body)
-    for start, end, new in splices:
+    for start, end, new in sorted(splices, key=itemgetter(0, 1)):
         if start < position:
             raise EditError("two edits overlap")
         pieces += (view[position:start], new)
         position = end
+    if not pieces:
+        return body
     pieces.append(view[position:])
     spliced = b"".join(pieces)
-    if spliced == body:
-        return None
-    shared = Overlap(document, splices[0].start, len(body) - position)
-    return Edited(spliced, shared, tuple(splices))
+    return body if spliced == body else spliced

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import attrgetter
 from typing import Any, NamedTuple
+
+EACH_VALUE = 130
+"""Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
+_EACH_ITEM = 250
+"""Bytes that an item takes itself."""
+_UNSEARCHED: tuple[int, frozenset[Any]] = (0, frozenset())
+_COST = attrgetter("cost")
 
 
 class Entry(NamedTuple):
@@ -15,13 +24,21 @@ class Entry(NamedTuple):
     value: Any
 
 
-class Change(NamedTuple):
-    """Another value for the entry ``number``, ``longer`` bytes longer, and its container."""
+class Item:
+    """A value as it is spelled, and what it came to; all bodies that hold it share it.
 
-    number: int
-    value: Any
-    longer: int
-    inner: Container | None = None
+    ``cost``: bytes that it takes, roughly. ``looked``: how many of the texts that rules ask for
+    were looked for in it, and those that it holds. ``note``: what a prompt made of it, and where.
+    """
+
+    __slots__ = ("cost", "looked", "note", "spelled", "value")
+
+    def __init__(self, spelled: bytes, value: Any) -> None:
+        self.spelled = spelled
+        self.value = value
+        self.cost = _EACH_ITEM + 3 * len(spelled) + EACH_VALUE * values_in(spelled)
+        self.looked = _UNSEARCHED
+        self.note: tuple[Any, Any] | None = None
 
 
 class Container:
@@ -29,14 +46,31 @@ class Container:
 
     Offsets count from the opening bracket, so that a container stays what it is wherever it
     moves, and documents share it. Once read it is never altered, nor are the values.
-    ``keys``: None for an array, whose ``value_starts`` are its ``starts``. ``inner``: for each
-    value of the root its own container, if it has one.
+    ``keys``: None for an array, whose ``value_starts`` are its ``starts``. ``items``: those of an
+    array that is a member of the body; for the body itself an item, an array or None (a short
+    value) per member. ``notes``: what was made of such an array; ``before``: the notes of another
+    one, and how many of the first items both have; ``shared``: how many bytes.
     """
 
-    __slots__ = ("ends", "inner", "keys", "length", "starts", "value", "value_starts", "values")
+    __slots__ = (
+        "before",
+        "cost",
+        "ends",
+        "items",
+        "keys",
+        "length",
+        "notes",
+        "shared",
+        "spelled",
+        "starts",
+        "value",
+        "value_starts",
+        "values",
+    )
 
     value: Any
     length: int
+    spelled: memoryview
 
     def __init__(self, *, is_object: bool) -> None:
         """Begin one that has no entries yet."""
@@ -45,33 +79,25 @@ class Container:
         self.value_starts = [] if is_object else self.starts
         self.ends: list[int] = []
         self.values: list[Any] = []
-        self.inner: list[Container | None] = []
+        self.items: list[Any] = []
+        self.notes: dict[Any, Any] = {}
+        self.before: tuple[dict[Any, Any], int] = ({}, 0)
+        self.cost = 0
+        self.shared = 0
 
-    def begun(self, count: int) -> Container:
-        """Return one that has the first ``count`` entries of this one, to be gone on with."""
-        made = Container.__new__(Container)
-        made.keys = None
+    def begun(self, length: int) -> Container:
+        """Return an array with the elements that end within ``length`` bytes of this one."""
+        count = bisect_right(self.ends, length)
+        if count and self.ends[count - 1] == length and self.spelled[length - 1] not in b'"]}':
+            count -= 1  # a number may go on: 12 as 123
+        made = Container(is_object=False)
         made.starts = made.value_starts = self.starts[:count]
-        if self.keys is not None:
-            made.keys, made.value_starts = self.keys[:count], self.value_starts[:count]
         made.ends = self.ends[:count]
         made.values = self.values[:count]
-        made.inner = self.inner[:count]
+        made.items = self.items[:count]
+        made.before, made.shared = (self.notes, count), length
+        made.cost = self.cost - len(self.spelled) - sum(map(_COST, self.items[count:]))
         return made
-
-    def take_rest(self, source: Container, number: int, shift: int) -> None:
-        """Take over all entries of ``source`` from ``number`` on, and close it behind them.
-
-        ``shift``: how many bytes farther from the bracket they are here.
-        """
-        if self.keys is not None and source.keys is not None:
-            self.keys += source.keys[number:]
-            self.value_starts += _shifted(source.value_starts[number:], shift)
-        self.starts += _shifted(source.starts[number:], shift)
-        self.ends += _shifted(source.ends[number:], shift)
-        self.values += source.values[number:]
-        self.inner += source.inner[number:]
-        self.close(source.length + shift)
 
     def close(self, length: int) -> None:
         """Note that no more will come: it takes ``length`` bytes, brackets included."""
@@ -79,14 +105,10 @@ class Container:
         keys = self.keys
         self.value = self.values if keys is None else dict(zip(keys, self.values, strict=True))
 
-    def changed(self, changes: list[Change]) -> Container:
-        """Return one that has ``changes`` made, each of another entry, ascending."""
-        return _Changed(self, changes)
-
-    @property
-    def entries(self) -> int:
-        """How many it has, with those of the containers in it."""
-        return len(self.values) + sum(len(each.values) for each in self.inner if each is not None)
+    def settle(self, spelled: memoryview) -> None:
+        """Note how an array is spelled, with what it takes in all."""
+        self.spelled = spelled
+        self.cost += len(spelled) + sum(map(_COST, self.items[self.before[1] :]))
 
     def find(self, key: str | int) -> int | None:
         """Return the number of the entry that ``key`` names: the last of duplicates."""
@@ -95,8 +117,6 @@ class Container:
             return key if isinstance(key, int) and 0 <= key < len(self.values) else None
         if key not in self.value:
             return None
-        if len(keys) == len(self.value):
-            return keys.index(key)  # type: ignore[arg-type]  # what is in the dict is a str
         return len(keys) - 1 - keys[::-1].index(str(key))
 
     def entry(self, number: int, opening: int) -> Entry:
@@ -110,48 +130,6 @@ class Container:
         )
 
 
-class _Changed(Container):
-    """One after ``changes``; its offsets are worked out when somebody asks for one of them.
-
-    A body that was edited is sent, and the next one is read with that before its edits at hand.
-    So mostly nobody does, which spares a turn 330 of 23,500 bytecodes.
-    """
-
-    __slots__ = ("_before", "_changes")
-
-    def __init__(self, before: Container, changes: list[Change]) -> None:
-        self._before, self._changes = before, changes
-        self.keys, length = before.keys, before.length
-        self.values, self.inner = before.values.copy(), before.inner.copy()
-        for number, value, longer, inner in changes:
-            self.values[number] = value
-            length += longer
-            if inner is not None:
-                self.inner[number] = inner
-        self.close(length)
-
-    def __getattr__(self, name: str) -> Any:
-        """Work out the offsets at the first look at one; two threads at once may both do so."""
-        if name not in ("starts", "value_starts", "ends"):
-            raise AttributeError(name)
-        before, changes = self._before, self._changes
-        self.starts = starts = _moved(before.starts, changes, 1)
-        has_names = before.keys is not None
-        self.value_starts = _moved(before.value_starts, changes, 1) if has_names else starts
-        self.ends = _moved(before.ends, changes, 0)
-        return object.__getattribute__(self, name)
-
-
-def _shifted(offsets: list[int], shift: int) -> list[int]:
-    return [offset + shift for offset in offsets] if shift else offsets
-
-
-def _moved(offsets: list[int], changes: list[Change], behind: int) -> list[int]:
-    """Shift ``offsets`` from each change on, or from the entry ``behind`` it."""
-    moved: list[int] = []
-    at = shift = 0
-    for number, _, longer, _ in changes:
-        moved += _shifted(offsets[at : number + behind], shift)
-        at = number + behind
-        shift += longer
-    return moved + _shifted(offsets[at:], shift)
+def values_in(text: bytes) -> int:
+    """Return how many values there are in a JSON text, at most."""
+    return len(text) - len(text.translate(None, b",[{"))

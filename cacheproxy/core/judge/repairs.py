@@ -88,7 +88,7 @@ def _mended(piece: Piece, repair: Repair) -> Piece:
         else segment
         for segment in piece.segments
     ]
-    return piece_of(piece.value, piece.part, segments)
+    return piece_of(piece.part, segments)
 
 
 def _is_header(segment: Segment) -> bool:

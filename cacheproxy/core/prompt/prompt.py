@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from enum import StrEnum
-from itertools import chain, compress, count
-from operator import attrgetter, is_, is_not
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.lazy import Once
-from cacheproxy.core.document.spans import Container, Entry
+from cacheproxy.core.document.spans import Container, Item
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import (
@@ -32,8 +32,6 @@ from cacheproxy.core.prompt.segments import (
     item_of,
     names_of,
     piece_of,
-    plain,
-    retold,
 )
 
 __all__ = [
@@ -41,7 +39,6 @@ __all__ = [
     "Part",
     "Prompt",
     "Segment",
-    "first_item",
     "is_late",
     "prompt_of",
     "remade",
@@ -61,23 +58,21 @@ class Order(StrEnum):
 
 
 class Made(NamedTuple):
-    """What a prompt was made of, and what became of it: ``run`` has a piece for each item.
+    """What a prompt was made of: ``run`` has a piece for each message.
 
-    ``heads``: how many of the items stand first and are system text.
+    ``texts``: system text and user text beside the messages, by the names of their members.
+    ``heads``: how many of the messages stand first and are system text.
     """
 
-    spoken: str
-    tools: Container | None
     tool_piece: Piece
     texts: dict[str, Piece]
-    items: list[Any]
     run: Run
     heads: int = 0
 
 
-_NO_TOOLS = Piece(None, Part.TOOLS)
+_NO_TOOLS = Piece(Part.TOOLS)
 _EMPTY = Run()
-_NOTHING = Made("", None, _NO_TOOLS, {}, [], _EMPTY)
+_NOTHING = Made(_NO_TOOLS, {}, _EMPTY)
 _SEGMENTS = attrgetter("segments")
 _SYSTEM_ROLES = ("system", "developer")
 
@@ -118,11 +113,6 @@ class Prompt:
                 found += piece.segments
         return found
 
-    @property
-    def first_item(self) -> Any:
-        """The value of the first message, None if there is none."""
-        return self.made.items[0] if self.made.items else None
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Prompt):
             return NotImplemented
@@ -132,20 +122,16 @@ class Prompt:
         return hash((self.model, self.segments))
 
 
-def prompt_of(
-    request: Request, order: Order = Order.TOOLS_FIRST, earlier: Prompt | None = None
-) -> Prompt | None:
+def prompt_of(request: Request, order: Order = Order.TOOLS_FIRST) -> Prompt | None:
     """Return the prompt of ``request``, or None if it has none that we can read.
 
-    ``earlier``: one that is likely to be much the same. Whatever it is, the prompt is the same,
-    but what both have in common is taken from there: a turn costs what is new in it.
+    What a message reads as is remembered with it: a turn costs what is new in it.
     """
     document = request.document
     if document is None:
         return None
-    known = earlier.made if earlier is not None else _NOTHING
     if request.dialect is not None:
-        made = _made(request.dialect, document, known)
+        made = _made(request.dialect, document)
     elif is_gemini(request.path):
         made = _gemini(document.value)
     else:
@@ -198,133 +184,103 @@ def in_system(piece: Piece) -> Piece:
     return piece._replace(part=Part.SYSTEM, segments=segments)
 
 
-def first_item(request: Request) -> Any:
-    """Return the value of the first message, by which a conversation is known again."""
-    items = (request.json or {}).get(_items_name(request.dialect))
-    return items[0] if isinstance(items, list) and items else None
-
-
-def _items_name(spoken: str | None) -> str:
-    return "input" if spoken == dialect.RESPONSES else "messages"
-
-
-def _made(spoken: str, document: Document, known: Made) -> Made:
+def _made(spoken: str, document: Document) -> Made:
     body = document.value
-    if known.spoken != spoken:
-        known = _NOTHING
     if spoken == dialect.COMPLETION:
         # One text of everybody's words: nothing in it is known to be the client's own.
-        return Made(spoken, None, _NO_TOOLS, _texts(body, known, ("prompt",)), [], _EMPTY)
-    name = _items_name(spoken)
-    inner = dict(zip(document.root.keys or (), document.root.inner, strict=False))
-    tools, items = inner.get("tools"), inner.get(name)
-    if tools is None or tools is not known.tools:
-        tool_piece = _tools(document, tools, known)
-    else:
-        tool_piece = known.tool_piece
+        return Made(_NO_TOOLS, _texts(document, ("prompt",)), _EMPTY)
+    name = "input" if spoken == dialect.RESPONSES else "messages"
     names: tuple[str, ...] = ("system", "instructions")
     if isinstance(body.get("prompt"), str):
         names += ("prompt",)
     if isinstance(body.get(name), str):
         names += (name,)
-    texts = _texts(body, known, names)
-    if items is None or items.keys is not None or not items.values:
-        return Made(spoken, tools, tool_piece, texts, [], _EMPTY)
-    if items.values is known.items:
-        return Made(spoken, tools, tool_piece, texts, known.items, known.run, known.heads)
-    run, heads = _items(spoken, document, items, known)
-    return Made(spoken, tools, tool_piece, texts, items.values, run, heads)
+    tools, items = document.array("tools"), document.array(name)
+    tool_piece = _NO_TOOLS if tools is None else _tools(document, tools)
+    texts = _texts(document, names)
+    if items is None:
+        return Made(tool_piece, texts, _EMPTY)
+    return Made(tool_piece, texts, *_items(spoken, name, items))
 
 
-def _texts(body: dict[str, Any], known: Made, names: Iterable[str]) -> dict[str, Piece]:
+def _texts(document: Document, names: Iterable[str]) -> dict[str, Piece]:
     """Texts that stand outside the messages, by the names of their members."""
-    return {
-        name: _text(name, value, known.texts.get(name))
-        for name in names
-        if (value := body.get(name)) is not None
-    }
+    return {name: _text(document, name) for name in names if document.value.get(name) is not None}
 
 
-def _text(name: str, value: Any, earlier: Piece | None) -> Piece:
-    texts = plain(value)
-    if earlier is not None and texts is not None:
-        if earlier.value == texts:
-            return earlier
-        as_many = isinstance(earlier.value, tuple) and len(earlier.value) == len(texts)
-        if as_many and isinstance(texts, tuple):
-            return retold(earlier, texts)
+def _text(document: Document, name: str) -> Piece:
+    part = document.part(name)
+    if isinstance(part, Container) and name in part.notes:
+        return part.notes[name]  # type: ignore[no-any-return]
+    if isinstance(part, Item) and part.note is not None and part.note[0] == name:
+        return part.note[1]  # type: ignore[no-any-return]
     is_system = name in ("system", "instructions")
-    part, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
-    return piece_of(texts, part, content_of(f"/{name}", value, part, role), earlier)
+    kind, role = (Part.SYSTEM, "") if is_system else (Part.MESSAGES, "user")
+    piece = piece_of(kind, content_of(f"/{name}", document.value[name], kind, role))
+    if isinstance(part, Container):
+        part.notes[name] = piece
+    elif isinstance(part, Item):
+        part.note = name, piece
+    return piece
 
 
-def _tools(document: Document, tools: Container | None, known: Made) -> Piece:
+def _tools(document: Document, tools: Container) -> Piece:
     """Each tool as the request spells it: a tenth of the cost of printing it anew."""
-    if tools is None or tools.keys is not None:
-        return _NO_TOOLS
-    olds = known.tools.values if known.tools is not None else []
-    segments: list[Segment] = []
-    for number, tool in enumerate(tools.values):
-        if number < len(olds) and olds[number] is tool and isinstance(tool, dict):
-            segments.append(known.tool_piece.segments[number])
-            continue
-        entry = document.entry(("tools", number))
-        has_mark = isinstance(tool, dict) and "cache_control" in tool
-        text = _without_breakpoint(document, entry) if has_mark else document.text(entry)
-        segments.append(Segment(Part.TOOLS, f"/tools/{number}", text))
-    names, spelled = names_of(tools.values), document.spelled("tools")
-    return piece_of(tools, Part.TOOLS, segments, known.tool_piece, names=names, spelled=spelled)
+    if "tools" not in tools.notes:
+        texts = [
+            _without_breakpoint(document, number)
+            if isinstance(tool, dict) and "cache_control" in tool
+            else tools.items[number].spelled.decode()
+            for number, tool in enumerate(tools.values)
+        ]
+        segments = [Segment(Part.TOOLS, f"/tools/{at}", text) for at, text in enumerate(texts)]
+        tools.notes["tools"] = piece_of(Part.TOOLS, segments, names_of(tools.values))
+    return tools.notes["tools"]  # type: ignore[no-any-return]
 
 
-def _without_breakpoint(document: Document, tool: Entry) -> str:
+def _without_breakpoint(document: Document, number: int) -> str:
     """The tool as it would be spelled without its ``cache_control``, commas and spaces alike."""
-    body = document.body
-    members = document.siblings(("tools", tool.key, "cache_control"))
+    body, tool = document.body, document.entry(("tools", number))
+    members = document.siblings(("tools", number, "cache_control"))
     kept = [body[one.start : one.end] for one in members if one.key != "cache_control"]
     comma = body[members[0].end : members[1].start] if len(members) > 1 else b""
     head, tail = body[tool.value_start : members[0].start], body[members[-1].end : tool.end]
     return (head + comma.join(kept) + tail).decode()
 
 
-def _items(spoken: str, document: Document, container: Container, known: Made) -> tuple[Run, int]:
-    """Messages, or the Responses API's other items; those that are the very same are known.
+def _items(spoken: str, name: str, array: Container) -> tuple[Run, int]:
+    """Messages, or the Responses API's other items; those of the array before are known.
 
     Returned with how many of them are system text: templates take leading system messages for
     that, later ones stay in place.
     """
-    name, items, olds = _items_name(spoken), container.values, known.run.pieces
-    start = document.entry((name,)).value_start
-    pieces = list(olds[: len(items)])
-    is_same = all(map(is_, items, known.items))  # the rule, and told three times as fast
-    changed = [] if is_same else list(compress(count(), map(is_not, items, known.items)))
-    for number in chain(changed, range(len(pieces), len(items))):
-        item = items[number]
-        role = item.get("role") if isinstance(item, dict) else None
+    if spoken in array.notes:
+        return array.notes[spoken]  # type: ignore[no-any-return]
+    notes, count = array.before
+    run, heads = notes.get(spoken, (_EMPTY, 0))
+    run, heads = run.first(count), min(heads, count)
+    pieces: list[Piece] = []
+    for number in range(len(run.pieces), len(array.items)):
+        item, value = array.items[number], array.values[number]
+        role = value.get("role") if isinstance(value, dict) else None
         role = role if isinstance(role, str) else ""
-        leads = number == 0 or pieces[number - 1].part is Part.SYSTEM
-        is_head = leads and spoken != dialect.ANTHROPIC and role in _SYSTEM_ROLES
-        part = Part.SYSTEM if is_head else Part.MESSAGES
-        earlier = pieces[number] if number < len(pieces) else None
-        if earlier is not None and earlier.part is not part:  # those behind may change theirs, too
-            return _items(spoken, document, container, _NOTHING)
-        spelled = document.body[start + container.starts[number] : start + container.ends[number]]
-        segments = item_of(f"/{name}/{number}", item, part, role)
-        pieces[number : number + 1] = [piece_of(item, part, segments, earlier, spelled=spelled)]
-    heads = 0
-    while heads < len(pieces) and pieces[heads].part is Part.SYSTEM:
-        heads += 1
-    if changed or len(items) < len(olds):
-        return _EMPTY.then(pieces), heads
-    return known.run.then(pieces[len(olds) :]), heads
+        part = Part.MESSAGES
+        if heads == number and spoken != dialect.ANTHROPIC and role in _SYSTEM_ROLES:
+            part, heads = Part.SYSTEM, heads + 1
+        key = (name, number, part)
+        if item.note is None or item.note[0] != key:
+            item.note = key, piece_of(part, item_of(f"/{name}/{number}", value, part, role))
+        pieces.append(item.note[1])
+    array.notes[spoken] = found = run.then(pieces), heads
+    return found
 
 
 def _gemini(body: dict[str, Any]) -> Made:
     texts = list(gemini_texts(body))
     by_part = {
-        part.value: piece_of(None, part, [text for text in texts if text.part is part])
+        part.value: piece_of(part, [text for text in texts if text.part is part])
         for part in (Part.SYSTEM, Part.MESSAGES)
     }
     declared = list(gemini_tools(body))
     names = names_of(json.loads(tool.text) for tool in declared)
-    tools = piece_of(None, Part.TOOLS, declared, names=names)
-    return Made("", None, tools, by_part, [], _EMPTY)
+    return Made(piece_of(Part.TOOLS, declared, names), by_part, _EMPTY)

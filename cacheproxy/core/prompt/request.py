@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.core.document.compare import Overlap
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.lazy import Once
 from cacheproxy.core.document.literals import Literals
-from cacheproxy.core.document.reader import NotUnderstoodError
-from cacheproxy.core.document.rereading import Splice
+from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.document.reader import NotUnderstoodError, TooMuchError
 from cacheproxy.core.prompt.dialect import dialect_of
 from cacheproxy.core.prompt.opening import opening_of
 
 _LOOKED_AT = 8
-"""Bytes that were there before and take as long as one that is new, at most."""
+"""Bytes that are known already and take as long as one that is new, at most."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -27,12 +26,14 @@ class Request:
     ``target``: the request target as it came (RFC 9112, section 3.2), query included.
     ``headers``: (name, value) pairs; names compare without case.
     ``body``: the whole body, content-decoded by nobody.
+    ``memo``: what earlier bodies came to; the JSON is the same without it, but read as a whole.
     """
 
     method: str
     target: str
     headers: Headers = ()
     body: bytes = b""
+    memo: Memo | None = field(default=None, compare=False, repr=False)
 
     @Once
     def path(self) -> str:
@@ -60,10 +61,8 @@ class Request:
     @Once
     def document(self) -> Document | None:
         """The body's JSON text with its spans, or None if it is no JSON object."""
-        literals, shared = self.literals, self.__dict__.pop("_shared", None)
-        splices = self.__dict__.pop("_splices", ())
         try:
-            return Document(self.body, shared, literals, splices)
+            return Document(self.body, self.memo)
         except NotUnderstoodError as error:
             self.__dict__["_why"] = str(error)
             return None
@@ -94,52 +93,46 @@ class Request:
         """Whether the JSON has been looked at."""
         return "document" in self.__dict__
 
-    @property
-    def effort(self) -> int:
-        """How many bytes could be scanned in the time that it takes to look at this body.
+    def is_quick(self, most: int) -> bool:
+        """Whether to look at the JSON takes no longer than to scan ``most`` bytes.
 
-        Only what is in no earlier one has to be scanned; to look at the rest takes an eighth.
+        What no memo knows has to be scanned; to look at the rest takes an eighth. A body that
+        takes no longer is read here.
         """
-        shared = self.__dict__.get("_shared")
-        new = len(self.body)
-        if shared is not None:
-            new -= shared.prefix + shared.suffix
-        elif self.is_read:
-            new = self.document.scanned if self.document is not None else 0
-        return max(new, len(self.body) // _LOOKED_AT)
+        if len(self.body) // _LOOKED_AT > most:
+            return False
+        if not self.is_read and len(self.body) > most:
+            if self.memo is None:
+                return False
+            try:
+                self.__dict__["document"] = Document(self.body, self.memo, most)
+            except TooMuchError:
+                return False
+            except NotUnderstoodError as error:
+                self.__dict__.update(document=None, _why=str(error))
+        if not self.is_read:
+            return True
+        return self.document is None or self.document.scanned <= most
 
     @Once
     def literals(self) -> Literals:
         """The plain ASCII texts in the body: ``"text" in request.literals``, each found once."""
-        shared = self.__dict__.get("_shared")
-        if shared is None:
+        if self.memo is None or self.dialect is None:
             return Literals(self.body)
-        return Literals(self.body, shared.earlier.literals, shared.prefix, shared.suffix)
+        return Literals(self.body, self.document, self.memo.words)
 
-    def with_body(
-        self, body: bytes, shared: Overlap | None = None, splices: tuple[Splice, ...] = ()
-    ) -> Request:
-        """Return this request with another body; ``shared``, ``splices``: what is known of it."""
-        other = Request(self.method, self.target, self.headers, body)
+    def with_body(self, body: bytes) -> Request:
+        """Return this request with another body."""
+        other = Request(self.method, self.target, self.headers, body, self.memo)
         known, ours = other.__dict__, self.__dict__
         for name in ("path", "dialect", "clients", "_by_name"):
             if name in ours:
                 known[name] = ours[name]
-        other.after(shared)
-        if splices:
-            known["_splices"] = splices
         return other
 
     def with_text(self, text: str) -> Request:
         """Return this request with another body."""
         return self.with_body(text.encode())
-
-    def after(self, shared: Overlap | None) -> Request:
-        """Return this request, yet unread, to be read with an earlier one at hand."""
-        if shared is not None:
-            self.__dict__["_shared"] = shared
-            self.__dict__.pop("_splices", None)  # which are of another
-        return self
 
     @Once
     def _by_name(self) -> dict[bytes, bytes]:

@@ -10,8 +10,6 @@ from operator import attrgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
-from cacheproxy.core.document.document import EACH_VALUE, values_in
-
 EACH_SEGMENT = 400
 """Bytes that Python adds to the texts themselves, as measured."""
 
@@ -48,16 +46,13 @@ class Segment(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What became of one value of a body, so that the next turn can use it again.
+    """What one value of a body reads as, so that the next turn can use it again.
 
-    ``value``: the message, what holds the tools, or what tells that a text is still the same
-    (``plain``). ``chars``: of all its texts; ``cost``: bytes
-    that it takes, roughly, where one emoji makes each character of its text take four.
-    ``digests``: a number for each text of a message, but for the sign that it begins. ``names``:
-    those of the tools.
+    ``chars``: of all its texts; ``cost``: bytes that it takes, roughly, where one emoji makes each
+    character of its text take four. ``digests``: a number for each text of a message, but for the
+    sign that it begins. ``names``: those of the tools.
     """
 
-    value: Any
     part: Part
     segments: tuple[Segment, ...] = ()
     chars: int = 0
@@ -66,58 +61,17 @@ class Piece(NamedTuple):
     names: frozenset[str] = frozenset()
 
 
-def piece_of(
-    value: Any,
-    part: Part,
-    segments: Iterable[Segment],
-    earlier: Piece | None = None,
-    *,
-    names: frozenset[str] = frozenset(),
-    spelled: bytes = b"",
-) -> Piece:
-    """Return ``segments`` as a piece; those of ``earlier`` that are equal are used again.
-
-    ``spelled``: how the value stands in its body.
-    """
+def piece_of(part: Part, segments: Iterable[Segment], names: frozenset[str] = frozenset()) -> Piece:
+    """Return ``segments`` as a piece."""
     found = tuple(segments)
-    if earlier is not None:
-        if earlier.segments == found and earlier.part is part:
-            return Piece(value, *earlier[1:])
-        olds = (*earlier.segments, *(None for _ in found))
-        found = tuple(
-            new if old is None or new != old else old for new, old in zip(found, olds, strict=False)
-        )
-    return _told(value, part, found, names, EACH_VALUE * values_in(spelled))
-
-
-def retold(piece: Piece, texts: tuple[str, ...]) -> Piece:
-    """Return ``piece``, whose texts were the blocks of a list (``plain``), with ``texts`` instead.
-
-    As many as there were: where a nonce is written anew in each turn, it is one of them that
-    differs. A fourth of what reading the list again takes.
-    """
-    found = tuple(
-        old if old.text == text else old._replace(text=text)
-        for old, text in zip(piece.segments, texts, strict=True)
-    )
-    return _told(texts, piece.part, found)
-
-
-def _told(
-    value: Any,
-    part: Part,
-    found: tuple[Segment, ...],
-    names: frozenset[str] = frozenset(),
-    extra: int = 0,
-) -> Piece:
     texts = [segment.text for segment in found]
     digests = (
         tuple(hash(segment.text) for segment in found if not segment.path.endswith("/role"))
         if part is Part.MESSAGES
         else ()
     )
-    cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts) + extra
-    return Piece(value, part, found, sum(map(len, texts)), cost, digests, names)
+    cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts)
+    return Piece(part, found, sum(map(len, texts)), cost, digests, names)
 
 
 class Run(NamedTuple):
@@ -141,6 +95,19 @@ class Run(NamedTuple):
             self.chars + sum(map(_CHARS, more)),
             self.cost + sum(map(_COST, more)),
             (*self.digests, *chain.from_iterable(map(_DIGESTS, more))),
+        )
+
+    def first(self, count: int) -> Run:
+        """Return the run of the first ``count`` pieces."""
+        gone = self.pieces[count:]
+        if not gone:
+            return self
+        digests = len(self.digests) - sum(len(piece.digests) for piece in gone)
+        return Run(
+            self.pieces[:count],
+            self.chars - sum(map(_CHARS, gone)),
+            self.cost - sum(map(_COST, gone)),
+            self.digests[:digests],
         )
 
 
@@ -241,17 +208,6 @@ def content_of(path: str, content: Any, part: Part, role: str) -> Iterator[Segme
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 _TEXTS = ("text", "input_text", "output_text")
-
-
-def plain(content: Any) -> str | tuple[str, ...] | None:
-    """Return what tells whether ``content`` reads as it did: its texts, None if it has others."""
-    if isinstance(content, str) or not isinstance(content, list):
-        return content if isinstance(content, str) else None
-    try:
-        texts = tuple([block["text"] for block in content if block["type"] in _TEXTS])
-    except (KeyError, TypeError):
-        return None
-    return texts if len(texts) == len(content) and {*map(type, texts)} <= {str} else None
 
 
 def _block(path: str, block: Any, part: Part, role: str) -> Iterator[Segment]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cacheproxy.core.document.edits import REMOVE, Edit, edit_body
+from cacheproxy.core.document.edits import REMOVE, Edit, apply
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import CodeRule, Normalizer, Rule
 
@@ -100,12 +100,12 @@ def step(
         return request, Report(normalizer.name, error=kind_of(error))
     try:
         document = request.document if edits else None
-        edited = edit_body(document, edits) if document is not None else None
+        body = apply(document, edits) if document is not None else request.body
     except Exception as error:  # law 4
         return request, Report(normalizer.name, error=describe(error))
-    if edited is None:
+    if body is request.body:
         return request, None
-    return request.with_body(*edited), Report(normalizer.name, edits)
+    return request.with_body(body), Report(normalizer.name, edits)
 
 
 def may_fire(normalizer: Normalizer, request: Request) -> bool:

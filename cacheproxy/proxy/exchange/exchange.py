@@ -106,6 +106,7 @@ class Running:
             down.uri.decode("latin-1"),
             down.headers,
             down.body,
+            self.course.normalizing.memo,
         )
         self.started = self.course.clock.seconds()
         self.wall = self.course.wall()

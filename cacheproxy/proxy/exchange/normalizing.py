@@ -17,6 +17,7 @@ from twisted.logger import Logger
 
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.session import Session, session_of
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
@@ -31,7 +32,6 @@ from cacheproxy.core.rules.fold import (
 )
 from cacheproxy.core.rules.rule import CodeRule, Normalizer, Rule
 from cacheproxy.core.rules.session_hook import SessionHook
-from cacheproxy.proxy.exchange.earlier import Closest, Earlier
 from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.workers import (
     LeftOutError,
@@ -68,7 +68,7 @@ class Normalizing:
 
     ``hooks``: asked in turn which session a request belongs to. ``workers``: threads for the code
     of others. ``failures``: where what is left out is counted by name. ``collector`` is paused
-    while a large body is read in a thread.
+    while a large body is read in a thread. ``memo``: what bodies were read as, for requests.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Normalizing:
         workers: Workers,
         failures: Failures,
         collector: Collector | None = None,
+        memo: Memo | None = None,
     ) -> None:
         self._reactor = reactor
         self._hooks = tuple(hooks)
@@ -93,22 +94,20 @@ class Normalizing:
         self._plain = tuple(rule for rule in active if not rule.needs_previous)
         self._pins = tuple(rule for rule in active if rule.needs_previous)
         self._all_ours = all(map(_is_ours, active)) and all(hook.own for hook in self._hooks)
-        self._earlier = Earlier()
+        self.memo = memo if memo is not None else Memo()
         self._told: set[str] = set()
 
     def prepare(self, request: Request) -> Deferred[Prepared]:
         """Fire with ``request`` normalised and its session; never errbacks for a rule's sake."""
         if not request.body:
             return succeed(Prepared(request))
-        closest = self._earlier.closest(request) if request.dialect is not None else None
-        request.after(closest.shared if closest is not None else None)
         if not self._all_ours:
             prepared = Deferred.fromCoroutine(self._prepare_with_others(request))
         elif _is_small(request):
-            return succeed(self._tell(self._prepare(request), request, closest))
+            return succeed(self._tell(self._prepare(request)))
         else:
             prepared = self._in_thread(self._prepare, request)
-        return prepared.addCallback(self._tell, request, closest)
+        return prepared.addCallback(self._tell)
 
     def _prepare(self, request: Request) -> Prepared:
         """Pure but for the memory, which is only read here (a dict look-up, safe in a thread)."""
@@ -209,7 +208,7 @@ class Normalizing:
     ) -> tuple[str | None, str | None]:
         def ask() -> tuple[str | None, str | None]:
             try:
-                return hook.answer(replace(request))
+                return hook.answer(replace(request, memo=None))
             except KeyboardInterrupt as error:  # the user's would come to the main thread
                 return None, f"raised {kind_of(error)}"
 
@@ -227,14 +226,11 @@ class Normalizing:
 
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
 
-    def _tell(self, prepared: Prepared, received: Request, closest: Closest | None) -> Prepared:
-        """Remember the body. Log and count what was left out.
+    def _tell(self, prepared: Prepared) -> Prepared:
+        """Log and count what was left out.
 
         A failing rule is logged each time, an odd body once per kind.
         """
-        if closest is not None:
-            self._earlier.keep(received, closest)
-        prepared.request.literals.settle()
         for report in prepared.reports:
             if report.error is not None:
                 self._failures.of(report.rule).failed += 1
@@ -259,7 +255,7 @@ class Normalizing:
 
 
 def _is_small(request: Request) -> bool:
-    return request.effort <= _THREAD_ABOVE
+    return request.is_quick(_THREAD_ABOVE)
 
 
 def _is_ours(rule: Normalizer) -> bool:
@@ -269,7 +265,7 @@ def _is_ours(rule: Normalizer) -> bool:
 
 def _copy(request: Request | None) -> Request | None:
     """Return a request that nobody else looks at, and that is yet unread."""
-    return replace(request) if request is not None else None
+    return replace(request, memo=None) if request is not None else None
 
 
 def _deadline(request: Request) -> float:

@@ -132,8 +132,8 @@ class Placing:
 
     async def _placed(self, request: Request, placement: Placement) -> Placed:
         # To join takes ten times as long as to give a message to the user in its place.
-        effort = len(request.body) if placement.joins_user else request.effort
-        if effort <= _THREAD_ABOVE:
+        is_short = len(request.body) <= _THREAD_ABOVE
+        if is_short or (not placement.joins_user and request.is_quick(_THREAD_ABOVE)):
             after, report = place(request, placement)
         else:
             pool = self._reactor.getThreadPool()

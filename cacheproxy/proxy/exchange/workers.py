@@ -85,6 +85,11 @@ class Workers:
             known.waiting.append(call)
         return call.done
 
+    def forgive(self, name: str) -> None:
+        """Call ``name`` again, however late it was: it is other code now."""
+        if self._names.pop(name, None) is not None:
+            self._failures.of(name).left_out = False
+
     def _begin(self, call: _Call[Any]) -> None:
         inbox = self._idle.pop() if self._idle else None
         if inbox is None:

@@ -14,7 +14,7 @@ pieces = st.lists(st.text("ab", max_size=4), max_size=6)
 
 def prompt(*texts, model="m"):
     segments = [Segment(Part.MESSAGES, f"/{i}", text) for i, text in enumerate(texts)]
-    return Prompt(model, Run().then([piece_of(None, Part.MESSAGES, [each]) for each in segments]))
+    return Prompt(model, Run().then([piece_of(Part.MESSAGES, [each]) for each in segments]))
 
 
 def shared(one, other):

@@ -1,12 +1,11 @@
 """What an inspection finds in planted conversations."""
 
 import json
-import os
 from dataclasses import replace
 
 import pytest
 
-from cacheproxy.cli.installed import installed
+from cacheproxy.config import Config
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.session import DOCTOR, Session
 from cacheproxy.core.conversation.usage import Usage
@@ -15,6 +14,7 @@ from cacheproxy.core.diagnose.inspection import inspect
 from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.rules.rule import Rule
+from cacheproxy.plugin.configured import configured
 from tests.core.planting import anthropic, captured, chat, numbered, plant, prose, tool
 
 from .test_volatile import set_system
@@ -179,7 +179,7 @@ def test_tokens_are_measured_where_a_server_counted():
 
 def test_openclaw_as_it_was_described_before_february_2026():
     """No capture of it: a message id in the system text, a clock before what the user wrote."""
-    found = installed(os.devnull)
+    found = configured(Config())
     if "openclaw-message-id" not in {rule.name for rule in found.rules}:
         pytest.skip("the client package is not installed")
 

@@ -1,13 +1,12 @@
 """What an inspection finds in recorded conversations of real clients."""
 
-import os
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.cli.installed import installed
+from cacheproxy.config import Config
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.divergence import extends
@@ -17,6 +16,7 @@ from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt.prompt import Order, Part
+from cacheproxy.plugin.configured import configured
 from cacheproxy.testing import capture_name, find_captures
 from tests.core.planting import numbered
 
@@ -72,7 +72,7 @@ CLEAN = [name for name in FILES if name not in FIELDS and name != REAL_CHANGE]
 
 @pytest.fixture(scope="module")
 def inspected(captures):
-    found = installed(os.devnull)
+    found = configured(Config())
     known = {}
 
     def one(name):
@@ -81,7 +81,7 @@ def inspected(captures):
         if name not in known:
             records, problems = read(captures / f"{name}.jsonl")
             assert problems == []
-            known[name] = inspect(records, found.rules, found.active, name=found.name)
+            known[name] = inspect(records, found.rules, found.active, name=found.packages.session)
         return known[name]
 
     return one
@@ -154,7 +154,11 @@ def test_side_requests_of_real_clients(name, sides, inspected):
 def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
     """In system text of a clean capture, wherever it is put."""
     records, _ = read(captures / f"{name}.jsonl")
-    mains = [lane for lane in lanes_of(records, installed(os.devnull).name) if not lane.is_side]
+    mains = [
+        lane
+        for lane in lanes_of(records, configured(Config()).packages.session)
+        if not lane.is_side
+    ]
     lane = max(mains, key=lambda lane: len(lane.turns))
     planted = []
     for number, turn in enumerate(lane.turns[:3]):
@@ -176,7 +180,7 @@ def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
 def test_turns_have_fields_if_and_only_if_they_do_not_extend_each_other(name, captures):
     """By the texts alone, which know nothing of messages and blocks."""
     records, _ = read(captures / f"{name}.jsonl")
-    for lane in lanes_of(records, installed(os.devnull).name):
+    for lane in lanes_of(records, configured(Config()).packages.session):
         for turn, later in pairwise(lane.turns):
             found = changes(turn.request, later.request)
             if not later.place.replaced:

@@ -6,11 +6,11 @@ import copy
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.document.document import Document, values_in
-from cacheproxy.core.document.edits import REMOVE, Edit, EditError, apply, edit_body, encode
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.edits import REMOVE, Edit, EditError, apply, encode
 from cacheproxy.core.document.pointer import PathError, to_pointer
 from tests.core import spelling
 
@@ -117,6 +117,7 @@ def masked(text: str, spans: list[tuple[int, int]]) -> str:
 
 
 @given(text_and_edits())
+@settings(max_examples=200)
 def test_edits_do_to_the_text_what_they_say_of_the_value(case):
     """The edited text means what the same edits make of the parsed value."""
     text, edits = case
@@ -126,6 +127,7 @@ def test_edits_do_to_the_text_what_they_say_of_the_value(case):
 
 
 @given(text_and_edits())
+@settings(max_examples=200)
 def test_nothing_that_no_edit_names_changes(case):
     """Law 1: all bytes outside the edited values survive; so do siblings of removed ones."""
     text, edits = case
@@ -161,6 +163,7 @@ def any_edit(draw, text):
 
 
 @given(spelling.document, st.data())
+@settings(max_examples=200)
 def test_whatever_is_asked_is_done_or_refused(text, data):
     """Any edits of any places: a JSON object that says the same when read, or one of two errors."""
     document = Document(text.encode())
@@ -206,6 +209,7 @@ def test_span_edits_keep_the_spelling_of_the_rest(new, data):
 
 
 @given(new_value)
+@settings(max_examples=150)
 def test_encode_is_json_that_utf8_can_carry(value):
     """Whatever is encoded can be read back, and sent."""
     text = encode(value)
@@ -466,61 +470,20 @@ def test_deep_places_can_be_edited():
     assert result == text.replace("x", "y")
 
 
-@given(spelling.document, st.data())
-def test_an_edited_body_reads_the_same_with_the_document_before_it_at_hand(text, data):
-    """What it shares with that one is what is said, so that only the rest has to be scanned."""
-    document = Document(text.encode())
-    try:
-        edited = edit_body(document, data.draw(st.lists(any_edit(text), max_size=4)))
-    except (EditError, PathError):
-        return
-    if edited is None:
-        return
-    body, shared, splices = edited
-    assert body[: shared.prefix] == document.body[: shared.prefix]
-    assert shared.suffix == 0 or body[-shared.suffix :] == document.body[-shared.suffix :]
-    assert shared.prefix + shared.suffix <= min(len(body), len(document.body))
-    expected = spelling.everything(Document(body))
-    assert spelling.everything(Document(body, shared)) == expected
-    assert spelling.everything(Document(body, shared, splices=splices)) == expected
-
-
-MESSAGES = [{"role": "user", "content": f"{number} é " * 50} for number in range(50)]
-
-
-@pytest.mark.parametrize(
-    ("edits", "scanned"),
-    [
-        ([Edit("/messages/3/content", "longer", "", (0, 1))], 1),
-        ([Edit(f"/messages/{n}/content", "", "", (0, n % 3)) for n in (0, 7, 49)], 2),
-        ([Edit("/model", "another model", ""), Edit("/messages/49/role", "assistant", "")], 1),
-        ([Edit("/messages/3", {"new": []}, "")], 1),
-        ([Edit("/model", ["not", {"a": "text"}], "")], None),
-        ([Edit("/system", "text", "")], None),
-        ([Edit("/messages/3", REMOVE, "")], None),
-        ([Edit("/tools", REMOVE, "")], None),
-    ],
-)
-def test_after_edits_inside_of_values_only_these_are_read_again(edits, scanned):
-    """``scanned``: messages, None where the edits are not inside of values."""
-    body = {"model": "m", "messages": MESSAGES, "system": [{"text": "a"}], "tools": [{"n": 1}, 2]}
-    document = Document(json.dumps(body, ensure_ascii=False).encode())
-    edited = edit_body(document, edits)
-    assert edited is not None
-    read = Document(edited.body, edited.shared, splices=edited.splices)
-    assert spelling.everything(read) == spelling.everything(Document(edited.body))
-    assert read.values == values_in(edited.body)
-    assert read.value["messages"][-2] is document.value["messages"][-2]
-    if scanned is not None:
-        assert read.scanned < (scanned + 0.5) * len(json.dumps(MESSAGES[40]).encode())
-
-
 def strings_of(value: object, path: tuple = ()):
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict | list):
         for step, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from strings_of(item, (*path, step))
+
+
+def test_captured_bodies_without_edits_are_the_same_object(captured):
+    """Real bodies pass untouched, as the very same text."""
+    for requests in captured.values():
+        for request in requests:
+            if request.document is not None:
+                assert apply(request.document, []) is request.body
 
 
 def test_every_string_of_captured_bodies_can_be_edited_and_back(captured):
@@ -539,15 +502,3 @@ def test_every_string_of_captured_bodies_can_be_edited_and_back(captured):
                 [replaced(pointer, "", (at, at + len(mark))) for pointer, at in places],
             )
             assert back == request.body, name
-
-
-def test_places_after_edits_are_those_in_the_new_text():
-    """Of what was edited, of what follows it, and of the members of both levels."""
-    document = Document(b'{"a": "xx", "b": [1, {"c": "yy"}, 3, 4], "d": {"e": 0, "f": 1}, "g": 2}')
-    news = {"/a": "longer", "/b/1/c": "", "/b/2": 99, "/d/e": "text"}
-    edits = [replaced(path, new) for path, new in news.items()]
-    body, shared, splices = edit_body(document, edits)
-    known, fresh = Document(body, shared, splices=splices), Document(body)
-    assert known.scanned < fresh.scanned
-    for place in (("a",), ("b", 0), ("d", "f")):
-        assert known.siblings(place) == fresh.siblings(place)

@@ -7,12 +7,9 @@ import json
 
 import pytest
 
-from cacheproxy.core.document.compare import overlap
-from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import Rule
 
 
 def test_a_body_is_read_once_and_not_until_asked():
@@ -38,10 +35,20 @@ def test_body_that_is_no_json_object_says_why_not(body):
     assert "SECRET" not in request.not_understood
 
 
-def test_what_is_known_of_an_edited_body_gives_way_to_another_that_is_at_hand():
-    """Its places count from the body before the edit, not from that other one."""
-    received = Request("POST", "/v1/messages", (), b'{"system": "nonce 7", "messages": [1]}')
-    rule = Rule("nonce", "/system", r"nonce \d", "nonce")
-    edited = normalize(received, [rule]).request
-    other = Document(b'{"system": "nonce 7", "messages": []}')
-    assert edited.after(overlap(edited.body, other)).json == json.loads(edited.body)
+def test_looking_at_a_body_is_quick_where_a_memo_knows_most_of_it():
+    """Else a thread has to read it; what was read on the way there is known by then."""
+    body = json.dumps({"messages": ["text " * 99] * 99}).encode()
+    plain = Request("POST", "/v1/messages", (), body)
+    assert plain.is_quick(len(body))
+    assert not plain.is_quick(len(body) - 1)
+    known = Request("POST", "/v1/messages", (), body, Memo())
+    assert not known.is_quick(len(body) // 99)
+    assert not known.is_read
+    assert known.json == json.loads(body)
+    again = dataclasses.replace(known)
+    assert again.is_quick(len(body) // 8)
+    assert again.is_read
+    assert not dataclasses.replace(known).is_quick(len(body) // 9)
+    broken = dataclasses.replace(known, body=body[:-1])
+    assert broken.is_quick(len(body) // 4)
+    assert broken.not_understood

@@ -281,7 +281,7 @@ def test_a_large_body_that_goes_on_from_another_needs_no_thread(reactor):
     headers = ((b"X-Session-Id", b"one"),)
 
     def turn(body):
-        return Request("POST", "/v1/messages", headers, body)
+        return Request("POST", "/v1/messages", headers, body, unit.memo)
 
     size = FILLER["in a thread"]
     assert begin(unit, turn(body_with(b"stamp=1", FILLER["large"]))) == []
@@ -290,15 +290,6 @@ def test_a_large_body_that_goes_on_from_another_needs_no_thread(reactor):
     assert found.request.body == body_with(b"stamp=0", size)
     assert found.request.json == json.loads(found.request.body)
     assert begin(unit, turn(body_with(b"stamp=2", 3 * size))) == []
-
-
-def test_a_large_body_of_another_session_is_read_in_the_thread(reactor):
-    """Nothing is known of it."""
-    unit = normalizing(reactor, STAMP)
-    body = body_with(b"stamp=1", FILLER["large"])
-    for session in (b"one", b"two"):
-        request = Request("POST", "/v1/messages", ((b"X-Session-Id", session),), body)
-        assert begin(unit, request) == []
 
 
 def test_a_request_without_a_body_or_a_dialect_has_no_session(reactor):

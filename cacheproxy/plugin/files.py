@@ -1,0 +1,138 @@
+"""A plugin that is a file of the user's: one Python module, named in ``plugin`` or ``--plugin``."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from cacheproxy.hookspecs import hookimpl
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.hooks import PREFIX
+from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
+from cacheproxy.plugin.search_path import without_working_directory
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_TABLES = {"CLIENT": "cacheproxy_client", "RULES": "cacheproxy_rules"}
+"""What a file may set instead of writing a hook that returns it."""
+_NAMED = "mend --plugin, or plugin in the config file"
+
+
+def load_file(path: Path, earlier: Package | None = None) -> Package:
+    """Return the plugin in the file ``path``; ``earlier`` itself if its text is still the same.
+
+    The file is run as one module of its own: with the packages that are installed, without what
+    lies beside it or in the working directory, and without leaving byte code behind. Raises
+    PluginError with one line that names the file, the line if there is one, and what to do.
+    """
+    source, warning = _read(path)
+    if earlier is not None and earlier.source == source:
+        return replace(earlier, warning=warning)
+    name = path.stem
+    module = ModuleType(f"cacheproxy_file_{name.replace('-', '_')}", None)
+    module.__file__ = str(path)
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module  # dataclasses look there
+    try:
+        with without_working_directory():
+            exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102
+            _take_tables(module)
+            # A module's name has underscores where a rule's has hyphens.
+            package = package_of(module, name, rule_name=name.replace("_", "-").lower())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a user's code raises, it is one line
+        if before is None:
+            del sys.modules[module.__name__]
+        else:
+            sys.modules[module.__name__] = before
+        raise PluginError(_told(path, error)) from None
+    return replace(package, file=path, source=source, warning=warning)
+
+
+def name_of(path: Path) -> str:
+    """Return what the plugin in the file ``path`` is called; raises PluginError."""
+    if path.suffix != ".py":
+        raise PluginError(
+            f"plugin {path}: its name does not end in .py; {_NAMED} (installed client packages "
+            "are loaded by themselves)"
+        )
+    if not _NAME.fullmatch(path.stem):
+        raise PluginError(
+            f"plugin {path}: its name is logged, so call it by letters, digits, - and _"
+        )
+    if path.stem in TAKEN:
+        raise PluginError(f"plugin {path}: the name {path.stem!r} is taken: rename the file")
+    return path.stem
+
+
+def _read(path: Path) -> tuple[bytes, str | None]:
+    """Return the text, and what is wrong with the file all the same."""
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            raise PluginError(f"plugin {path}: it is a folder; name a Python file in it")
+        if not stat.S_ISREG(found.st_mode):
+            raise PluginError(f"plugin {path}: it is no plain file; {_NAMED}")
+        warning = None
+        if os.name == "posix" and found.st_mode & stat.S_IWOTH:
+            warning = f"everybody here may write {path}, which runs in the proxy: chmod o-w it"
+        return path.read_bytes(), warning
+    except FileNotFoundError:
+        raise PluginError(f"plugin {path}: there is no such file; {_NAMED}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise PluginError(f"plugin {path}: cannot be read: {reason}; {_NAMED}") from None
+
+
+def _take_tables(module: ModuleType) -> None:
+    """Make hooks of the tables in ``module``; raises PluginError for a hook without its mark."""
+    marked = (name for name in dir(module) if name.startswith(PREFIX))
+    for name in marked:
+        function = getattr(module, name)
+        if callable(function) and not hasattr(function, "cacheproxy_impl"):
+            raise PluginError(f"{name} lacks its mark: write @hookimpl above it", function)
+    for table, hook in _TABLES.items():
+        if hasattr(module, table) and not hasattr(module, hook):
+            setattr(module, hook, hookimpl(_returning(getattr(module, table))))
+    if not any(name.startswith(PREFIX) for name in dir(module)):
+        raise PluginError("it has no hooks: mark functions with @hookimpl, or set CLIENT and RULES")
+
+
+def _returning(value: object) -> Callable[[], object]:
+    return lambda: value
+
+
+def _told(path: Path, error: BaseException) -> str:
+    line = _line(path, error)
+    where = f"plugin {path}" + (f", line {line}" if line else "")
+    ours = type(error) is PluginError
+    reason = reason_of(error).removeprefix("PluginError: ") if ours else reason_of(error)
+    remedy = "mend the file, or leave it out"
+    if isinstance(error, ImportError):
+        remedy = "install it; a plugin is one file, and what lies beside it is not found"
+    return f"{where}: {reason}; {remedy}"
+
+
+def _line(path: Path, error: BaseException) -> int | None:
+    """Return the line of the file where ``error`` came from, if it came from there."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return error.lineno
+    lines = [
+        trace.tb_lineno
+        for trace in _traces(error.__traceback__)
+        if trace.tb_frame.f_code.co_filename == str(path)
+    ]
+    code = getattr(getattr(error, "function", None), "__code__", None)
+    return lines[-1] if lines else getattr(code, "co_firstlineno", None)
+
+
+def _traces(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next

@@ -1,0 +1,60 @@
+"""The client packages that are installed: found by their entry points, and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib.metadata import EntryPoint
+
+from cacheproxy import hookspecs
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
+from cacheproxy.plugin.search_path import entry_points, without_working_directory
+
+_OWN_DISTRIBUTIONS = frozenset({"cacheproxy-claude-code", "cacheproxy-openclaw"})
+"""Released from this repository, their tests among ours: quick enough to run on the reactor,
+where a thread would cost each request, and streams would wait for Python's lock."""
+
+
+def installed(blocked: Collection[str] = ()) -> list[Package]:
+    """Load every entry point of the group ``cacheproxy``, in the order of their names.
+
+    One that fails to import, or is no plugin, is returned with its error; the others are loaded
+    all the same. One named in ``blocked`` is not even imported. What lies in the working directory
+    is no plugin (cacheproxy.plugin.search_path).
+    """
+    found: list[Package] = []
+    for entry in entry_points(hookspecs.PROJECT):
+        distribution, version = _distribution(entry)
+        if entry.name in blocked:
+            found.append(Package(entry.name, distribution, version, blocked=True))
+            continue
+        try:
+            found.append(_load(entry, distribution, version, found))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a broken package must not stop the proxy
+            found.append(Package(entry.name, distribution, version, error=reason_of(error)))
+    return found
+
+
+def _load(
+    entry: EntryPoint, distribution: str, version: str, earlier: Collection[Package]
+) -> Package:
+    names = {package.name for package in earlier if package.hooks is not None}
+    if entry.name in TAKEN | names:
+        raise PluginError(f"the name {entry.name!r} is taken")
+    with without_working_directory():
+        plugin = entry.load()
+        same = [each.name for each in earlier if each.hooks and each.hooks.plugin is plugin]
+        if same:
+            raise PluginError(f"it is loaded already, as {same[0]!r}")
+        own = distribution in _OWN_DISTRIBUTIONS
+        return package_of(plugin, entry.name, distribution, version, own=own)
+
+
+def _distribution(entry: EntryPoint) -> tuple[str, str]:
+    """Return the name and version of the distribution that ``entry`` comes from."""
+    found = entry.dist
+    if found is None:
+        return "?", "?"
+    return str(found.metadata["Name"] or "?"), str(found.metadata["Version"] or "?")

@@ -1,0 +1,150 @@
+"""The plugins of one configuration: their rules, their clients, and whom they know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from twisted.logger import Logger
+
+from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.prompt.client import Client, declared_name
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.rule import Normalizer, Rule
+from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.files import load_file, name_of
+from cacheproxy.plugin.installed import installed
+from cacheproxy.plugin.package import Package
+
+_log = Logger()
+
+
+class Packages(tuple[Package, ...]):
+    """The plugins in the order in which they are asked: installed ones by name, then files."""
+
+    __slots__ = ()
+
+    @classmethod
+    def load(cls, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
+        """Load what is installed, but for the names in ``block``, and ``files``.
+
+        An installed one that cannot be loaded is among them, with its error. Raises PluginError
+        for a file that cannot be loaded, two plugins of one name, and a blocked name nobody has.
+        """
+        blocked = set(block)
+        return cls(installed(blocked)).with_files(files, blocked)
+
+    def with_files(self, files: Sequence[str], block: Iterable[str] = ()) -> Packages:
+        """Return them with the plugins in ``files``, absolute paths, instead of other files.
+
+        A file that is among them, and whose text is still the same, is not loaded again. Raises
+        PluginError.
+        """
+        known = {package.file: package for package in self if package.file is not None}
+        found = [package for package in self if package.file is None]
+        owners = {package.name: package.title for package in found}
+        blocked = set(block)
+        for path in map(Path, dict.fromkeys(files)):
+            name = name_of(path)
+            if name in owners:
+                raise PluginError(
+                    f"plugin {path}: {owners[name]} is called {name!r}, too: rename the file"
+                )
+            owners[name] = str(path)
+            if name in blocked:
+                found.append(Package(name, "", "", blocked=True, file=path))
+            else:
+                found.append(load_file(path, known.get(path)))
+        missing = blocked - owners.keys()
+        if missing:
+            raise PluginError(f"block names no installed plugin: {', '.join(sorted(missing))}")
+        return Packages(found)
+
+    def normalizers(self, own: Iterable[Normalizer] = ()) -> list[Normalizer]:
+        """All rules and normalize hooks, package by package, then the user's ``own``.
+
+        Of those, one that names a client that a package declares is for what that package tells
+        to be its requests. Raises PluginError if two rules have the same name.
+        """
+        found: list[Normalizer] = []
+        owners: dict[str, str] = {}
+        sources = [(package.name, package.rules) for package in self]
+        for owner, rules in (*sources, ("the config file", tuple(map(self._declared, own)))):
+            for rule in rules:
+                if rule.name in owners:
+                    raise PluginError(
+                        f"rule {rule.name!r} comes from both {owners[rule.name]} and {owner}: "
+                        "block or rename one of them"
+                    )
+                owners[rule.name] = owner
+                found.append(rule)
+        return found
+
+    @property
+    def clients(self) -> tuple[Client, ...]:
+        """The clients that packages declare, in the order of the packages."""
+        return tuple(package.client for package in self if package.client is not None)
+
+    def session(self, request: Request) -> str | None:
+        """Ask the plugins which session ``request`` belongs to: the first answer wins."""
+        for hook in self.session_hooks():
+            if not hook.is_for(request):
+                continue
+            answer, problem = hook.answer(request)
+            if problem is not None:
+                _log.warn("plugin {name} {problem}", name=hook.name, problem=problem)
+            if answer is not None:
+                return answer
+        return None
+
+    def session_hooks(self) -> list[SessionHook]:
+        """Return each plugin's session hook, in the order in which they are to be asked.
+
+        The last is our own: where the user agent is a gateway's, it gives a declared client's
+        requests that client's name.
+        """
+        clients = self.clients
+        hooks = [
+            SessionHook(package.name, package.hooks.session, package.own, package.client)
+            for package in self
+            if package.hooks is not None and package.hooks.session is not None
+        ]
+
+        def name(request: Request) -> str | None:
+            client = declared_name(request, clients)
+            if client is None:
+                return None
+            answer = f"{client}/{session_of(request, client=client).id}"
+            return answer if len(answer) <= MOST_ID and answer.isprintable() else None
+
+        return [*hooks, SessionHook("clients", name, own=True)] if clients else hooks
+
+    def _declared(self, rule: Normalizer) -> Normalizer:
+        """Return a rule of the user's; one for a client by name is for the one of that name."""
+        if not isinstance(rule, Rule) or rule.client is None:
+            return rule
+        named = rule.client.name
+        found = next((client for client in self.clients if client.name == named), None)
+        return rule if found is None else replace(rule, client=found)
+
+
+def choose(
+    rules: Sequence[Normalizer], enable: Iterable[str] = (), disable: Iterable[str] = ()
+) -> list[Normalizer]:
+    """Return the rules that are on: their defaults, changed by ``enable`` and ``disable``.
+
+    Raises PluginError for a name nobody has.
+    """
+    enabled, disabled = set(enable), set(disable)
+    names = {rule.name for rule in rules}
+    unknown = sorted((enabled | disabled) - names)
+    if unknown:
+        known = ", ".join(sorted(names)) or "none: no client package is installed"
+        raise PluginError(f"no rule is called {', '.join(unknown)}; there are: {known}")
+    return [
+        rule
+        for rule in rules
+        if rule.name in enabled or (rule.default and rule.name not in disabled)
+    ]

@@ -1,0 +1,193 @@
+"""Memo: a turn is read, edited and rendered the same with it and without."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from operator import is_
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.edits import REMOVE, Edit, apply
+from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.prompt.prompt import Order, prompt_of, reordered
+from cacheproxy.core.prompt.request import Request
+from tests.core import spelling
+from tests.core.memories import small_steps
+
+text = st.sampled_from(["", "a", "b", "é 😀", "\ud83d", "stamp 1", "stamp 2", "long " * 9])
+block = st.one_of(
+    text.map(lambda said: {"type": "text", "text": said}),
+    text.map(lambda said: {"type": "tool_use", "name": said, "input": {"a": [said]}}),
+    text.map(lambda said: {"type": "text", "text": said, "cache_control": {}}),
+)
+content = st.one_of(text, st.lists(block, max_size=3))
+message = st.one_of(
+    st.builds(
+        lambda role, said: {"role": role, "content": said},
+        st.sampled_from(["system", "user", "assistant", "developer"]),
+        content,
+    ),
+    st.sampled_from([1, 12, None, "a", []]),
+)
+tool = text.map(lambda said: {"name": said, "input_schema": {"type": "object"}})
+conversation = st.fixed_dictionaries(
+    {"model": st.just("m")},
+    optional={
+        "system": content,
+        "messages": st.lists(message, max_size=6),
+        "input": st.one_of(text, st.lists(message, max_size=3)),
+        "tools": st.lists(tool, max_size=3),
+        "prompt": text,
+    },
+)
+spelled = st.sampled_from([{}, {"indent": 1}, {"separators": (",", ":"), "ensure_ascii": True}])
+paths = st.sampled_from(
+    ["/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/completions"]
+)
+
+
+@st.composite
+def conversations(draw):
+    """Bodies of one conversation: it grows, is changed in its head and middle, and cut short."""
+    body, how = draw(conversation), draw(spelled)
+    found = [json.dumps(body, **how)]
+    for _ in range(draw(st.integers(1, 4))):
+        name = draw(st.sampled_from(sorted({*body, "messages"} - {"model"})))
+        items = body.get(name)
+        if isinstance(items, list):
+            at = draw(st.integers(0, len(items)))
+            new = draw(st.lists(message if name in ("messages", "input") else block, max_size=2))
+            gone = draw(st.integers(0, 2))
+            body = body | {name: items[:at] + new + items[at + gone :]}
+        else:
+            body = draw(conversation)
+        found.append(json.dumps(body, **how))
+    return [one.encode() for one in found]
+
+
+@given(conversations(), paths, st.sampled_from(Order), st.data())
+@settings(max_examples=100)
+def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
+    """The document, the bytes after edits, and every segment of the prompt."""
+    memo = Memo()
+    with small_steps():
+        for body in [*bodies, bodies[0]]:
+            plain = Request("POST", path, (), body)
+            known = replace(plain, memo=memo)
+            edits = data.draw(edits_of(plain.json))
+            edited = apply(plain.document, edits)
+            assert apply(known.document, edits) == edited
+            for one, other in (
+                (known, plain),
+                (known.with_body(edited), plain.with_body(edited)),
+            ):
+                assert spelling.everything(one.document) == spelling.everything(other.document)
+                prompt, expected = prompt_of(one, order), prompt_of(other, order)
+                assert prompt == expected
+                if prompt is not None:
+                    assert prompt.pieces == expected.pieces
+                    assert (prompt.chars, prompt.digests) == (expected.chars, expected.digests)
+                    for turned in Order:
+                        assert reordered(prompt, turned) == reordered(expected, turned)
+
+
+def edits_of(value):
+    """Edits of members and of what stands in their arrays; no two of them overlap."""
+    places = {
+        f"/{name}/{number}" if isinstance(inner, list) else f"/{name}"
+        for name, inner in value.items()
+        for number in range(len(inner) if isinstance(inner, list) else 1)
+    }
+    if not places:
+        return st.just([])
+    new = st.one_of(text, st.just(REMOVE), message)
+    return st.lists(st.sampled_from(sorted(places)), max_size=3, unique=True).flatmap(
+        lambda chosen: st.tuples(*[new.map(lambda n, p=place: Edit(p, n, "")) for place in chosen])
+    )
+
+
+def body_of(messages, system="first", tools=20):
+    return json.dumps(
+        {
+            "messages": [{"role": "user", "content": f"{one} " + "é " * 99} for one in messages],
+            "system": [{"type": "text", "text": system}, {"type": "text", "text": "long " * 99}],
+            "tools": [{"name": f"t{number}", "description": "x" * 99} for number in range(tools)],
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        body_of(range(51)),
+        body_of(range(50), system="second"),
+        body_of([0, 1, 2, 99, *range(4, 50)]),
+        body_of([99, *range(1, 50)]),
+        body_of(range(10, 50)),
+        body_of([*range(20), *range(30, 60)][:41]),
+        b'{"model": "m", ' + body_of(range(50))[1:],
+    ],
+    ids=["appended", "head", "middle", "first", "without its first", "cut", "moved"],
+)
+def test_what_was_there_before_is_not_scanned_again(after):
+    """Whatever has moved: its values are the very same."""
+    memo = Memo()
+    before = Document(body_of(range(50)), memo)
+    now = Document(after, memo)
+    assert now.value == json.loads(after)
+    assert now.scanned < 2500
+    old = {id(one) for one in before.value["messages"]}
+    assert sum(id(one) in old for one in now.value["messages"]) >= len(now.value["messages"]) - 2
+    assert now.value["tools"] is before.value["tools"]
+
+
+def test_growth_costs_what_is_new():
+    """A turn of 400 messages is scanned as one of 10, also after its edits."""
+    scanned = {}
+    for count in (10, 400):
+        memo = Memo()
+        Document(body_of(range(count)), memo)
+        document = Document(body_of(range(count + 2), system="second"), memo)
+        edited = apply(document, [Edit("/system/0/text", "first", "")])
+        scanned[count] = document.scanned + Document(edited, memo).scanned
+    assert scanned[400] < 1.2 * scanned[10]
+
+
+def test_segments_that_were_there_before_are_the_very_same():
+    """So that two prompts are compared only where they differ."""
+    memo = Memo()
+    one, other = (
+        prompt_of(Request("POST", "/v1/messages", (), body_of(range(count)), memo))
+        for count in (9, 10)
+    )
+    assert all(map(is_, other.segments, one.segments))
+    assert len(other.segments) == len(one.segments) + 2
+
+
+def test_it_is_bounded_in_bytes():
+    """The least recently found go first; what is left out is read anew."""
+    memo = Memo(300_000)
+    for number in range(200):
+        Document(body_of([number, number + 1], system=f"{number}"), memo)
+        Document(body_of([-1]), memo)
+        assert memo.bytes_kept <= 300_000
+    assert memo.bytes_kept > 100_000
+    assert Document(body_of([-1]), memo).scanned < 200
+    assert Document(body_of([0, 1], system="0"), memo).scanned > 200
+
+
+def test_conversations_that_begin_alike_are_told_apart():
+    """Two of one client, in turns, and what was edited beside what came."""
+    memo = Memo()
+    for turn in range(1, 6):
+        for system in ("one", "another"):
+            messages = [*range(turn), *([77] if system == "one" else [88])]
+            document = Document(body_of(messages, system=system), memo)
+            if turn > 1:
+                assert document.scanned < 1000
+            Document(apply(document, [Edit("/messages/0/content", "edited", "")]), memo)

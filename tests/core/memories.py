@@ -1,0 +1,20 @@
+"""A memo whose windows and first bytes are so few that short texts reach every corner of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from cacheproxy.core.document import compare, memo, reader
+
+
+@contextmanager
+def small_steps() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare, "_AT_ONCE", 4)
+        patch.setattr(memo, "_HEAD", 6)
+        patch.setattr(reader, "_LEAST", 2)
+        patch.setattr(reader, "_WINDOW", 3)
+        yield
