@@ -70,6 +70,11 @@ REAL_CHANGE = "openclaw-gateway"
 CLEAN = [name for name in FILES if name not in FIELDS and name != REAL_CHANGE]
 
 
+def recorded_lanes(captures, name):
+    records, _ = read(captures / f"{name}.jsonl")
+    return lanes_of(records, configured(Config()).packages.session)
+
+
 @pytest.fixture(scope="module")
 def inspected(captures):
     found = configured(Config())
@@ -179,8 +184,7 @@ def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
 @pytest.mark.parametrize("name", FILES)
 def test_turns_have_fields_if_and_only_if_they_do_not_extend_each_other(name, captures):
     """By the texts alone, which know nothing of messages and blocks."""
-    records, _ = read(captures / f"{name}.jsonl")
-    for lane in lanes_of(records, configured(Config()).packages.session):
+    for lane in recorded_lanes(captures, name):
         for turn, later in pairwise(lane.turns):
             found = changes(turn.request, later.request)
             if not later.place.replaced:
