@@ -38,7 +38,7 @@ from cacheproxy.proxy.upstream.collect import collect
 from cacheproxy.proxy.upstream.connection import UpstreamResponse
 from cacheproxy.proxy.upstream.failures import explain
 from cacheproxy.proxy.upstream.upstream import Upstream
-from cacheproxy.translate.translation import Translation, TranslationError
+from cacheproxy.translate.common.translation import Translation, TranslationError
 
 _log = Logger()
 _MOST_TRANSLATED = 64 << 20

@@ -10,8 +10,8 @@ from twisted.logger import Logger
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages import Spellings, counting
-from cacheproxy.translate.translation import TranslationError
 
 _log = Logger()
 _SECONDS = 30.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.translate.body import Body
 from cacheproxy.translate.chat.asked import Asked
 from cacheproxy.translate.chat.ending import finish_reason, usage_for
 from cacheproxy.translate.chat.parts import Json
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.body import Body
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 
 
 def completion(body: Body, asked: Asked) -> bytes:

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import Body, list_of, object_of, text_of, wrong
 from cacheproxy.translate.chat.parts import SEAM, Json, blocks_of, text_block, texts_of
-from cacheproxy.translate.reading import is_object
-from cacheproxy.translate.writing import raw
+from cacheproxy.translate.common.body import Body, list_of, object_of, text_of, wrong
+from cacheproxy.translate.common.reading import is_object
+from cacheproxy.translate.common.writing import raw
 
 _SYSTEM = frozenset({"system", "developer"})
 _LATE = "<system-reminder>\n{}\n</system-reminder>"

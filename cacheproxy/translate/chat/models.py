@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from cacheproxy.translate.reading import read
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.reading import read
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 
 _OWNER = "anthropic"
 

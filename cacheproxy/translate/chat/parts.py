@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import list_of, object_of, text_of, wrong
+from cacheproxy.translate.common.body import list_of, object_of, text_of, wrong
 
 Json = dict[str, Any]
 SEAM = "\n"

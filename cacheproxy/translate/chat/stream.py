@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.sse import Event, EventReader
-from cacheproxy.translate.body import Body
 from cacheproxy.translate.chat.asked import Asked
-from cacheproxy.translate.chat.comments import COMMENT, CommentFinder
 from cacheproxy.translate.chat.ending import finish_reason, usage_for
 from cacheproxy.translate.chat.errors import error_event, is_error
 from cacheproxy.translate.chat.parts import Json
-from cacheproxy.translate.reading import read
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.body import Body
+from cacheproxy.translate.common.comments import COMMENT, CommentFinder
+from cacheproxy.translate.common.reading import read
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 
 _PING = b": ping\n\n"
 _DONE = b"data: [DONE]\n\n"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.translate.messages.asked import Asked
-from cacheproxy.translate.messages.ending import stop_reason, usage_for
-from cacheproxy.translate.messages.media import Json
-from cacheproxy.translate.messages.spellings import Spellings
-from cacheproxy.translate.reading import (
+from cacheproxy.translate.common.reading import (
     arguments_of,
     choice_of,
     is_object,
     plain_text,
     thinking_of,
 )
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import raw, write
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import raw, write
+from cacheproxy.translate.messages.asked import Asked
+from cacheproxy.translate.messages.ending import stop_reason, usage_for
+from cacheproxy.translate.messages.media import Json
+from cacheproxy.translate.messages.spellings import Spellings
 
 NOT_JSON = "INVALID_JSON"
 """The member under which a call's arguments stand that are no JSON object."""

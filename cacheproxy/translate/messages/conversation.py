@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import Body, list_of, object_of, text_in, wrong
+from cacheproxy.translate.common.body import Body, list_of, object_of, text_in, wrong
 from cacheproxy.translate.messages.media import SEAM, Json, content_of, part_of, parts_of
 from cacheproxy.translate.messages.spellings import Spellings
 

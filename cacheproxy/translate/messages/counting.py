@@ -9,14 +9,14 @@ from __future__ import annotations
 import string
 from typing import Any
 
-from cacheproxy.translate.body import Body
+from cacheproxy.translate.common.body import Body
+from cacheproxy.translate.common.reading import read
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 from cacheproxy.translate.messages.conversation import chat_messages
 from cacheproxy.translate.messages.media import Json
 from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.messages.tools import chat_tools
-from cacheproxy.translate.reading import read
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
 
 APPLY_TEMPLATE, TOKENIZE = "/apply-template", "/tokenize"
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.body import Body
+from cacheproxy.translate.common.body import Body
+from cacheproxy.translate.common.reading import read
+from cacheproxy.translate.common.translation import Answer, TranslationError
 from cacheproxy.translate.messages.answer import message
 from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.errors import error_answer, is_error
 from cacheproxy.translate.messages.request import chat_request
 from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.messages.stream import MessageStream
-from cacheproxy.translate.reading import read
-from cacheproxy.translate.translation import Answer, TranslationError
 
 
 class MessagesToChat:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import list_of, object_of, text_in, wrong
+from cacheproxy.translate.common.body import list_of, object_of, text_in, wrong
 
 Json = dict[str, Any]
 SEAM = "\n"

@@ -10,20 +10,20 @@ from typing import Any
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.sse import Event, EventReader
-from cacheproxy.translate.messages.asked import Asked
-from cacheproxy.translate.messages.blocks import Blocks, Kind
-from cacheproxy.translate.messages.ending import stop_reason, usage_for
-from cacheproxy.translate.messages.errors import error_event, is_error
-from cacheproxy.translate.messages.spellings import Spellings
-from cacheproxy.translate.reading import (
+from cacheproxy.translate.common.reading import (
     arguments_of,
     choice_of,
     plain_text,
     read,
     thinking_of,
 )
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
+from cacheproxy.translate.messages.asked import Asked
+from cacheproxy.translate.messages.blocks import Blocks, Kind
+from cacheproxy.translate.messages.ending import stop_reason, usage_for
+from cacheproxy.translate.messages.errors import error_event, is_error
+from cacheproxy.translate.messages.spellings import Spellings
 
 _COMMENT = re.compile(rb"(?<=[\r\n]):")
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'

@@ -11,8 +11,8 @@ pytest.importorskip("anthropic")
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages import MessagesToChat, Spellings
-from cacheproxy.translate.translation import TranslationError
 
 from .chunks import MESSAGE, USAGE, exchange
 from .conversations import JSON

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.testing import find_captures, load_capture
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages import Spellings
-from cacheproxy.translate.translation import TranslationError
 
 from .conversations import MESSAGES, TEXT, chat, elements, spelt, turned
 

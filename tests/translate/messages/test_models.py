@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages.models import models
-from cacheproxy.translate.translation import TranslationError
 
 
 def test_models():

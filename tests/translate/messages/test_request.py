@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import request
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages import MessagesToChat
-from cacheproxy.translate.translation import TranslationError
 
 from .conversations import JSON, MESSAGES, TEXT, chat, spelt, turned
 

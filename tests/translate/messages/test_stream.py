@@ -11,8 +11,8 @@ pytest.importorskip("anthropic")
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages import Spellings
-from cacheproxy.translate.translation import TranslationError
 
 from .chunks import DONE, call, chunk, data, events, exchange, message_of, through, usage
 from .conversations import JSON, TEXT

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 
 
 def read(data: bytes | str) -> Any:
