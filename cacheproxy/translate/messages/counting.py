@@ -10,11 +10,10 @@ import string
 from typing import Any
 
 from cacheproxy.translate.common.body import Body
-from cacheproxy.translate.common.reading import read
+from cacheproxy.translate.common.reading import Json, read
 from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.common.writing import write
 from cacheproxy.translate.messages.conversation import chat_messages
-from cacheproxy.translate.messages.media import Json
 from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.messages.tools import chat_tools
 

@@ -31,9 +31,9 @@ class MessagesToChat:
         body = Body(request.body)
         turned = chat_request(request, body, self._spellings)
         self._asked = Asked(
-            body.value.get("model") or "",
-            tuple(body.value.get("stop_sequences") or ()),
-            turned.body,
+            model=body.value.get("model") or "",
+            stops=tuple(body.value.get("stop_sequences") or ()),
+            body=turned.body,
         )
         return turned
 

@@ -10,10 +10,10 @@ import msgspec
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.common.body import Body, list_of, object_of, text_in, text_of, wrong
+from cacheproxy.translate.common.reading import Json
 from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.common.writing import write
 from cacheproxy.translate.messages.conversation import chat_messages
-from cacheproxy.translate.messages.media import Json
 from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.messages.tools import chat_tools, tool_choice
 

@@ -7,8 +7,7 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
-LARGEST = 1 << 53
-"""Integers from here on mean what the nearest double means (RFC 8259, section 6)."""
+from cacheproxy.translate.common.reading import LARGEST
 
 
 class Spellings:
