@@ -6,8 +6,6 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.cli.diagnosetext import lines
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
-from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Break, Count, Judgement, Reason, Verdict
 from cacheproxy.core.diagnose.conversations import lanes_of
@@ -17,6 +15,7 @@ from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.server.identify import Server
 from cacheproxy.core.server.profile import Profile
+from tests.core.capture.test_jsonl import exchange
 from tests.core.planting import anthropic, captured, chat, numbered, plant, request
 
 from .test_volatile import set_system
@@ -132,37 +131,14 @@ def test_a_change_that_begins_with_a_new_line_can_be_seen():
 
 def test_from_a_running_proxy_without_bodies():
     """All it keeps of an exchange is the verdict, with its few words."""
-    bare = request(chat(1)[0])
-    where = Break(
-        "/system/0/text", 9, Count(400, "estimated"), Kind.DATE, "on 2026-11-20", "on 2026-11-21"
-    )
-    exchange = Exchange(
-        received=replace(bare, body=b""),
-        sent=replace(bare, body=b""),
-        reports=(),
-        session=Session("claude", "3f9a"),
-        turn=15,
-        upstream="http://x",
-        status=200,
-        outcome=Outcome.COMPLETE,
-        usage=Usage(1100, 400, 5, 3.0),
-        wall=0.0,
-        first_byte=None,
-        seconds=4.0,
-        bytes_down=5,
-        number=812,
-    )
-    verdict = Verdict(
-        Judgement.BREAK,
-        Reason.SYSTEM_CHANGED,
-        where,
-        Count(400, "estimated"),
-        Count(600, "measured"),
-        2.5,
-    )
-    found = report(exchange, verdict, seen=(2, 61))
-    assert (found.number, found.turn, found.session) == (812, 15, "3f9a")
-    assert found.excerpts.now == "on 2026-11-21"
+    bare = replace(request(chat(1)[0]), body=b"")
+    estimated, lost = Count(400, "estimated"), Count(600, "measured")
+    words = "on 2026-11-20", "on 2026-11-21"
+    where = Break("/system/0/text", 9, estimated, Kind.DATE, *words)
+    verdict = Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED, where, estimated, lost, 2.5)
+    found = report(exchange(received=bare, sent=bare, reports=()), verdict, seen=(2, 61))
+    assert (found.number, found.turn, found.session) == (812, 14, "3f9a-1111")
+    assert found.excerpts.now == words[1]
     assert (found.kind, found.frequency, found.seen) == (Kind.DATE, "changes once a day", (2, 61))
     assert found.advice[0].do == "nothing"
 
