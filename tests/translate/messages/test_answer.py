@@ -150,6 +150,7 @@ def test_other_shapes():
     got = message(completion({"content": None, "refusal": "No."}))
     assert got["content"] == [{"type": "text", "text": "No."}]
     assert got["stop_reason"] == "refusal"
+    assert message(completion(id="msg_x"))["id"] == "msg_x"  # not doubled
     bare = message({"choices": [{"message": {"content": "Hello"}}]})
     assert bare["usage"]["output_tokens"] == 0
     assert bare["id"] == message({"choices": [{"message": {"content": "Hello"}}]})["id"]
