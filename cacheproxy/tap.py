@@ -22,6 +22,7 @@ from twisted.web.resource import Resource
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
@@ -32,7 +33,7 @@ from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.service import ProxyService, stop, version
 from cacheproxy.daemon.wiring import Arrangement, Lasting
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import Now
+from cacheproxy.metrics.snapshot import Standing
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
 from cacheproxy.observe.deferred_observer import Afterwards
@@ -48,7 +49,6 @@ from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.exchange import Course
-from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.learning.profiling import Profiling
@@ -62,19 +62,16 @@ from cacheproxy.proxy.upstream.probe import probe
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
-from cacheproxy.translate.messages import Spellings
 from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
-from cacheproxy.web.diagnosis import PREFIX as DIAGNOSIS
-from cacheproxy.web.diagnosis import Diagnosis
+from cacheproxy.web.exchanges import DIAGNOSIS, diagnosis, exchanges
 from cacheproxy.web.exchanges import PATH as EXCHANGES
-from cacheproxy.web.exchanges import Exchanges
 from cacheproxy.web.files import static_files
 from cacheproxy.web.health import PATH as HEALTH
-from cacheproxy.web.health import Health
+from cacheproxy.web.health import health
 from cacheproxy.web.live import PATH as LIVE
 from cacheproxy.web.live import Live
 from cacheproxy.web.login import PATH as LOGIN
-from cacheproxy.web.login import Login
+from cacheproxy.web.login import login
 from cacheproxy.web.memory_store import Unkept
 from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
@@ -141,14 +138,14 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     collector = Collector()
     plugins.register(live, "live")
     pricing = Pricing(plugins.finished)
-    judging = Judging(reactor, pricing, collector)
+    store = Store()
+    judging = Judging(reactor, pricing, store, collector)
     afterwards = Afterwards(reactor, judging)
     return Lasting(
         reactor=reactor,
         site=ProxySite(Resource(), reactor, Limits(), Access()),
-        memory=SessionMemory(keep_requests=False),
         memo=Memo(),
-        spellings=Spellings(),
+        store=store,
         collector=collector,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
         endpoint=endpoint,
@@ -173,7 +170,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
 
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
     """
-    reactor, plugins, memory = lasting.reactor, lasting.plugins, lasting.memory
+    reactor, plugins, store = lasting.reactor, lasting.plugins, lasting.store
     via = b"1.1 " + lasting.via
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
@@ -184,8 +181,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     translating = Translating(
         reactor,
         dialects,
-        Counting(upstream, reactor, lasting.spellings),
-        lasting.spellings,
+        Counting(upstream, reactor, store.spellings()),
         time.time,
     )
     profiling = Profiling(
@@ -204,7 +200,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         normalizing=Normalizing(
             reactor,
             rules,
-            memory,
+            store,
             edit=edits,
             hooks=packages.session_hooks(),
             workers=plugins.workers,
@@ -212,7 +208,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
             collector=lasting.collector,
             memo=lasting.memo,
         ),
-        memory=memory,
+        store=store,
         finished=lasting.afterwards,
         wall=time.time,
         via=lasting.via,
@@ -251,22 +247,23 @@ def _own_pages(
     upstream, placing = course.upstream, course.placing
     names = [rule.name for rule in rules]
     pages: dict[bytes, Page] = {
-        HEALTH: Health(
+        HEALTH: partial(
+            health,
             version(),
             upstream.url.text,
-            names,
-            lambda: probe(upstream, reactor),
-            failures,
+            rules=names,
             clients={rule.name: client_name(rule) for rule in rules},
+            failures=failures,
             recent=lasting.recent,
+            probe=lambda: probe(upstream, reactor),
             placement=None if placing is None else placing.told,
             profile=profiling.told,
         ),
-        EXCHANGES: Exchanges(lasting.recent),
+        EXCHANGES: partial(exchanges, lasting.recent),
     }
     metrics = MetricsPage(
         lasting.metrics,
-        Now(version(), failures, reactor.seconds, lambda: lasting.latest.look),
+        Standing(version(), failures, reactor.seconds, lambda: lasting.latest.look),
         names,
         lambda work: deferToThreadPool(reactor, reactor.getThreadPool(), work),
         lasting.site.channels,
@@ -275,11 +272,16 @@ def _own_pages(
     return OwnPages(
         pages,
         {
-            DIAGNOSIS: Diagnosis(lasting.recent, names, lambda: dashboard.captures),
+            DIAGNOSIS: partial(diagnosis, lasting.recent, names, lambda: dashboard.captures),
             DETAIL: dashboard.detail,
         },
         queried={DATA: dashboard.data, REQUESTS: dashboard.requests},
-        direct={**static_files(), METRICS: metrics, LIVE: lasting.live, LOGIN: Login(access)},
+        direct={
+            **static_files(),
+            METRICS: metrics,
+            LIVE: lasting.live,
+            LOGIN: partial(login, access),
+        },
         before=lasting.afterwards.settle,
     )
 
@@ -292,7 +294,7 @@ def _totals(reactor: Any, config: Config, plugins: Plugins) -> Totals | None:
         folder = platformdirs.user_state_path("cacheproxy")
     totals = Totals(reactor, folder, time.time)
     totals.check()
-    plugins.register(totals.recorder, "totals")
+    plugins.register(totals, "totals")
     return totals
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
+from cacheproxy.asking import HEALTH
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.config import ConfigError, load
 from cacheproxy.doctor.proxy import is_health
-from cacheproxy.doctor.site import HEALTH
 
 
 def main() -> int:

@@ -191,7 +191,6 @@ class ProxyService(Service):
     def _put_in_force(self, arrangement: Arrangement) -> None:
         lasting = self._lasting
         lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
-        lasting.memory.keep_requests = any(rule.needs_previous for rule in arrangement.rules)
         lasting.judging.known = arrangement.proving
         lasting.dashboard.url = arrangement.upstream.url.text
         lasting.dashboard.profile = lambda: arrangement.profiling.profile

@@ -10,6 +10,7 @@ from twisted.internet.interfaces import IStreamServerEndpoint
 
 from cacheproxy.config import Config
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.rule import Normalizer
@@ -25,14 +26,12 @@ from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
-from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.proxy.learning.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.upstream.upstream import Upstream
 from cacheproxy.totals.totals import Totals
-from cacheproxy.translate.messages import Spellings
 from cacheproxy.web.dashboard import Dashboard
 from cacheproxy.web.live import Live
 
@@ -46,9 +45,8 @@ class Lasting:
 
     reactor: Any
     site: ProxySite
-    memory: SessionMemory
+    store: Store
     memo: Memo
-    spellings: Spellings
     collector: Collector
     via: bytes
     endpoint: IStreamServerEndpoint

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.common.translation import TranslationError
-from cacheproxy.translate.messages import MessagesToChat, Spellings
+from cacheproxy.translate.messages import MessagesToChat
 
 _KEPT = ("messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "model")
 """What a template sees. ``response_format`` and the like bind the answer alone."""

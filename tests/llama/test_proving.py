@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.conversation.verdict import Rewrite
@@ -40,12 +40,7 @@ def reactor():
 
 def ask(url, request):
     """Send a request to the server; return what it counted."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    asked = urllib.request.Request(
-        url + request.target, request.body, {"Content-Type": "application/json"}
-    )
-    with opener.open(asked, timeout=120) as answer:
-        return usage_of(json.load(answer))
+    return usage_of(Site(url).post(request.target, request.body).json())
 
 
 def compared(url, before, after):

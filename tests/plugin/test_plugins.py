@@ -15,7 +15,7 @@ from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import CodeRule, Rule
+from cacheproxy.core.rules.rule import CodeRule, Rule, is_quick
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.packages import Packages, choose
 from cacheproxy.plugin.plugins import Plugins
@@ -401,7 +401,7 @@ def test_a_normalizer_of_its_own_kind_is_taken_as_it_is_at_the_start(install):
                 return [Edit("/a", "z", "why")]
 
         listed = ["z"]
-        code = CodeRule("code", "", lambda request, previous: [], literals=listed, own=True)
+        code = CodeRule("code", "", lambda request, previous: [], literals=listed)
 
         @hookimpl
         def cacheproxy_rules():
@@ -417,31 +417,33 @@ def test_a_normalizer_of_its_own_kind_is_taken_as_it_is_at_the_start(install):
     assert [rule.literals for rule in rules] == [("x",), (), ("z",)]
     assert normalize(request_of(), rules[:1]).request.json == {"a": "y"}
     assert normalize(request_of(), rules[1:]).request.json == {"a": "z"}
-    assert not any(rule.own for rule in rules)
+    assert not any(map(is_quick, rules))
 
 
-@pytest.mark.parametrize(
-    ("distribution", "own"), [("cacheproxy-openclaw", True), ("cacheproxy-openclaw-x", False)]
-)
-def test_only_this_projects_packages_are_our_own(install, distribution, own):
-    """By their distribution: what a rule says of itself does not count."""
-    code = CODE + SESSION.format("mine") + NORMALIZE.format(arguments="request", new="y")
-    install("mine", code.format(own=not own), distribution=distribution)
-    plugins = loaded()
-    assert [(rule.name, rule.own) for rule in plugins.normalizers()] == [
-        ("code", own),
-        ("mine", own),
-    ]
-    assert [(hook.plugin, hook.own) for hook in plugins.session_hooks()] == [
-        ("mine", own),
-        ("clients", True),  # our own, which names declared clients
-    ]
+@pytest.mark.parametrize("mark", ["@quick", "# not quick"])
+def test_code_runs_without_a_guard_where_it_is_marked_as_quick(install, mark):
+    """Whoever wrote it: rules, and both hooks."""
+    hooks = SESSION.format("mine") + NORMALIZE.format(arguments="request", new="y")
+    install("mine", CODE.format(mark=mark) + hooks.replace("@hookimpl", f"@hookimpl\n{mark}"))
+    plugins, is_marked = loaded(), mark == "@quick"
+    assert {rule.name: is_quick(rule) for rule in plugins.normalizers()} == {
+        "code": is_marked,
+        "mine": is_marked,
+    }
+    asks = {hook.plugin: getattr(hook.ask, "quick", False) for hook in plugins.session_hooks()}
+    assert asks == {"mine": is_marked, "clients": True}  # our own, which names declared clients
 
 
 CODE = """
+from cacheproxy import quick
+
+{mark}
+def find(request, previous):
+    return []
+
 @hookimpl
 def cacheproxy_rules():
-    return [CodeRule("code", "why", lambda request, previous: [], own={own})]
+    return [CodeRule("code", "why", find)]
 """
 
 

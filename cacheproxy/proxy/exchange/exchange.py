@@ -13,7 +13,9 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.store import Store, Turn
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.http1.ending import ending_of
@@ -27,7 +29,6 @@ from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.prefill import Prefill, PrefillReader, Progress
 from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.peek import peek
 from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
@@ -60,7 +61,7 @@ class Course:
     clock: Any
     upstream: Upstream
     normalizing: Normalizing
-    memory: SessionMemory
+    store: Store
     finished: Callable[[Exchange], None]
     wall: Callable[[], float]
     via: bytes
@@ -85,6 +86,7 @@ class Running:
     reports: tuple[Report, ...] = ()
     session: Session | None = None
     turn: int = 0
+    place: Place | None = None
     edited_at: float | None = None
     sent_at: float | None = None
     head_at: float | None = None
@@ -130,7 +132,8 @@ class Running:
         course = self.course
         prepared = await course.normalizing.prepare(self.received)
         self.reports = prepared.reports
-        self.session = None if self.is_probe else prepared.session  # then it is no turn, too
+        if prepared.turn is not None and not self.is_probe:  # else it is no turn
+            self._begin(prepared.turn, prepared.request)
         placed = await self._place(prepared.request)
         attempts = 1
         self.edited_at = course.clock.seconds()
@@ -139,8 +142,10 @@ class Running:
             if counted is not None:
                 self._answer(200, counted)
                 return
-            translated = await course.translating.translate(placed.request)
-            response = await self._send(prepared.request, placed.request, translated)
+            translated = await course.translating.translate(
+                placed.request, course.store.spellings(self.session)
+            )
+            response = await self._send(placed.request, translated)
             # Once more, at most, after the upstream did not know the client's dialect,
             if translated is None and await course.translating.learns_from(
                 response, placed.request
@@ -209,14 +214,16 @@ class Running:
         self.reports = others if placed.report is None else (*others, placed.report)
         return placed
 
-    async def _send(
-        self, request: Request, placed: Request, translated: Translated | None
-    ) -> UpstreamResponse:
-        """Send it. ``request``: as the rules left it, which is what they see in the next turn."""
+    def _begin(self, turn: Turn, request: Request) -> None:
+        """Take note whose it is. ``request``: as the rules left it, as they see it next time."""
+        self.session = turn.session
+        if _is_turn(request):
+            self.place = self.course.store.begin(turn, request)
+            self.turn = self.place.turn
+
+    async def _send(self, placed: Request, translated: Translated | None) -> UpstreamResponse:
         course = self.course
         self.sent = placed if translated is None else translated.request
-        if self.session is not None and _is_turn(self.sent):
-            self.turn = self.turn or course.memory.sent(self.session, request)
         self.sent_at = course.clock.seconds()
         return await course.upstream.request(self.sent, via=b"1.1 " + course.via)
 
@@ -327,7 +334,7 @@ class Running:
                 sent=self.sent,
                 reports=self.reports,
                 session=self.session,
-                turn=0 if has_failed else self.turn,
+                turn=0 if has_failed or self.sent is None else self.turn,
                 upstream=self.course.upstream.url.text,
                 status=self.status,
                 outcome=outcome,
@@ -342,6 +349,7 @@ class Running:
                 head_after=self._after(self.head_at),
                 response_headers=self.response_headers,
                 response_body=relay.body if relay is not None else self._kept_reply(),
+                place=self.place,
             )
         )
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from twisted.logger import Logger
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
 from cacheproxy.translate.common.translation import TranslationError
-from cacheproxy.translate.messages import Spellings, counting
+from cacheproxy.translate.messages import counting
 
 _log = Logger()
 _SECONDS = 30.0

@@ -11,8 +11,6 @@ from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.common.writing import write
 
 Json = dict[str, Any]
-LARGEST = 1 << 53
-"""Integers from here on mean what the nearest double means (RFC 8259, section 6)."""
 SEAM = "\n"
 """Between texts that become one, as llama.cpp and vLLM join them for templates that take text."""
 NOT_JSON = "INVALID_JSON"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.translate.common.reading import (
     NOT_JSON,
@@ -20,7 +21,6 @@ from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.common.writing import raw, write
 from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.ending import stop_reason, usage_for
-from cacheproxy.translate.messages.spellings import Spellings
 
 
 def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:

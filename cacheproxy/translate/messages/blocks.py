@@ -12,11 +12,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.common.reading import is_object
 from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.common.writing import write
 from cacheproxy.translate.messages.asked import Asked
-from cacheproxy.translate.messages.spellings import Spellings
 
 
 class Kind(Enum):

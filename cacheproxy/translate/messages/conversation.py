@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.translate.common.body import Body, list_of, object_of, text_in, wrong
 from cacheproxy.translate.common.reading import SEAM, Json
 from cacheproxy.translate.messages.media import content_of, part_of, parts_of
-from cacheproxy.translate.messages.spellings import Spellings
 
 _SHOWN_BELOW = {"image_url": "[image: see below]", "file": "[document: see below]"}
 _FAILED = "Error: "

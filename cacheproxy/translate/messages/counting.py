@@ -9,12 +9,12 @@ from __future__ import annotations
 import string
 from typing import Any
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.common.body import Body
 from cacheproxy.translate.common.reading import Json, read
 from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.common.writing import write
 from cacheproxy.translate.messages.conversation import chat_messages
-from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.messages.tools import chat_tools
 
 APPLY_TEMPLATE, TOKENIZE = "/apply-template", "/tokenize"

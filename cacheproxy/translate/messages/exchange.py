@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.common.body import Body
 from cacheproxy.translate.common.reading import read
@@ -10,7 +11,6 @@ from cacheproxy.translate.messages.answer import message
 from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.errors import error_answer, is_error
 from cacheproxy.translate.messages.request import chat_request
-from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.messages.stream import MessageStream
 
 

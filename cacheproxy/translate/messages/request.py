@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.common.body import Body, list_of, object_of, text_in, text_of, wrong
@@ -14,7 +15,6 @@ from cacheproxy.translate.common.reading import Json
 from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.common.writing import write
 from cacheproxy.translate.messages.conversation import chat_messages
-from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.messages.tools import chat_tools, tool_choice
 
 _HERE, _THERE = "/messages", "/chat/completions"

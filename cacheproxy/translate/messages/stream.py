@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.sse import Event
@@ -23,7 +24,6 @@ from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.blocks import Blocks, Kind
 from cacheproxy.translate.messages.ending import stop_reason, usage_for
 from cacheproxy.translate.messages.errors import error_event, is_error
-from cacheproxy.translate.messages.spellings import Spellings
 
 _STOPPED = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.common.translation import TranslationError
-from cacheproxy.translate.messages import Spellings
 from cacheproxy.translate.messages.counting import count, estimate, template_body, tokenize_body
 
 ENGLISH = "The quick brown fox jumps over the lazy dog. "
