@@ -17,10 +17,11 @@ def test_they_are_seen_in_their_order_not_at_once():
     afterwards = Afterwards(clock, see)
     for number in range(10):
         afterwards(number)
+    clock.advance(0.019)
     assert not seen
     clock.advance(0.002)
     assert seen == [0, 1, 2, 3]
-    clock.pump([0.002] * 5)
+    clock.pump([0.005] * 10)
     assert seen == list(range(11))
     assert not clock.getDelayedCalls()
 

@@ -15,7 +15,7 @@ from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
-from cacheproxy.proxy.upstream.connection import UpstreamResponse
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate import models
 from cacheproxy.translate.chat import ChatToMessages
 from cacheproxy.translate.common.translation import Translation
@@ -65,7 +65,7 @@ class Translating:
             return None
         return Translated(await self._run(translation.request, request), translation)
 
-    async def learns_from(self, response: UpstreamResponse, request: Request) -> bool:
+    async def learns_from(self, response: UpstreamConnection, request: Request) -> bool:
         """Return whether ``response`` says that ``request`` has to be translated, after all.
 
         Where its path is not known there, the upstream is asked what it serves. The response is
@@ -78,7 +78,7 @@ class Translating:
             learned = await self._dialects.learn(request)
         finally:
             if learned:  # or the client has left
-                response.connection.abort()
+                response.abort()
         return learned
 
     async def count(self, request: Request) -> bytes | None:

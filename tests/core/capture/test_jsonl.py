@@ -155,7 +155,7 @@ def test_what_is_kept_of_an_exchange():
 
 def test_what_went_up_is_not_written_twice():
     """Nor anything of a request that never did; a translated one keeps where it went."""
-    refused = Captured.of(exchange(sent=None, reports=()))
+    refused = Captured.of(exchange(sent=None, reports=(), verdict=None))
     assert from_line(to_line(refused)) == refused
     assert refused.sent_request is None
     whole = exchange().received

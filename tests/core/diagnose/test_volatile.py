@@ -138,6 +138,11 @@ def build(body, turn):
     body["tools"][1]["description"] += f" Build {numbered('nonce', turn)}."
 
 
+def rewrite_a_call(body, turn):
+    for message in body["messages"][1:2]:
+        message["content"][1]["input"]["path"] = f"run {numbered('nonce', turn)}"
+
+
 def remind(role, text=REMINDER):
     def change(body, turn):
         said = text.replace("CLOCK", numbered("clock", turn))
@@ -167,6 +172,7 @@ def spell_as_string(number):
         (put(LATER, 0, tools, {2, 3}), Kind.ADDED, "/tools/0", 1),
         (put(LATER, 4, tools, {2, 3}), Kind.ADDED, "/tools/4", 1),
         (build, Kind.NONCE, "/tools/1/description", 3),
+        (rewrite_a_call, Kind.NONCE, "/messages/1/content/1", 2),
         (put(REMINDING, 0, blocks), Kind.MOVED, "/messages/*/content/0/text", 3),
         (put(REMINDING, 9, blocks), Kind.MOVED, "/messages/*/content/1/text", 3),
         (remind("user"), Kind.MOVED, "/messages/*", 3),

@@ -215,7 +215,7 @@ def test_tiny_chunks_do_not_cost_an_object_each():
 
 
 def test_a_body_that_comes_alone_is_not_copied():
-    """The very bytes that were read."""
+    """The very bytes that were read; one that comes in parts is joined."""
     body = b"x" * 100_000
     reader = RequestReader(ROOMY)
     reader.feed(get(b"Content-Length: 100000"))
@@ -223,6 +223,12 @@ def test_a_body_that_comes_alone_is_not_copied():
     assert reader.read_body() is None
     reader.feed(body)
     assert reader.read_body() is body
+    reader.feed(get(b"Content-Length: 100000") + body[:9])
+    assert reader.read_head() is not None
+    for piece in (b"", body[9:50_000], body[50_000:]):
+        assert reader.read_body() is None
+        reader.feed(piece)
+    assert reader.read_body() == body
 
 
 def test_an_error_says_what_was_asked_for():

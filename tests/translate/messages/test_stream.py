@@ -198,6 +198,7 @@ def test_what_servers_send_besides():
     other = {"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}
     nulls = {"role": "assistant", "content": None, "tool_calls": None, "refusal": None}
     message = message_of(
+        b"data: \n\n",
         data({"choices": [], "prompt_filter_results": []}),
         chunk(nulls),
         chunk({"content": ""}),
