@@ -64,7 +64,7 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What came of it. ``cure``: the member of chat_template_kwargs that keeps thinking.
+    """What the rehearsal showed. ``cure``: the member of chat_template_kwargs that keeps thinking.
 
     ``clock``: "the date" or "the time" where that stands in the prompt, "" where neither does.
     """
