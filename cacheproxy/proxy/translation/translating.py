@@ -22,7 +22,7 @@ from cacheproxy.translate.common.translation import Translation
 from cacheproxy.translate.messages import MessagesToChat
 
 _THREAD_ABOVE = 256 << 10
-"""Bytes of body beyond which a translation goes to a thread: these take about 1 ms."""
+"""Bytes of body beyond which a translation goes to a thread."""
 
 _UNKNOWN = (404, 405, 501)
 
