@@ -31,6 +31,7 @@ def test_each_command_is_listed_with_the_first_line_of_its_help(name):
     assert command.help.partition("\n")[0] == COMMANDS[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [
@@ -49,6 +50,7 @@ def test_version_help_and_completion_import_no_subcommand(statement):
     assert not loaded & {"twisted", "treq", "pluggy", "msgspec", "rich"}
 
 
+@pytest.mark.slow
 def test_a_clients_settings_need_no_proxy_in_this_process():
     """``eval "$(cacheproxy env claude)"`` runs whenever a shell starts."""
     loaded = loaded_by(RUN.format(arguments=["env", "claude", "--proxy", "http://127.0.0.1:9"]))
@@ -56,6 +58,7 @@ def test_a_clients_settings_need_no_proxy_in_this_process():
     assert not loaded & {"twisted", "treq", "pluggy", "rich", "prometheus_client"}
 
 
+@pytest.mark.slow
 def test_twistd_finds_the_plugin_without_importing_the_proxy():
     """``twistd --help`` lists it by what the plugin's file says."""
     loaded = loaded_by(
