@@ -26,7 +26,7 @@ from cacheproxy.core.rules.rule import client_name
 from cacheproxy.demo.client import checked_url
 from cacheproxy.doctor.proxy import is_health
 from cacheproxy.doctor.site import HEALTH
-from cacheproxy.plugin.configured import configured
+from cacheproxy.plugin.packages import configured
 
 _OWN = "the config file"
 

@@ -125,7 +125,7 @@ class ProxyService(Service):
         lasting.afterwards.settle()
         await deferToThreadPool(lasting.reactor, pool, lasting.judging.stop)
         lasting.judging.settle()
-        await deferToThreadPool(lasting.reactor, pool, lasting.plugins.stop)
+        await lasting.plugins.finish()
         lasting.log_line.finish()
         if lasting.capture is not None:
             await deferToThreadPool(lasting.reactor, pool, lasting.capture.close)

@@ -21,7 +21,7 @@ from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt.prompt import Order, Part
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.plugin.configured import configured
+from cacheproxy.plugin.packages import configured
 from cacheproxy.testing import capture_name, find_captures
 from tests.core.planting import anthropic, captured, chat, jsonl, numbered, plant, prose, tool
 
