@@ -32,17 +32,13 @@ def test_each_command_is_listed_with_the_first_line_of_its_help(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "statement",
-    [
-        RUN.format(arguments=["--version"]),
-        RUN.format(arguments=["--help"]),
-        COMPLETE.format(begun="ser"),
-    ],
-)
-def test_version_help_and_completion_import_no_subcommand(statement):
+def test_version_help_and_completion_import_no_subcommand():
     """Nothing of ours but the command itself."""
-    loaded = loaded_by(statement)
+    loaded = loaded_by(
+        RUN.format(arguments=["--version"])
+        + RUN.format(arguments=["--help"])
+        + COMPLETE.format(begun="ser")
+    )
     assert {name for name in loaded if name.startswith("cacheproxy.")} == {
         "cacheproxy.cli",
         "cacheproxy.cli.main",

@@ -18,8 +18,7 @@ from cacheproxy.cli.settings import arguments
 from cacheproxy.config import options
 from tests.proxy.harness import Client, Upstream, environment, whole
 
-pytestmark = pytest.mark.slow
-
+COMMAND = [sys.executable, "-P", "-m", "cacheproxy", "serve"]
 UPSTREAM = "http://127.0.0.1:9"
 
 
@@ -28,7 +27,7 @@ class Serving:
 
     def __init__(self, folder: Path, *arguments: str, **environ: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cacheproxy", "serve", "--port=0", *arguments],
+            [*COMMAND, "--port=0", *arguments],
             env=environment(folder, **environ),
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -66,23 +65,15 @@ class Serving:
         return self.process.returncode
 
 
-def refused(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Exit code and the one line of a start that is refused."""
-    result = subprocess.run(
-        [sys.executable, "-P", "-m", "cacheproxy", "serve", *arguments],
-        env=environment(folder),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def one_line(result) -> str:
+    """The one line of a start that is refused; ``result`` as click's runner has it."""
     assert result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert line.startswith("cacheproxy: ")
-    return result.returncode, line
+    return line
 
 
+@pytest.mark.slow
 def test_two_run_in_one_folder_and_leave_nothing_in_it(tmp_path):
     """No twistd.pid, which would keep the second from starting."""
     (tmp_path / "work").mkdir()
@@ -95,6 +86,7 @@ def test_two_run_in_one_folder_and_leave_nothing_in_it(tmp_path):
         assert (one.ended(), two.ended(signal.SIGINT)) == (0, 0)
 
 
+@pytest.mark.slow
 def test_the_banner(tmp_path):
     """Who listens, whether the upstream answers, and where the dashboard is."""
     upstream = Upstream()
@@ -111,6 +103,7 @@ def test_the_banner(tmp_path):
         assert "upstream    OFFLINE" in proxy.output
 
 
+@pytest.mark.slow
 def test_settings_reach_the_proxy(tmp_path):
     """From the command line and the environment, as twistd cacheproxy takes them."""
     upstream = Upstream()
@@ -136,32 +129,46 @@ def test_settings_reach_the_proxy(tmp_path):
         (["8080"], 2, "unexpected extra argument"),
         (["--port"], 2, "requires an argument"),
         (["--workers=2"], 2, "docs/running.md shows how several proxies run behind HAProxy"),
-        (["--port", "http"], 2, "the command line: port:"),
-        (["--upstream", "localhost"], 2, "write it like http://localhost:8080"),
-        (["--config", "none.toml"], 2, "none.toml: No such file"),
-        (["--interface", "203.0.113.7", "--port", "0"], 1, "check --interface"),
         (["--pidfile", "/nowhere/p.pid"], 1, "cannot write /nowhere/p.pid"),
+    ],
+)
+def test_a_mistake_is_one_line(given, code, words):
+    """And the exit code says whether a setting is wrong."""
+    result = CliRunner().invoke(main, ["serve", *given])
+    assert result.exit_code == code
+    assert words in one_line(result)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        (["--port", "http"], 2, "the command line: port:"),
+        (["--port", "{busy}"], 1, "choose another with --port"),
         (["--pidfile", "mine.pid"], 1, "which the pid file names, still runs"),
         (["--pidfile", "odd.pid"], 1, "non-numeric"),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path, given, code, words):
-    """And the exit code says whether a setting is wrong."""
+def test_what_twistd_refuses_is_one_line_too(tmp_path, given, code, words):
+    """With twistd's exit code, and without its several lines on a pid file."""
     (tmp_path / "mine.pid").write_text(str(os.getpid()))
     (tmp_path / "odd.pid").write_text("odd")
-    found, line = refused(tmp_path, *given)
-    assert found == code
-    assert words in line
-
-
-def test_a_port_that_is_taken(tmp_path):
-    """Exit code 1, and what mends it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        code, line = refused(tmp_path, "--port", str(listener.getsockname()[1]))
-    assert code == 1
-    assert "choose another with --port" in line
+        busy = str(listener.getsockname()[1])
+        result = subprocess.run(
+            [*COMMAND, *(part.format(busy=busy) for part in given)],
+            env=environment(tmp_path),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert result.returncode == code
+    assert words in one_line(result)
 
 
+@pytest.mark.slow
 def test_a_pid_file_that_is_asked_for(tmp_path):
     """It names the process, and goes with it; one of a process that is gone does not matter."""
     gone = subprocess.Popen([sys.executable, "-c", ""])

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from cacheproxy import config
-from cacheproxy.cli import service as command
 from cacheproxy.cli.main import main
 from cacheproxy.units.unit import MARK
 
@@ -251,8 +250,3 @@ def test_elsewhere(monkeypatch):
     """The program is named."""
     monkeypatch.setattr(sys, "platform", "plan9")
     assert "no service manager is known on plan9" in refused("status")
-
-
-def test_each_kind_has_a_manager():
-    """Those that systems have by default, and no others."""
-    assert set(command._BY_PLATFORM.values()) == set(command._MANAGERS)
