@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from importlib.metadata import version
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy import config
-from cacheproxy.cli.main import main
+from tests.cli.invoking import invoke, printed, refused
 
 GOOD = '''
 """The first line is the summary.
@@ -46,11 +42,7 @@ OWN = (
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
-    """Plugins are looked for here too; the user's own settings are not."""
-    monkeypatch.setattr(config, "default_file", lambda: tmp_path / "none.toml")
-    for name in os.environ:
-        if name.startswith("CACHEPROXY_"):
-            monkeypatch.delenv(name)
+    """Plugins are looked for here too."""
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     for name in ("good_plugin", "broken_plugin"):
@@ -84,19 +76,9 @@ def own(folder):
     return write
 
 
-def run(*arguments, **environ):
-    return CliRunner().invoke(main, ["plugins", *arguments], env=environ)
-
-
-def printed(*arguments, **environ):
-    result = run(*arguments, **environ)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def found(*arguments, **environ):
     """What ``--json`` says, without the packages this machine has installed otherwise."""
-    data = json.loads(printed("--json", *arguments, **environ))
+    data = json.loads(printed("plugins", "--json", *arguments, **environ))
     return {
         "packages": {
             package["name"]: package
@@ -107,20 +89,10 @@ def found(*arguments, **environ):
     }
 
 
-def refused(*arguments, **environ):
-    """The one line of a command that cannot be done."""
-    result = run(*arguments, **environ)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("cacheproxy: ")
-    return line
-
-
 def test_a_package_and_its_rules(install):
     """By name, with version, reason, whose requests it edits, and whether it is on."""
     install("good")
-    lines = printed().splitlines()
+    lines = printed("plugins").splitlines()
     at = lines.index("good-plugin 1.2")
     assert lines[at + 1 : at + 4] == [
         "  on   good-stamp  good  a stamp changes",
@@ -169,7 +141,7 @@ def test_settings_switch_rules(install, own):
 
 def test_the_rules_of_the_config_file(own):
     """They come last."""
-    lines = printed(*own(OWN)).splitlines()
+    lines = printed("plugins", *own(OWN)).splitlines()
     at = lines.index("the config file")
     assert lines[at + 1] == "  on   my-own  *  my reason"
 
@@ -177,7 +149,7 @@ def test_the_rules_of_the_config_file(own):
 def test_a_blocked_package(install):
     """Named as such, and not even imported."""
     install("broken", "raise SystemExit('imported')")
-    text = printed(CACHEPROXY_BLOCK="broken")
+    text = printed("plugins", CACHEPROXY_BLOCK="broken")
     assert "broken-plugin 1.2   blocked" in text
     assert "broken_plugin" not in sys.modules
     assert found(CACHEPROXY_BLOCK="broken")["packages"]["broken"]["blocked"] is True
@@ -203,7 +175,7 @@ def test_a_package_that_cannot_be_loaded(install, source, error):
     """The others are listed all the same."""
     install("broken", source)
     install("good")
-    text = printed()
+    text = printed("plugins")
     (line,) = [line for line in text.splitlines() if line.startswith("broken-plugin")]
     assert line.startswith(f"broken-plugin 1.2   could not be loaded: {error}")
     assert "good-stamp" in text
@@ -222,7 +194,7 @@ def test_a_package_that_cannot_be_loaded(install, source, error):
 )
 def test_a_mistake_is_one_line(own, environ, text, words):
     """With exit code 2, as the proxy itself would say it."""
-    assert words in refused(*own(text), **environ)
+    assert words in refused("plugins", *own(text), **environ)
 
 
 def test_two_packages_with_a_rule_of_the_same_name(install):
@@ -230,14 +202,14 @@ def test_two_packages_with_a_rule_of_the_same_name(install):
     install("good")
     other = "from cacheproxy import Client, Rule, hookimpl\n@hookimpl\ndef cacheproxy_rules():\n"
     install("broken", other + " return [Rule('good-stamp', 'user', 'x', '', client=Client('*'))]")
-    line = refused()
+    line = refused("plugins")
     assert "rule 'good-stamp' comes from both broken and good" in line
 
 
 def test_without_any_package_it_says_what_to_install(monkeypatch):
     """The proxy then passes everything through."""
     monkeypatch.setattr("cacheproxy.plugin.installed.entry_points", lambda _: [])
-    text = printed()
+    text = printed("plugins")
     assert "No client package is installed" in text
     assert "pip install cacheproxy-claude-code" in text
 
@@ -248,14 +220,16 @@ def test_a_plugin_may_be_a_file(folder, own):
     file.write_text(GOOD.replace("good-", "mine-").replace('Client("good"', 'Client("mine"'))
     arguments = own('plugin = ["mine.py"]')
     for given in (("--plugin", str(file)), arguments):
-        lines = printed(*given).splitlines()
+        lines = printed("plugins", *given).splitlines()
         assert lines[lines.index(f"mine ({file})") + 1].startswith("  on   mine-stamp ")
         (mine,) = (
-            each for each in json.loads(printed("--json", *given))["packages"] if each["file"]
+            each
+            for each in json.loads(printed("plugins", "--json", *given))["packages"]
+            if each["file"]
         )
         assert (mine["name"], mine["file"]) == ("mine", str(file))
     file.chmod(0o666)
-    assert f"mine ({file})   warning: everybody here may write" in printed(*arguments)
+    assert f"mine ({file})   warning: everybody here may write" in printed("plugins", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -275,18 +249,7 @@ def test_each_command_with_rules_takes_plugins_and_refuses_one_alike(folder, com
     """With the proxy's own words and exit code 2."""
     file = folder / "mine.py"
     file.write_text("x = 1\nraise ValueError('no')\n")
-    result = CliRunner().invoke(main, [*command, "--plugin", str(file)])
+    result = invoke(*command, "--plugin", file)
     assert result.exit_code == 2
     said = f"cacheproxy: plugin {file}, line 2: ValueError: no; mend the file, or leave it out"
     assert result.stderr.splitlines()[-1] == said
-
-
-def test_the_command_tells_its_version_and_commands():
-    """And how the proxy itself is run."""
-    result = CliRunner().invoke(main, ["--version"])
-    assert result.stdout.split()[-1] == version("cacheproxy-llm")
-    for flag in ("-h", "--help"):
-        text = CliRunner().invoke(main, [flag]).stdout
-        assert "plugins" in text
-        assert "demo" in text
-        assert "twistd -n cacheproxy" in text

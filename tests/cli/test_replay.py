@@ -6,13 +6,13 @@ import socket
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy.cli.replay import replay
 from cacheproxy.embedded import LlamaServer, write_model
 from tests import needs
+from tests.cli.invoking import invoke, refused
 from tests.proxy.harness import TIMEOUT, eventually, running
 from tests.replay import conversation
 from tests.replay.standin import NO_USAGE, NOT_REUSED, answering
@@ -43,16 +43,7 @@ def capture(tmp_path):
     return file
 
 
-def run(*arguments):
-    return CliRunner().invoke(replay, [str(argument) for argument in arguments])
-
-
-def one_line(result):
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("cacheproxy: ")
-    return line
+run, refused = partial(invoke, "replay"), partial(refused, "replay")
 
 
 @pytest.mark.slow
@@ -102,7 +93,7 @@ class TestInput:
     """Each kind of bad input is one clear line and exit code 2."""
 
     def against_nobody(self, file, *more):
-        return one_line(run(file, "--against", "http://127.0.0.1:9", *more))
+        return refused(file, "--against", "http://127.0.0.1:9", *more)
 
     def test_a_har_without_bodies(self, tmp_path):
         request = {"method": "POST", "url": "http://x/v1/messages", "headers": []}
@@ -128,7 +119,7 @@ class TestInput:
         assert "no rule is called x9" in self.against_nobody(capture, "--with-rule", "x9")
 
     def test_what_is_no_url(self, capture):
-        assert "http://localhost:8080" in one_line(run(capture, "--against", "localhost"))
+        assert "http://localhost:8080" in refused(capture, "--against", "localhost")
 
 
 class TestServer:
@@ -137,11 +128,11 @@ class TestServer:
     def test_nobody_there(self, capture):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        assert "mend --against" in one_line(run(capture, "--against", url))
+        assert "mend --against" in refused(capture, "--against", url)
 
     def test_one_that_refuses_all(self, capture):
         with answering({"error": "invalid api key"}, status=401) as url:
-            assert "--api-key" in one_line(run(capture, "--against", url, "--via", "rules"))
+            assert "--api-key" in refused(capture, "--against", url, "--via", "rules")
 
     @pytest.mark.parametrize(
         ("answer", "said"), [(NO_USAGE, "no usage"), (NOT_REUSED, "does not say what it reused")]
