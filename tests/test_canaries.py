@@ -14,7 +14,6 @@ import re
 import signal
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
@@ -30,6 +29,7 @@ from tests.proxy.harness import (
     environment,
     eventually,
     head,
+    twistd,
     whole,
 )
 
@@ -105,7 +105,6 @@ pattern = 'stamp=\w+'
 replacement = "stamp=0"
 why = "a stamp changes with every request"
 """
-_RUN_TWISTD = "import sys; from twisted.scripts.twistd import run; sys.exit(run())"
 _ADDRESS = re.compile(r"cacheproxy \S+ {3}http://(\S+):(\d+) ")
 
 
@@ -116,13 +115,12 @@ class Running:
         self.log = folder / "log"
         self.folder = folder
         self._pidfile = folder / "pid" if how == "daemon" else None
-        twistd = [f"--pidfile={self._pidfile or ''}"]
-        twistd += ["-n"] if how != "daemon" else [f"--rundir={folder}"]
-        twistd += ["-l", str(self.log)] if how != "terminal" else []
+        options = [f"--pidfile={self._pidfile or ''}"]
+        options += ["-n"] if how != "daemon" else [f"--rundir={folder}"]
+        options += ["-l", str(self.log)] if how != "terminal" else []
         output = self.log.open("wb") if how == "terminal" else subprocess.DEVNULL
-        command = [sys.executable, "-c", _RUN_TWISTD, *twistd, "cacheproxy", "--port", "0"]
         self._process = subprocess.Popen(
-            [*command, *arguments],
+            twistd("--port", "0", *arguments, options=tuple(options)),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT if how == "terminal" else subprocess.DEVNULL,
@@ -405,13 +403,7 @@ def test_no_mark_is_found_where_it_may_not_be(stormed):
         assert not stat.S_IMODE(each.stat().st_mode) & 0o077, each
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "terminal",
-        "file",
-    ],
-)
+@pytest.mark.parametrize("how", ["terminal", "file"])
 def test_what_nobody_catches_is_logged_without_its_text(tmp_path, how):
     """Twisted logs a forgotten failure with its traceback; what it says may be a prompt."""
     upstream = Upstream()

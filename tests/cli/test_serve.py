@@ -3,65 +3,29 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from cacheproxy.cli.settings import arguments
 from cacheproxy.config import options
 from tests.cli.invoking import printed, refused
-from tests.proxy.harness import Client, Upstream, environment, whole
+from tests.proxy.harness import Client, Proxy, Upstream, environment, whole
 
-COMMAND = [sys.executable, "-P", "-m", "cacheproxy", "serve"]
 UPSTREAM = "http://127.0.0.1:9"
 
 
-class Serving:
-    """A running ``cacheproxy serve``; ``address`` is where it listens."""
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "cacheproxy", "serve", *arguments]
 
-    def __init__(self, folder: Path, *arguments: str, **environ: str) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, "--port=0", *arguments],
-            env=environment(folder, **environ),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-        )
-        self.lines: list[str] = []
-        self.address = ("", 0)
 
-    def __enter__(self):
-        for line in self.process.stdout:
-            self.lines.append(line.rstrip("\n"))
-            if line.startswith("Ready."):
-                break
-        found = re.search(r"^cacheproxy \S+ +http://([\d.]+):(\d+)", self.output, re.MULTILINE)
-        if found is None:
-            self.__exit__()
-            raise AssertionError(self.output)
-        self.address = (found[1], int(found[2]))
-        return self
+class Serving(Proxy):
+    """A running ``cacheproxy serve``."""
 
-    @property
-    def output(self) -> str:
-        return "\n".join(self.lines)
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate(timeout=120)
-
-    def ended(self, number: int = signal.SIGTERM) -> int:
-        """Its exit code after the signal."""
-        self.process.send_signal(number)
-        self.lines += self.process.communicate(timeout=120)[0].splitlines()
-        return self.process.returncode
+    command = staticmethod(command)
 
 
 @pytest.mark.slow
@@ -74,7 +38,9 @@ def test_two_run_in_one_folder_and_leave_nothing_in_it(tmp_path):
     ):
         assert one.address != two.address
         assert not (tmp_path / "work/twistd.pid").exists()
-        assert (one.ended(), two.ended(signal.SIGINT)) == (0, 0)
+        one.signal(signal.SIGTERM)
+        two.signal(signal.SIGINT)
+        assert (one.ended(), two.ended()) == (0, 0)
 
 
 @pytest.mark.slow
@@ -83,8 +49,7 @@ def test_the_banner(tmp_path):
     upstream = Upstream()
     upstream.reset(lambda peer, _: peer.send(whole(b"{}")))
     with Serving(tmp_path, "--upstream", upstream.url) as proxy:
-        url = "http://{}:{}".format(*proxy.address)
-        text = proxy.output
+        url, text = proxy.url, proxy.output
         assert f"{url}  →  {upstream.url}" in proxy.lines[0]
         assert "upstream    ONLINE: model server" in text
         assert f"dashboard   {url}/_cacheproxy/" in text
@@ -136,7 +101,7 @@ def test_what_twistd_refuses_is_one_line_too(tmp_path, given, code, words):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         busy = str(listener.getsockname()[1])
         result = subprocess.run(
-            [*COMMAND, *(part.format(busy=busy) for part in given)],
+            command(*(part.format(busy=busy) for part in given)),
             env=environment(tmp_path),
             cwd=tmp_path,
             capture_output=True,
@@ -158,7 +123,8 @@ def test_a_pid_file_that_is_asked_for(tmp_path):
     file = tmp_path / "p.pid"
     file.write_text(str(gone.pid))
     with Serving(tmp_path, "--upstream", UPSTREAM, "--pidfile", "p.pid") as proxy:
-        assert int(file.read_text()) == proxy.process.pid
+        assert int(file.read_text()) == proxy.pid
+        proxy.signal(signal.SIGTERM)
         assert proxy.ended() == 0
     assert not file.exists()
 
