@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.plugin.installing import distribution
 from tests.proxy.harness import (
     CHUNKED,
     TIMEOUT,
@@ -162,11 +163,8 @@ def alive(pid: int) -> bool:
 def install(folder: Path) -> Path:
     """Put a client package into ``folder`` whose hooks raise what they were shown."""
     site = folder / "site"
-    info = site / "tattletale-1.dist-info"
-    info.mkdir(parents=True)
+    distribution(site, "tattletale", "tattletale", "tattletale")
     (site / "tattletale.py").write_text(PLUGIN)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tattletale\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[cacheproxy]\ntattletale = tattletale\n")
     return site
 
 

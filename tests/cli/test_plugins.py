@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.cli.invoking import invoke, printed, refused
+from tests.plugin.installing import distribution
 
 GOOD = '''
 """The first line is the summary.
@@ -55,12 +56,7 @@ def install(folder):
 
     def install(name, source=GOOD):
         (folder / f"{name}_plugin.py").write_text(source)
-        info = folder / f"{name}_plugin-1.2.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {name}-plugin\nVersion: 1.2\n"
-        )
-        (info / "entry_points.txt").write_text(f"[cacheproxy]\n{name} = {name}_plugin\n")
+        distribution(folder, f"{name}-plugin", f"{name}_plugin", name, version="1.2")
 
     return install
 
@@ -89,16 +85,17 @@ def found(*arguments, **environ):
     }
 
 
-def test_a_package_and_its_rules(install):
-    """By name, with version, reason, whose requests it edits, and whether it is on."""
+def test_a_package_and_its_rules(install, own):
+    """By name, with version, reason, whose requests it edits, and whether it is on; then yours."""
     install("good")
-    lines = printed("plugins").splitlines()
+    lines = printed("plugins", *own(OWN)).splitlines()
     at = lines.index("good-plugin 1.2")
     assert lines[at + 1 : at + 4] == [
         "  on   good-stamp  good  a stamp changes",
         "  off  good-off    *     rarely needed",
         "  on   good        good  The first line is the summary.",
     ]
+    assert lines[lines.index("the config file") + 1] == "  on   my-own  *  my reason"
     assert lines[-1] == "Switch a rule on or off with --enable NAME, --disable NAME."
 
 
@@ -139,13 +136,6 @@ def test_settings_switch_rules(install, own):
     assert on(CACHEPROXY_DISABLE="good-stamp,good") == ["good-off"]
 
 
-def test_the_rules_of_the_config_file(own):
-    """They come last."""
-    lines = printed("plugins", *own(OWN)).splitlines()
-    at = lines.index("the config file")
-    assert lines[at + 1] == "  on   my-own  *  my reason"
-
-
 def test_a_blocked_package(install):
     """Named as such, and not even imported."""
     install("broken", "raise SystemExit('imported')")
@@ -155,30 +145,13 @@ def test_a_blocked_package(install):
     assert found(CACHEPROXY_BLOCK="broken")["packages"]["broken"]["blocked"] is True
 
 
-@pytest.mark.parametrize(
-    ("source", "error"),
-    [
-        ("import nosuch_module_at_all", "ModuleNotFoundError: No module named 'nosuch_module"),
-        ("raise SystemExit('gone')", "SystemExit: gone"),
-        ("x = ", "SyntaxError"),
-        (
-            "from cacheproxy import hookimpl\n@hookimpl\ndef cacheproxy_rules():\n return [7]",
-            "RuleError: broken returned int instead of a Rule",
-        ),
-        (
-            "from cacheproxy import hookimpl\n@hookimpl\ndef cacheproxy_rulez():\n return []",
-            "PluginError: unknown hook cacheproxy_rulez",
-        ),
-    ],
-)
-def test_a_package_that_cannot_be_loaded(install, source, error):
+def test_a_package_that_cannot_be_loaded(install):
     """The others are listed all the same."""
-    install("broken", source)
+    install("broken", "raise SystemExit('gone')")
     install("good")
-    text = printed("plugins")
-    (line,) = [line for line in text.splitlines() if line.startswith("broken-plugin")]
-    assert line.startswith(f"broken-plugin 1.2   could not be loaded: {error}")
-    assert "good-stamp" in text
+    lines = printed("plugins").splitlines()
+    assert "broken-plugin 1.2   could not be loaded: SystemExit: gone" in lines
+    assert "good-plugin 1.2" in lines
 
 
 @pytest.mark.parametrize(
@@ -195,15 +168,6 @@ def test_a_package_that_cannot_be_loaded(install, source, error):
 def test_a_mistake_is_one_line(own, environ, text, words):
     """With exit code 2, as the proxy itself would say it."""
     assert words in refused("plugins", *own(text), **environ)
-
-
-def test_two_packages_with_a_rule_of_the_same_name(install):
-    """Both are named."""
-    install("good")
-    other = "from cacheproxy import Client, Rule, hookimpl\n@hookimpl\ndef cacheproxy_rules():\n"
-    install("broken", other + " return [Rule('good-stamp', 'user', 'x', '', client=Client('*'))]")
-    line = refused("plugins")
-    assert "rule 'good-stamp' comes from both broken and good" in line
 
 
 def test_without_any_package_it_says_what_to_install(monkeypatch):
