@@ -27,10 +27,11 @@ from typing import Any
 from servers import Mlx, Vllm
 
 from cacheproxy.demo.client import Client
+from cacheproxy.replay.proxy import ProxyService as Proxy
 from cacheproxy.testing import find_captures
 from tests.llama.causes.reading import judged
 from tests.llama.causes.servers import KINDS, Llama
-from tests.llama.replay import PATHS, Proxy, Session, body_for, headers_of, load_sessions, text_of
+from tests.llama.replay import PATHS, Session, body_for, headers_of, load_sessions, text_of
 
 HISTORY = {"chat": "messages", "responses": "input"}
 COLUMNS = ("server", "block", "sessions", "turns", "ok", "cold", "-", "BREAK", "which")

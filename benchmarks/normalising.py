@@ -31,13 +31,14 @@ import cacheproxy_openclaw
 
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Normalizer, Rule, settled
-from cacheproxy.observe.known import KnownPrompts
+from cacheproxy.observe.verdicts import Verdicts
 
 SIZES = (80_000, 500_000, 2_000_000)
 WORDS = "the quick brown fox jumps over the lazy d\u00f6g, "
@@ -51,7 +52,7 @@ def chosen(package: Any) -> list[Normalizer]:
     """The rules that are on by default, as the proxy runs its own."""
     client = package.cacheproxy_client()
     rules = package.cacheproxy_rules()
-    return [settled(rule, own=True, client=client) for rule in rules if rule.default]
+    return [settled(rule, client) for rule in rules if rule.default]
 
 
 CLAUDE, OPENCLAW = chosen(cacheproxy_claude_code), chosen(cacheproxy_openclaw)
@@ -142,7 +143,7 @@ class Turns:
     """A session, from a request's bytes to the verdict."""
 
     def __init__(self) -> None:
-        self.known = KnownPrompts()
+        self.known = Verdicts(Store())
         self.memo = Memo()
         self.number = 0
 

@@ -26,10 +26,13 @@ from pathlib import Path
 TURNS = 20
 CONNECTIONS = 8
 OFF = """
+import cacheproxy.daemon.shown as shown
 import cacheproxy.tap as tap
 from cacheproxy import hookimpl as tap_hookimpl
 class Off:
-    def __init__(self, reactor, deliver): self.deliver = deliver
+    def __init__(self, reactor, deliver, collector): self.deliver = deliver
+    def settle(self): pass
+    def looked(self, look): pass
     def start(self): pass
     def stop(self): pass
     def __call__(self, exchange): self.deliver(exchange)
@@ -37,7 +40,7 @@ class Forget:
     @tap_hookimpl
     def cacheproxy_exchange_finished(self, exchange): pass
 tap.Judging = Off
-tap.Recent = Forget
+shown.Recent = Forget
 """
 RUN = "from twisted.scripts.twistd import run; run()"
 ANSWER = json.dumps(

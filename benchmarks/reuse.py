@@ -31,12 +31,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cacheproxy.embedded import LlamaServer
+from cacheproxy.replay.proxy import ProxyService as Proxy
 from cacheproxy.testing import capture_name, find_captures, load_capture
 from tests.llama import openclaw_2026_02
 from tests.llama.exceptions import reasons
 from tests.llama.replay import (
     Measured,
-    Proxy,
     Session,
     Turn,
     breaks,

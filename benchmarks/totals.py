@@ -26,14 +26,13 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.counters import Figures
 from cacheproxy.core.server.metrics_page import Sample
 from cacheproxy.core.server.status import Look, Metrics, State
-from cacheproxy.totals.database import Database
 from cacheproxy.totals.file import NAME, open_file
 from cacheproxy.totals.record import Record, record_of
-from cacheproxy.totals.recorder import Recorder
 from cacheproxy.totals.requests import FILTERS, requests, sessions
 from cacheproxy.totals.retention import tidy
 from cacheproxy.totals.snapshot import lifetime
 from cacheproxy.totals.store import Store
+from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import WINDOWS, breaks, overview
 
 URL = "http://localhost:8080"
@@ -60,22 +59,21 @@ def exchange() -> Exchange:
 
 def per_exchange(folder: Path, count: int = 20_000) -> None:
     """The reactor's part and the thread's, each by its own clock of CPU time."""
-    database = Database(Reactor(), folder)
-    recorder = Recorder(database, Clock())
+    totals = Totals(Reactor(), folder, time.time)
     one = exchange()
     threads: list[float] = []
     put: list[float] = []
-    database.put(lambda _: threads.append(time.thread_time()))
+    totals.ask(lambda _: threads.append(time.thread_time()))
     for _ in range(count // 1000):
         before = time.thread_time()
         for _ in range(1000):
-            recorder.cacheproxy_exchange_finished(one)
+            totals.cacheproxy_exchange_finished(one)
         put.append((time.thread_time() - before) / 1000)
         written = threading.Event()
-        database.run(lambda _, written=written: written.set())
+        totals.ask(lambda _, written=written: written.set())
         written.wait(60)
-    database.put(lambda _: threads.append(time.thread_time()))
-    database.close()
+    totals.ask(lambda _: threads.append(time.thread_time()))
+    totals.close()
     print(f"reactor   {statistics.median(put) * 1e6:6.1f} µs per exchange")
     print(f"thread    {(threads[1] - threads[0]) / count * 1e6:6.1f} µs per exchange, {count:,}")
 
@@ -89,7 +87,7 @@ def records(days: int, random_: random.Random) -> Iterator[Record]:
         prompt = random_.randrange(1000, 60_000)
         reused = prompt // 10 if broke else prompt - random_.randrange(50, 800)
         fields |= {
-            "wall": float(start + second),
+            "at": (start + second) * 1000,
             "number": second,
             "session": f"{second // 400:08x}",
             "client": ("claude", "cline", "openclaw", "codex")[second // 400 % 4],
@@ -97,9 +95,9 @@ def records(days: int, random_: random.Random) -> Iterator[Record]:
             "reused": reused,
             "evaluated": prompt - reused,
             "output": random_.randrange(5, 900),
-            "prompt_seconds": (prompt - reused) / 430,
-            "output_seconds": 6.0,
-            "first_byte": (prompt - reused) / 400,
+            "prompt_ms": round((prompt - reused) / 0.43),
+            "output_ms": 6000,
+            "first_ms": round((prompt - reused) / 0.4),
             "failed": random_.random() < 0.01,
             "verdict": Judgement.BREAK if broke else Judgement.OK,
             "reason": random_.choice(list(Reason)) if broke else None,
@@ -126,11 +124,10 @@ def fill(folder: Path, days: int) -> Store:
         reused += record.reused or 0
         if count % 10 == 0:
             sample = Sample(Figures(evaluated=evaluated, reused=reused), running=1, waiting=0)
-            store.look(
-                Look(URL, record.wall, record.wall, State.UP, Metrics.ON, sample, served="m")
-            )
+            wall = record.at / 1000
+            store.look(Look(URL, wall, wall, State.UP, Metrics.ON, sample, served="m"))
         if count % 3600 == 0:
-            tidy(store, round(record.wall * 1000))
+            tidy(store, record.at)
             store.flush()
             execute("COMMIT")
             execute("BEGIN")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cacheproxy.core.prompt.codeblocks import lines_outside_code
     from cacheproxy.core.prompt.request import Request
     from cacheproxy.core.rules.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
-    from cacheproxy.core.rules.rule import CodeRule, Rule
+    from cacheproxy.core.rules.rule import CodeRule, Rule, quick
     from cacheproxy.hookspecs import hookimpl
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "hookimpl",
     "lines_outside_code",
     "match_paths",
+    "quick",
     "to_pointer",
 ]
 
@@ -48,6 +49,7 @@ _MODULES = {
     "hookimpl": "hookspecs",
     "lines_outside_code": "core.prompt.codeblocks",
     "match_paths": "core.document.pointer",
+    "quick": "core.rules.rule",
     "to_pointer": "core.document.pointer",
 }
 """Where each name is from: imported when it is asked for, so that a command starts quickly."""

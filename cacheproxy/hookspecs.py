@@ -74,7 +74,7 @@ def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable
 
     For what a rule cannot say. Called for every request of the package's client whose body is a
     JSON object and whose upstream is local (or ``edit_remote`` is on), in a thread, for up to four
-    requests at a time.
+    requests at a time, unless it is marked with ``cacheproxy.quick``.
     Guaranteed: each plugin is called on its own, by name, and sees the result of the earlier
     ones, as a copy of its own; ``request.json`` is never None; what a plugin raises, an edit that
     cannot be made, more than 10,000 edits, edits with more text than the request and 1 MiB, and
@@ -84,8 +84,8 @@ def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable
 
     The answer depends on the arguments alone: no clock, no random, no state. It is idempotent:
     normalizing the result once more changes nothing. It never touches what a user typed or a
-    tool returned. ``previous`` is the last request of this session as it was sent upstream, or
-    None; an implementation that does not name it costs no memory for it.
+    tool returned. ``previous`` is the request that this one goes on from, in the same conversation,
+    as the rules left it, or None.
     """
     raise NotImplementedError
 
@@ -96,11 +96,13 @@ def cacheproxy_session(request: Request) -> str | None:
 
     Asked about requests of the package's client alone; an ``id`` gets that client's name. The
     first answer that is not None wins; else the core decides: session headers that clients
-    send, ``prompt_cache_key``, the session part of ``metadata.user_id``, else a hash of client,
-    system text and first user message. The id must be the same in every turn. It is shown
+    send (any ``x-*-session-id``), ``prompt_cache_key``, the session part of
+    ``metadata.user_id``, else a hash of client, system text and first user message. The id must be
+    the same in every turn. It is shown
     shortened in the log, so it must not contain prompt text. At most 256 characters that can be
     printed. May be called for bodies that are not JSON (``request.json`` is None then). In a
-    thread, and with the deadline of cacheproxy_normalize. What it raises or returns besides
+    thread, and with the deadline of cacheproxy_normalize, unless it is marked with
+    ``cacheproxy.quick``. What it raises or returns besides
     counts as None; it is counted and logged.
     """
     raise NotImplementedError

@@ -98,7 +98,7 @@ def rules_of(plugin: Any) -> list[Normalizer]:
     ``plugin``: its module, with cacheproxy_client and cacheproxy_rules.
     """
     client = plugin.cacheproxy_client()
-    return [settled(rule, own=False, client=client) for rule in plugin.cacheproxy_rules()]
+    return [settled(rule, client) for rule in plugin.cacheproxy_rules()]
 
 
 def rule_named(rules: Iterable[Normalizer], name: str) -> Normalizer:

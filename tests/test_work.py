@@ -98,7 +98,7 @@ class Machine:
         )
         lasting = make_lasting(reactor, config)
         parts = arrange(lasting, config)
-        self._judging = lasting.judging
+        self._judging = lasting.records.judging
         self._judging.start()
         site = ProxySite(parts.resource, reactor, parts.limits, parts.access)
         reactor.startRunning(installSignalHandlers=False)

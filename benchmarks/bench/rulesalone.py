@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,10 @@ def shipped(package: Any) -> list[Any]:
     """The rules that are on as shipped; trees before hook cacheproxy_client have none."""
     has_client = hasattr(package, "cacheproxy_client")
     more = {"client": package.cacheproxy_client()} if has_client else {}
+    if "own" in signature(settled).parameters:  # trees before functions were marked as quick
+        more["own"] = True
     rules = package.cacheproxy_rules()
-    return [settled(rule, own=True, **more) for rule in rules if rule.default]
+    return [settled(rule, **more) for rule in rules if rule.default]
 
 
 CLAUDE, OPENCLAW = shipped(cacheproxy_claude_code), shipped(cacheproxy_openclaw)

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 import click
 
+from cacheproxy.asking import checked_url
 from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.cli.settings import OneLine, api_key_option, fail, json_option, print_json
 from cacheproxy.core.privacy.locality import is_local
-from cacheproxy.demo.client import Client, checked_url
-from cacheproxy.demo.proxy import require_plugin
+from cacheproxy.demo.client import Client
 from cacheproxy.demo.report import Report
-from cacheproxy.demo.run import Plan, Scene, on_embedded, on_upstream, scenes
+from cacheproxy.demo.run import Plan, Scene, on_embedded, on_upstream, require_plugin, scenes
 from cacheproxy.embedded import EmbeddedUnavailable, StartFailedError
 
 MOST_TURNS = 6

@@ -12,6 +12,7 @@ from typing import IO
 
 import click
 
+from cacheproxy.asking import checked_url
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.progress import console
 from cacheproxy.cli.settings import (
@@ -25,7 +26,6 @@ from cacheproxy.cli.settings import (
     read_settings,
     rules_options,
 )
-from cacheproxy.demo.client import checked_url
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
 from cacheproxy.doctor.guard import Ask
 from cacheproxy.doctor.report import Report, of_examination

@@ -11,6 +11,7 @@ import click
 from cacheproxy.agents.need import Need, late, told
 from cacheproxy.agents.setups import CLIENTS
 from cacheproxy.agents.shell import SHELLS, lines
+from cacheproxy.asking import HEALTH, PAGE_SECONDS, NoAnswerError, Site, checked_url
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.cli.settings import (
@@ -27,10 +28,6 @@ from cacheproxy.cli.settings import (
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.core.server.dialects import is_served
-from cacheproxy.doctor.site import HEALTH, NoAnswerError, Site
-from cacheproxy.replay.wire import checked_url
-
-_SECONDS = 5.0
 
 
 @click.command(cls=OneLine)
@@ -105,7 +102,7 @@ def _serves_responses(need: Need) -> bool | None:
     if need.token:
         headers[TOKEN_HEADER.decode()] = need.token
     try:
-        answer = Site(need.url, headers).post("/v1/responses", b"{}", _SECONDS)
+        answer = Site(need.url, headers).post("/v1/responses", b"{}", PAGE_SECONDS)
     except NoAnswerError:
         return None
     return is_served(answer.status, answer.body)

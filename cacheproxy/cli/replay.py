@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 from rich.text import Text
 
+from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url
 from cacheproxy.cli.progress import console, progress_bar
 from cacheproxy.cli.settings import (
     OneLine,
@@ -29,7 +30,6 @@ from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.server.identify import PAGES, identify
 from cacheproxy.replay.cold import Cold
 from cacheproxy.replay.counter import Counter
-from cacheproxy.replay.errors import ReplayError
 from cacheproxy.replay.estimate import assess
 from cacheproxy.replay.figures import figures
 from cacheproxy.replay.memory import Everything, Memory, Slots, slots_of
@@ -38,9 +38,8 @@ from cacheproxy.replay.record import record
 from cacheproxy.replay.report import Report
 from cacheproxy.replay.rules import Ruleset, ruleset
 from cacheproxy.replay.run import OnStep, Run, Target, Via, chosen
-from cacheproxy.replay.wire import ask, checked_url, connect
+from cacheproxy.replay.wire import nobody_at
 
-MEND = "start the model server there, or mend --against."
 ASSUMED = Order.TOOLS_FIRST
 """What a template prints first, where the server does not tell: most do."""
 INTERRUPTED = 130
@@ -114,7 +113,6 @@ def replay(
     planned = _planned(records, rules, session, answers=answers, model=model, side=not no_side)
     edit_remote = not is_local(urlsplit(url).hostname or "")
     run = Run(planned, Target(url, api_key, edit_remote), rules, Cold(cold), Via(via))
-    connect(url, MEND).close()
     report, stopped = _measured(run, files)
     if as_json:
         print_json(record(report), ascii_only=False)
@@ -142,42 +140,47 @@ def _planned(
     model: str | None,
     side: bool,
 ) -> Plan:
-    """Return what to send. Raises ReplayError if that is nothing."""
+    """Return what to send. Raises CommandError if that is nothing."""
     if not records:
-        raise ReplayError("No captured request was found: nothing to replay.")
+        raise CommandError("No captured request was found: nothing to replay.")
     whole = plan(records, answers=answers, model=model)
     items = chosen(whole, rules, session, side=side)
     if not items:
         why = "; ".join(whole.left_out)
         if session is not None and whole.items:
             why = f"no session is called {session}: cacheproxy capture list shows them"
-        raise ReplayError(f"Nothing to replay: {why or 'no request has a prompt'}.")
+        raise CommandError(f"Nothing to replay: {why or 'no request has a prompt'}.")
     return replace(whole, items=items)
 
 
 def _measured(run: Run, files: Sequence[str]) -> tuple[Report, str | None]:
     """Return the report, and what ended the passes early if something did.
 
-    Raises ReplayError if nothing was measured.
+    Raises CommandError if nothing was measured.
     """
     interrupted, stopped, slots = False, None, None
-    counter = Counter(run.target.url, run.target.headers)
+    site = run.target.site
+    try:
+        site.connect().close()
+    except NoAnswerError as error:
+        raise nobody_at(site, error) from None
+    counter = Counter(site)
     with progress_bar(2 * len(run.plan.items)) as on_step:
         try:
             on_step("asking what the server keeps", 0)
             model = str((run.plan.items[0].request.json or {}).get("model"))
-            slots = slots_of(run.target.url, run.target.headers, model)
+            slots = slots_of(site, model)
             run.run(on_step)
         except KeyboardInterrupt:
             interrupted = True
-        except ReplayError as error:
+        except CommandError as error:
             stopped = str(error)
         good = [turn for turn in (*run.captured, *run.through) if turn.answer.error is None]
         if not good:
             if interrupted:
-                raise ReplayError("Interrupted before anything was measured.")
+                raise CommandError("Interrupted before anything was measured.")
             first = run.captured[0].answer.error if run.captured else None
-            raise ReplayError(stopped or first or "nothing was measured.")
+            raise CommandError(stopped or first or "nothing was measured.")
         report = _report(run, counter, slots, files, on_step, interrupted=interrupted)
     return report, stopped
 
@@ -194,7 +197,7 @@ def _report(
     """Compare what was measured; a further Ctrl-C leaves out what the server would tell of it."""
     try:
         order = counter.order()
-        server = _server(run.target)
+        server = _server(run.target.site)
         passes = [
             assess(turns, counter, _memory(slots), order or ASSUMED, on_step)
             for turns in run.passes
@@ -210,9 +213,9 @@ def _memory(slots: int | None) -> Memory:
     return Everything() if slots is None else Slots(slots)
 
 
-def _server(target: Target) -> str:
+def _server(site: Site) -> str:
     """Return the server in words, without its address."""
-    pages = {page: ask(target.url, page, headers=target.headers) for page in PAGES}
+    pages = {page: site.tell(page) for page in PAGES}
     return identify({page: said for page, said in pages.items() if said is not None}).summary
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from cacheproxy.asking import HEALTH, checked_url
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.rule_hits import Fired, look
 from cacheproxy.cli.running import RunningError, get_json
@@ -23,9 +24,7 @@ from cacheproxy.cli.settings import (
 from cacheproxy.config import Config
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.rule import client_name
-from cacheproxy.demo.client import checked_url
 from cacheproxy.doctor.proxy import is_health
-from cacheproxy.doctor.site import HEALTH
 from cacheproxy.plugin.packages import configured
 
 _OWN = "the config file"

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cacheproxy.doctor.site import NoAnswerError, Site
-from cacheproxy.replay.errors import ReplayError
-from cacheproxy.replay.wire import checked_url
+from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url
 
 
-class RunningError(Exception):
-    """No good answer; the message says in one line what is wrong and what mends it."""
+class RunningError(CommandError):
+    """The proxy gives no good answer."""
 
 
 def get_json(proxy: str, path: str, token: Mapping[str, str]) -> Any:
@@ -20,10 +18,12 @@ def get_json(proxy: str, path: str, token: Mapping[str, str]) -> Any:
     ``token``: the header that holds its token, if it has one.
     """
     try:
-        proxy = checked_url(proxy, "http://127.0.0.1:8081")
+        proxy = checked_url(proxy)
         answer = Site(proxy, {"Accept": "application/json", **token}).get(path)
-    except ReplayError as error:
-        raise RunningError(f"--proxy takes a URL: {error}") from None
+    except CommandError:
+        raise RunningError(
+            f"--proxy takes a URL such as http://127.0.0.1:8081, not {proxy!r}"
+        ) from None
     except NoAnswerError as error:
         raise RunningError(
             f"no cacheproxy answers at {proxy} ({error}): start it (twistd -n cacheproxy), "

@@ -9,15 +9,14 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from cacheproxy.cli.running import RunningError
+from cacheproxy.asking import CommandError
 from cacheproxy.config import Config, ConfigError, Option, explain, load, options
 from cacheproxy.plugin.errors import PluginError
-from cacheproxy.replay.errors import ReplayError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FOLDERS = ("capture", "state_dir")
 """Settings that are a folder's name, for shells to complete."""
-_MISTAKES = (ConfigError, PluginError, ReplayError, RunningError)
+_MISTAKES = (ConfigError, PluginError, CommandError)
 """Errors whose message says in one line what is wrong and what mends it."""
 
 json_option = click.option(

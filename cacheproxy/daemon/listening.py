@@ -1,4 +1,4 @@
-"""The address we listen on, for people and for telling ourselves apart from the upstream."""
+"""Where we listen, for people and for telling ourselves apart from the upstream."""
 
 from __future__ import annotations
 
@@ -6,12 +6,88 @@ import errno
 import os
 from typing import Any
 
+from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.endpoints import quoteStringArgument, serverFromString
 from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort
 
+from cacheproxy.config import Config, ConfigError
+from cacheproxy.proxy.downstream.draining import Draining
+from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.upstream.upstream import UpstreamURL
 
 _ALL = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
+_BACKLOG = 1024
+"""Connections that may wait to be accepted; the kernel may allow fewer."""
+
+
+class CannotListenHereError(Exception):
+    """The address cannot be had: one line that says why."""
+
+
+class Listening(Service):
+    """Listens for ``site`` at what ``config`` names; raises ConfigError for no endpoint.
+
+    ``host``: the address, ``url``: the same for people; once it listens. ``grace``: seconds for
+    which open answers may go on when it stops. ``broken_off``: how many did not end in time.
+    """
+
+    def __init__(self, reactor: Any, config: Config, site: ProxySite) -> None:
+        self.host: Any = None
+        self.url = ""
+        self.grace = config.grace
+        self.broken_off = 0
+        self._site = site
+        self._draining = Draining(site, reactor)
+        self._port: IListeningPort | None = None
+        interface = quoteStringArgument(config.interface)
+        self._where = config.listen or f"tcp:{config.port}:interface={interface}"
+        # Twisted's 50 makes the rest of a burst wait a second, until their SYN is sent again.
+        backlog = "" if config.listen else f":backlog={_BACKLOG}"
+        try:
+            self._endpoint = serverFromString(reactor, self._where + backlog)
+        except Exception as error:  # whatever an endpoint's parser raises: a missing key file ...
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise ConfigError(f"listen {config.listen!r} is no endpoint: {reason}") from None
+
+    def privilegedStartService(self) -> None:
+        """Listen; raises CannotListenHereError."""
+        super().privilegedStartService()
+        found: list[Any] = []
+        self._endpoint.listen(self._site).addBoth(found.append)
+        port: Any = found[0] if found else None
+        if not hasattr(port, "getHost"):
+            raise CannotListenHereError(cannot_listen(getattr(port, "value", None), self._where))
+        self._port = port
+        self.host = port.getHost()
+        self.url = address_url(self.host)
+
+    def startService(self) -> None:
+        """Listen, unless it does already: "twist" starts services without privileges."""
+        if self._port is None:
+            self.privilegedStartService()
+        super().startService()
+
+    def stopService(self) -> Deferred[None] | None:
+        """Listen no more; fire when open answers have ended, or have been broken off."""
+        super().stopService()
+        port, self._port = self._port, None
+        return None if port is None else Deferred.fromCoroutine(self._stop(port))
+
+    def hurry(self) -> None:
+        """Wait no longer for open answers."""
+        self._draining.hurry()
+
+    @property
+    def is_open_to_others(self) -> bool:
+        """Whether other machines can reach the address."""
+        return isinstance(self.host, IPv4Address | IPv6Address) and not is_loopback(self.host)
+
+    async def _stop(self, port: IListeningPort) -> None:
+        await maybeDeferred(port.stopListening)
+        self.broken_off = await self._draining.run(self.grace)
 
 
 def address_url(host: Any) -> str:

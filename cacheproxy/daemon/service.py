@@ -10,55 +10,58 @@ from collections.abc import Coroutine
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as distribution_version
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
-from twisted.application.service import Service
-from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
-from twisted.internet.interfaces import IListeningPort
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import ILogObserver, Logger, globalLogPublisher
 
 from cacheproxy.config import ConfigError
 from cacheproxy.core.server.profile_text import says
-from cacheproxy.core.server.status import Look
+from cacheproxy.core.server.status import Look, State
 from cacheproxy.daemon import banner
-from cacheproxy.daemon.listening import address_url, cannot_listen, is_loopback, is_same
+from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
 from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.signals import Signals, exit_with
 from cacheproxy.daemon.wiring import Arrangement, Lasting
 from cacheproxy.observe.log_redaction import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
-from cacheproxy.proxy.downstream.draining import Draining
 from cacheproxy.proxy.learning.poller import Poller
-from cacheproxy.proxy.upstream.probe import probe, trouble
-from cacheproxy.totals import snapshot as standing
+from cacheproxy.proxy.upstream.probe import trouble
+from cacheproxy.totals import snapshot
 
 _log = Logger()
+_LOOK_SECONDS = 4.0
+"""How long the banner waits for a look at the upstream."""
 _STATUS = 98
 """Bytes that twistd reads of what a daemon says against its start."""
 
 
-class ProxyService(Service):
-    """``twistd``: twistd's own options, where it runs under twistd."""
+class ProxyService(MultiService):
+    """Introduces the proxy, reloads it, and stops what is beneath in order, the last first.
+
+    ``twistd``: twistd's own options, where it runs under twistd.
+    """
 
     def __init__(
         self,
         lasting: Lasting,
+        listening: Listening,
         arrangement: Arrangement,
         reloading: Reloading,
         twistd: Any = None,
     ) -> None:
-        self.address = ""
+        super().__init__()
         self._lasting = lasting
-        self._draining = Draining(lasting.site, lasting.reactor)
+        self._listening = listening
         self._arrangement = arrangement
         self._reloading = reloading
         self._twistd = twistd
-        self._port: IListeningPort | None = None
-        self._host: Any = None
         self._signals = Signals(lasting.reactor, self._asked_to_stop, self._asked_to_reload)
         self._poller = self._make_poller(arrangement)
+        for service in (lasting.records, listening, self._poller):
+            if service is not None:
+                service.setServiceParent(self)
         self._put_in_force(arrangement)
 
     def setServiceParent(self, parent: Any) -> None:
@@ -75,62 +78,38 @@ class ProxyService(Service):
 
     def privilegedStartService(self) -> None:
         """Listen; a port that cannot be had is one line and exit code 1."""
-        super().privilegedStartService()
-        found: list[Any] = []
-        self._lasting.endpoint.listen(self._lasting.site).addBoth(found.append)
-        port = found[0] if found else None
-        if not hasattr(port, "getHost"):
-            error = getattr(port, "value", None)
-            self._refuse_start(1, cannot_listen(error, self._lasting.where))
-        self._port = cast("IListeningPort", port)
-        self._host = self._port.getHost()
-        self.address = address_url(self._host)
-        if self._open_to_others() and not self._arrangement.access.token:
+        try:
+            super().privilegedStartService()
+        except CannotListenHereError as error:
+            self._refuse_start(1, str(error))
+        if self._listening.is_open_to_others and not self._arrangement.access.token:
             self._refuse_start(2, self._needs_token())
 
     def startService(self) -> None:
         """Print the banner: the first line at once, the rest when the upstream has answered."""
-        if self._port is None:  # "twist" starts services without privileges
+        if not self._listening.url:  # "twist" starts services without privileges
             self.privilegedStartService()
         super().startService()
-        self._lasting.judging.start()
         self._start_totals()
         self._lasting.reactor.callWhenRunning(self._signals.take)
         url = self._arrangement.upstream.url.text
-        self._say(banner.first_line(version(), self.address, url))
+        self._say(banner.first_line(version(), self._listening.url, url))
         # Not before signals are taken: who reads "Ready." may send one.
         self._lasting.reactor.callWhenRunning(lambda: self._run(self._introduce()))
 
     def stopService(self) -> Any:
         """Stop listening, let open answers finish, then the records that are waiting."""
-        super().stopService()
-        port, self._port = self._port, None
-        if port is None:
-            return None
-        if self._poller is not None:
-            self._poller.stopService()
-        return Deferred.fromCoroutine(self._end(port))
+        was_running, self.running = self.running, 0
+        return (
+            Deferred.fromCoroutine(self._stop()) if was_running else self._listening.stopService()
+        )
 
-    async def _end(self, port: IListeningPort) -> None:
-        self._lasting.live.close()
-        await maybeDeferred(port.stopListening)
-        broken_off = await self._draining.run(self._arrangement.config.grace)
-        await self._finish_records()
-        if broken_off:
+    async def _stop(self) -> None:
+        self._lasting.shown.live.close()
+        for service in reversed(list(self)):
+            await maybeDeferred(service.stopService)
+        if self._listening.broken_off:
             exit_with(1)
-
-    async def _finish_records(self) -> None:
-        """Verdicts first: what they deliver, here on the reactor, is still to be seen by others."""
-        lasting, pool = self._lasting, self._lasting.reactor.getThreadPool()
-        lasting.afterwards.settle()
-        await deferToThreadPool(lasting.reactor, pool, lasting.judging.stop)
-        lasting.judging.settle()
-        await lasting.plugins.finish()
-        lasting.log_line.finish()
-        if lasting.capture is not None:
-            await deferToThreadPool(lasting.reactor, pool, lasting.capture.close)
-        if lasting.totals is not None:
-            await deferToThreadPool(lasting.reactor, pool, lasting.totals.close)
 
     def _make_poller(self, arrangement: Arrangement) -> Poller | None:
         reactor, seconds = self._lasting.reactor, arrangement.config.poll
@@ -139,31 +118,24 @@ class ProxyService(Service):
         return Poller(arrangement.upstream, seconds, self._looked, reactor, wall=time.time)
 
     def _looked(self, look: Look) -> None:
-        before, self._lasting.latest.look = self._lasting.latest.look, look
-        if before is None or before.state is not look.state:
-            self._lasting.live.looked()
-        self._lasting.pricing.looked(look)
-        if self._lasting.totals is not None:
-            self._lasting.totals.looked(look)
-        self._lasting.judging.looked(look)
+        self._lasting.shown.looked(look)
+        self._lasting.records.looked(look)
         self._arrangement.proving.looked(look)
         self._arrangement.profiling.looked(look)
 
     def _start_totals(self) -> None:
-        totals = self._lasting.totals
+        totals = self._lasting.records.totals
         if totals is not None and self._poller is None:
             totals.start(lambda: self._arrangement.upstream.url.text)
         elif totals is not None:
             totals.start()
-        if self._poller is not None:
-            self._poller.startService()
 
     def _asked_to_stop(self) -> None:
         """The first time, stop in order; then, at once."""
         if self.running:
             self._lasting.reactor.stop()
         else:
-            self._draining.hurry()
+            self._listening.hurry()
 
     def _asked_to_reload(self) -> None:
         if self.running:
@@ -189,71 +161,72 @@ class ProxyService(Service):
         return changed
 
     def _put_in_force(self, arrangement: Arrangement) -> None:
-        lasting = self._lasting
+        lasting, board = self._lasting, self._lasting.shown.dashboard
         lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
-        lasting.memory.keep_requests = any(rule.needs_previous for rule in arrangement.rules)
-        lasting.judging.known = arrangement.proving
-        lasting.dashboard.url = arrangement.upstream.url.text
-        lasting.dashboard.profile = lambda: arrangement.profiling.profile
-        lasting.dashboard.active = [rule.name for rule in arrangement.rules if arrangement.edits]
-        lasting.dashboard.captures = arrangement.config.capture
-        lasting.live.close()  # browsers come back, and in by the new settings
-        lasting.log_line.verbose = arrangement.config.verbose
+        lasting.records.judging.known = arrangement.proving
+        lasting.records.log_line.verbose = arrangement.config.verbose
+        self._listening.grace = arrangement.config.grace
+        board.url = arrangement.upstream.url.text
+        board.profile = lambda: arrangement.profiling.profile
+        board.active = [rule.name for rule in arrangement.rules if arrangement.edits]
+        board.captures = arrangement.config.capture
+        lasting.shown.live.close()  # browsers come back, and in by the new settings
 
     def _objection(self, arrangement: Arrangement) -> str | None:
         """Return what speaks against ``arrangement`` at the address we listen on."""
         url = arrangement.upstream.url
-        if is_same(self._host, url):
+        if is_same(self._listening.host, url):
             return f"upstream {url.text} is this proxy itself"
-        if self._open_to_others() and not arrangement.access.token:
+        if self._listening.is_open_to_others and not arrangement.access.token:
             return self._needs_token()
         return None
 
     def _needs_token(self) -> str:
         return (
-            f"{self.address} can be reached from other machines: set a secret in "
+            f"{self._listening.url} can be reached from other machines: set a secret in "
             "CACHEPROXY_TOKEN that clients must send, or listen on 127.0.0.1"
         )
 
     async def _introduce(self) -> None:
-        arrangement = self._arrangement
-        server = await probe(arrangement.upstream, self._lasting.reactor)
-        why = None
-        if server is None:
-            seconds = arrangement.config.connect_timeout + 1.0
-            why = await trouble(arrangement.upstream, self._lasting.reactor, seconds)
+        """Say the rest, with what one look at the upstream tells: the poller's, if it looks."""
+        arrangement, lasting = self._arrangement, self._lasting
+        profiling, listening = arrangement.profiling, self._listening
+        if self._poller is not None:
+            await self._poller.first_look(_LOOK_SECONDS)
         else:
-            await arrangement.profiling.learn()
+            await profiling.learn()
+        look, why = profiling.last_look, None
+        if look is None or look.state is State.DOWN:
+            seconds = arrangement.config.connect_timeout + 1.0
+            why = await trouble(arrangement.upstream, lasting.reactor, seconds)
+        else:
+            await profiling.learn()
         lifetime = await self._lifetime()
         if not self.running:
             return
         lines = banner.rest(
-            self.address,
-            server,
+            listening.url,
+            None if look is None else look.server,
             arrangement.rules,
-            self._lasting.plugins.packages,
+            lasting.plugins.packages,
             edits=arrangement.edits,
-            open_to_others=self._open_to_others(),
-            is_loop=is_same(self._host, arrangement.upstream.url),
+            open_to_others=listening.is_open_to_others,
+            is_loop=is_same(listening.host, arrangement.upstream.url),
             lifetime=lifetime,
             placement=arrangement.placing.placement if arrangement.edits else None,
-            cache=says(arrangement.profiling.profile).get("memory"),
+            cache=says(profiling.profile).get("memory"),
             trouble=why,
         )
         for line in lines:
             self._say(line)
 
     async def _lifetime(self) -> str | None:
-        totals = self._lasting.totals
+        totals = self._lasting.records.totals
         try:
-            kept = None if totals is None else await totals.ask(standing.lifetime)
+            kept = None if totals is None else await totals.ask(snapshot.lifetime)
         except Exception:  # in use by another proxy, say: the log has said so
             return None
         return None if kept is None else banner.lifetime_line(kept)
-
-    def _open_to_others(self) -> bool:
-        host = self._host
-        return isinstance(host, IPv4Address | IPv6Address) and not is_loopback(host)
 
     def _run(self, coroutine: Coroutine[Any, Any, object]) -> None:
         done = Deferred.fromCoroutine(coroutine)

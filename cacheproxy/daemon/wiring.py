@@ -6,65 +6,41 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from twisted.internet.interfaces import IStreamServerEndpoint
-
 from cacheproxy.config import Config
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.rules.rule import Normalizer
-from cacheproxy.metrics.counting import Metrics
-from cacheproxy.observe.capture import Capture
-from cacheproxy.observe.deferred_observer import Afterwards
-from cacheproxy.observe.judging import Judging
-from cacheproxy.observe.latest import Latest
-from cacheproxy.observe.logline import LogLine
-from cacheproxy.observe.pricing import Pricing
-from cacheproxy.observe.recent import Recent
+from cacheproxy.daemon.records import Records
+from cacheproxy.daemon.shown import Shown
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
-from cacheproxy.proxy.exchange.memory import SessionMemory
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.proxy.learning.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.upstream.upstream import Upstream
-from cacheproxy.totals.totals import Totals
-from cacheproxy.translate.messages import Spellings
-from cacheproxy.web.dashboard import Dashboard
-from cacheproxy.web.live import Live
 
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
     """What lives as long as the process, whatever its configuration becomes.
 
-    ``where``: the endpoint as text, for messages. ``via``: our own token in the Via header.
+    ``via``: our own token in the Via header.
     """
 
     reactor: Any
     site: ProxySite
-    memory: SessionMemory
+    plugins: Plugins
+    records: Records
+    shown: Shown
+    store: Store
     memo: Memo
-    spellings: Spellings
     collector: Collector
     via: bytes
-    endpoint: IStreamServerEndpoint
-    where: str
-    plugins: Plugins
-    capture: Capture | None
-    recent: Recent
-    metrics: Metrics
-    log_line: LogLine
-    judging: Judging
-    pricing: Pricing
-    afterwards: Afterwards
-    totals: Totals | None
-    latest: Latest
-    dashboard: Dashboard
-    live: Live
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,15 @@
-"""The demo's HTTP client: one request, one answer, one connection."""
+"""The demo's client: what a request costs, what models a server has, which APIs."""
 
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.client import HTTPException
 from typing import Any
-from urllib.parse import urlsplit
 
+from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, explain
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.placement.role_error import STATUSES, refuses_late
-from cacheproxy.demo.errors import DemoError
-from cacheproxy.replay.wire import checked_url, connect, explain, reason_of
-
-__all__ = ["Client", "Cost", "checked_url", "explain"]
-
-MEND = "start the model server there, or leave out --upstream to use the embedded one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,54 +28,44 @@ class Cost:
 class Client:
     """Speaks to the server at ``url``; the path of an API is added to it.
 
-    Raises DemoError from every method for whatever keeps it from a good answer.
+    Raises CommandError from every method for whatever keeps it from a good answer.
     """
 
     url: str
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def post(self, path: str, body: dict[str, Any]) -> Cost:
         """Send ``body`` and return what it cost."""
         data = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-        start = time.perf_counter()
-        status, answer = self._exchange("POST", path, data)
-        wall = time.perf_counter() - start
-        if status in STATUSES and refuses_late(answer):
-            return Cost(Usage(), wall, status)
-        if status != 200:
-            raise DemoError(explain(status, answer, self.url + path, body["model"]))
-        try:
-            return Cost(usage_of(json.loads(answer)), wall)
-        except ValueError:
-            raise DemoError(f"{self.url}{path} answered with something that is no JSON.") from None
+        answer = self._ask(path, data)
+        if answer.status in STATUSES and refuses_late(answer.body):
+            return Cost(Usage(), answer.seconds, answer.status)
+        if answer.status != 200:
+            raise CommandError(explain(answer, self.url + path, body["model"], "--upstream"))
+        value = answer.json()
+        if value is None:
+            raise CommandError(f"{self.url}{path} answered with something that is no JSON.")
+        return Cost(usage_of(value), answer.seconds)
 
     def models(self) -> list[str]:
         """Return the names of the models the server offers; none if it does not say."""
-        status, answer = self._exchange("GET", "/v1/models", None)
+        answer = self._ask("/v1/models")
         try:
-            names = [model["id"] for model in json.loads(answer)["data"]] if status == 200 else []
-        except (ValueError, LookupError, TypeError):
+            names = [model["id"] for model in answer.json()["data"]] if answer.status == 200 else []
+        except (LookupError, TypeError):
             return []
         return [name for name in names if isinstance(name, str)]
 
     def serves(self, path: str) -> bool:
         """Return whether the server knows ``path``, an API that takes a POST."""
-        status, _ = self._exchange("POST", path, b"{}")
-        return status not in (404, 405, 501)
+        return self._ask(path, b"{}").status not in (404, 405, 501)
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
-        connection = connect(self.url, MEND)
-        headers = {"Content-Type": "application/json", "Connection": "close"} | self.headers
+    def _ask(self, path: str, body: bytes | None = None) -> Answer:
+        site = Site(self.url, self.headers)
         try:
-            connection.request(method, urlsplit(self.url).path + path, body, headers)
-            response = connection.getresponse()
-            return response.status, response.read()
-        except HTTPException as error:
-            raise DemoError(
-                f"{self.url} answers, but not in HTTP ({type(error).__name__}): "
-                "give --upstream the model server's URL."
+            return site.get(path) if body is None else site.post(path, body)
+        except NoAnswerError as error:
+            raise CommandError(
+                f"No answer from {self.url} ({error}): start the model server there, or leave out "
+                "--upstream to use the embedded one."
             ) from None
-        except OSError as error:
-            raise DemoError(f"No answer from {self.url} ({reason_of(error)}): {MEND}") from None
-        finally:
-            connection.close()

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from cacheproxy.demo.figures import Figures, figures, total
 from cacheproxy.demo.run import PATHS, Outcome
+from cacheproxy.words import count, seconds, share
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +40,6 @@ REMOTE_NOTE = (
 )
 NEXT = "cacheproxy serve --upstream http://localhost:8080"
 
-UNKNOWN = "?"
 DIRECT, THROUGH = "directly", "through cacheproxy"
 HEADS = ("requests", "reused", "of what could be", "new", "seconds")
 _CELLS = "{:>9}{:>10}{:>18}{:>10}{:>10}"
@@ -77,10 +77,10 @@ class Report:
             before, after = (total(passes) for passes in zip(*answered, strict=True))
             who = "the rest" if direct.refused else "the server"
             if before.evaluated is None or after.evaluated is None:
-                took = f"{who} took {_seconds(before)} instead of {_seconds(after)}"
+                took = f"{who} took {seconds(before.seconds)} instead of {seconds(after.seconds)}"
                 ratio = before.seconds / after.seconds
             else:
-                new, would_do = _count(before.evaluated), _count(after.evaluated)
+                new, would_do = count(before.evaluated), count(after.evaluated)
                 took = f"{who} evaluated {new} prompt tokens instead of {would_do}"
                 ratio = before.evaluated / max(after.evaluated, 1)
             if ratio >= WORTH_NAMING:
@@ -167,7 +167,7 @@ def _through(through: Figures) -> str:
     said = f"Through cacheproxy all {through.requests} requests were answered"
     if through.share is None:
         return f"{said}."
-    return f"{said}, and {_share(through)} of what could be reused was."
+    return f"{said}, and {share(through.share)} of what could be reused was."
 
 
 def _cells(costs: tuple[Cost, ...]) -> str:
@@ -175,20 +175,8 @@ def _cells(costs: tuple[Cost, ...]) -> str:
     if row.refused:
         statuses = sorted({cost.refused for cost in costs if cost.refused})
         return f"{row.refused:>9} of {row.requests} refused: HTTP {', '.join(map(str, statuses))}"
-    counts = _count(row.reused), _share(row), _count(row.evaluated)
-    return _CELLS.format(row.requests, *counts, _seconds(row))
-
-
-def _count(number: int | None) -> str:
-    return UNKNOWN if number is None else f"{number:,}"
-
-
-def _share(row: Figures) -> str:
-    return UNKNOWN if row.share is None else f"{row.share:.1%}"
-
-
-def _seconds(row: Figures) -> str:
-    return f"{row.seconds:.2f} s" if row.seconds < 10 else f"{row.seconds:.1f} s"
+    counts = count(row.reused), share(row.share), count(row.evaluated)
+    return _CELLS.format(row.requests, *counts, seconds(row.seconds))
 
 
 def _pass(costs: tuple[Cost, ...]) -> dict[str, Any]:

@@ -7,26 +7,52 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any, Literal
 
-from cacheproxy.demo.chat import to_chat
+from cacheproxy.asking import CommandError, Site
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.demo.client import Client, Cost
 from cacheproxy.demo.conversation import CCH, LATE, Conversation, load, marked
-from cacheproxy.demo.proxy import ProxyService
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import LateSystem, default_template
-from cacheproxy.replay.wire import ask
+from cacheproxy.replay.proxy import ProxyService
+from cacheproxy.translate.messages import MessagesToChat
 
 Api = Literal["chat", "messages"]
 
 PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+
+PLUGIN = "cacheproxy-claude-code"
+"""The distribution that knows Claude Code's volatile header."""
 
 EMBEDDED_CONTEXT = 32_768
 """Tokens of the embedded server's context; the longer conversation has some 24,000."""
 
 OnStep = Callable[[str, int], None]
 """Called with what is being done, and with how many requests were done since the last call."""
+
+
+def require_plugin() -> None:
+    """Raise CommandError if the client package is missing: there would be no gain to show."""
+    try:
+        distribution(PLUGIN)
+    except PackageNotFoundError:
+        raise CommandError(
+            f"The plugin for Claude Code is not installed, so the proxy would change nothing: "
+            f"pip install ./clients/claude-code in the checkout, or pip install {PLUGIN}"
+        ) from None
+
+
+def to_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the chat completions body that says the same as an Anthropic messages body.
+
+    The system blocks become one string, so the volatile header stays at its very head.
+    """
+    request = Request("POST", PATHS["messages"], (), json.dumps(body).encode())
+    chat: dict[str, Any] = json.loads(MessagesToChat().request(request).body)
+    return chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +125,7 @@ class Outcome:
 def on_embedded(plan: Plan, played: list[Scene], progress: OnStep) -> list[Outcome]:
     """Play the scenes on embedded servers, each with a template of its own.
 
-    Raises EmbeddedUnavailable, StartFailedError or DemoError.
+    Raises EmbeddedUnavailable, StartFailedError or CommandError.
     """
     progress("writing a random model", 0)
     with tempfile.TemporaryDirectory(prefix="cacheproxy-demo-") as folder:
@@ -118,7 +144,7 @@ def on_upstream(
 ) -> list[Outcome]:
     """Play the scenes on the user's own server. ``edit_remote`` as in the proxy's configuration.
 
-    Raises DemoError.
+    Raises CommandError.
     """
     return [_play(plan, scene, url, progress, edit_remote=edit_remote) for scene in played]
 
@@ -157,7 +183,7 @@ def _play(
 
     direct = replay(url, "directly")
     progress("starting the proxy", 0)
-    with ProxyService(url, edit_remote=edit_remote) as proxy:
+    with ProxyService(url, *(["--edit-remote"] if edit_remote else [])) as proxy:
         through = replay(proxy.url, "through cacheproxy")
-        health = ask(proxy.url, "/_cacheproxy/health") or {}
+        health = Site(proxy.url).tell("/_cacheproxy/health") or {}
     return Outcome(scene, api, direct, through, health.get("placement") or {})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from cacheproxy.core.judge.weights import share_in_words
-from cacheproxy.doctor.finding import Finding, State, ago, counted
+from cacheproxy.doctor.finding import Finding, State, ago, diagnose
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.running import diagnose
+from cacheproxy.words import counted
 
 
 def check(record: Record | None, proxy: str, now: float) -> list[Finding]:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cacheproxy.asking import is_same, shown
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.site import is_same, shown
 
 BASE_URL = "ANTHROPIC_BASE_URL"
 ATTRIBUTION = "CLAUDE_CODE_ATTRIBUTION_HEADER"

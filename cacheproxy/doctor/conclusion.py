@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cacheproxy.asking import shown
 from cacheproxy.doctor import failing as failures
-from cacheproxy.doctor.finding import Finding, State, counted
+from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.need import Need
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.site import shown
 from cacheproxy.doctor.upstream import Upstream
+from cacheproxy.words import counted
 
 
 class Answer(StrEnum):

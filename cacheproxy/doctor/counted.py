@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.server.counters import NOTHING, Figures
-from cacheproxy.core.server.metrics_page import sample_of
-from cacheproxy.doctor.site import NoAnswerError, Site
+from cacheproxy.doctor.load import sample_at
 
 _TRIES, _PAUSE = 10, 0.05
 """Looks, and seconds between them: the counters may be behind the answer."""
@@ -44,13 +44,13 @@ class Counters:
 
     def blocks(self) -> Blocks:
         """Return in what blocks prompts are kept, as far as it is told. Never raises."""
-        sample = sample_of(self._page())
+        sample = sample_at(self.site) if self.has_them else None
         cache = sample.cache if sample is not None else None
         return Blocks(cache.block, cache.is_hybrid) if cache and cache.block else TOKENS
 
     def figures(self) -> Figures:
         """Return what they show now. Never raises."""
-        sample = sample_of(self._page())
+        sample = sample_at(self.site) if self.has_them else None
         return sample.figures if sample is not None else NOTHING
 
     def told(self, usage: Usage, before: Figures) -> tuple[Usage, bool]:
@@ -71,12 +71,3 @@ class Counters:
                 return (replace(usage, reused=reused), True) if is_alone else (usage, False)
             time.sleep(_PAUSE)
         return usage, False
-
-    def _page(self) -> str:
-        if not self.has_them:
-            return ""
-        try:
-            answer = self.site.get("/metrics")
-        except NoAnswerError:
-            return ""
-        return answer.body.decode("utf-8", "replace") if answer.status == 200 else ""

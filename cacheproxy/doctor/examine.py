@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from cacheproxy.asking import Site, is_same, shown
 from cacheproxy.config import Config
+from cacheproxy.core.conversation.session import DOCTOR
+from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.server.identify import VLLM
 from cacheproxy.doctor import (
@@ -21,7 +24,6 @@ from cacheproxy.doctor import (
     need,
     outcome,
     plugins,
-    profile,
     proxy,
     record,
     rehearse,
@@ -38,12 +40,12 @@ from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.guard import Guard
 from cacheproxy.doctor.prompt import PATHS
 from cacheproxy.doctor.proxy import Proxy
-from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.site import AS_PROBE, Site, is_same, shown
 from cacheproxy.doctor.traffic import Look
 from cacheproxy.doctor.upstream import LLAMA, Upstream
 
+_AS_PROBE = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): "doctor"}
+"""What keeps a request of ours out of the proxy's records."""
 OnStep = Callable[[str], None]
 """Called with what is being done."""
 
@@ -102,27 +104,29 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     edits = inputs.config.edit_remote or is_local(urlsplit(url).hostname or "")
     own = after.record if _is_its_own(running, url) else None
     guard = Guard(site, server, own, None if inputs.send else inputs.ask)
-    trials: tuple[Trial, ...] = ()
-    if inputs.send is not False and edits:
-        trials = _trials(inputs, server, running, found, guard, on_step)
+    may_send = inputs.send is not False and edits
+    trials = _trials(inputs, server, running, found, guard, on_step) if may_send else ()
 
     findings = [*proxy.check(running, url), *upstreams.check(server)]
-    if running.upstream is not None and not is_same(running.upstream, url):
-        findings.append(_another_upstream(running.upstream, url))
+    findings += _another_upstream(running, url)
     kind = server.server.kind if server.server is not None else ""
     findings += failing.check(after.record, running.url, time.time(), kind)
     findings += _on_trials(trials, running, found, kind)
-    findings += _not_sent(inputs, kind, guard, trials, edits=edits)
-    placement = _placement(site, running, own) if kind else None
-    learned = _profile(site, running, own) if kind else {}
-    findings += [*profile.check(learned), *template.check(placement, own)] if kind else ()
-    findings += slots.check(own, trials) if kind == LLAMA else ()
-    findings += _rehearsed(inputs, site, server, on_step)
+    if guard.finding is not None:
+        findings.append(guard.finding)
+    elif kind and not trials:
+        findings.append(_not_tried(inputs, kind, edits=edits))
+    placement, learned = (running.placement, running.profile) if own is not None else (None, None)
+    learned = learned or server.profile
+    if kind:
+        placement = placement or template.of_server(site)
+        findings += [*_on_memory(learned), *template.check(placement, own)]
+        findings += slots.check(own, trials) if kind == LLAMA else ()
+        findings += _rehearsed(inputs, site, server, on_step)
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(after.record.clients()) if after.record is not None else ()
     needed = need.judge(trials, settings, rules, clients, placement)
-    if needed is not None:
-        findings.append(needed.finding())
+    findings += [] if needed is None else [Finding("need", State.OK, needed.text)]
     if _is_its_own(running, url) and kind:
         findings += traffic.check(running.url, url, before, after, watched)
     findings += agents.check(after.record, running.url, time.time())
@@ -149,7 +153,7 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
     if server.server is None or (server.server.kind == "Ollama" and inputs.model is None):
         return ()
     headers = inputs.headers | inputs.token
-    through = Site(running.url, headers | AS_PROBE) if _is_its_own(running, server.url) else None
+    through = Site(running.url, headers | _AS_PROBE) if _is_its_own(running, server.url) else None
     site = Site(server.url, inputs.headers)
     trials: list[Trial] = []
     one_slot = server.server.kind == LLAMA and server.server.slots == 1
@@ -186,26 +190,6 @@ def _on_trials(
     return findings + outcome.unsaid(trials, kind)
 
 
-def _placement(site: Site, running: Proxy, own: Record | None) -> template.Placement | None:
-    """Return what is known of the template; ``own``: the record, if the proxy sends there."""
-    placement = running.placement if own is not None else None
-    return placement or template.of_server(site)
-
-
-def _profile(site: Site, running: Proxy, own: Record | None) -> dict[str, Any]:
-    """Return what is known of the server; ``own``: the record, if the proxy sends there."""
-    known = running.profile if own is not None else None
-    return known or profile.of_server(site)
-
-
-def _not_sent(
-    inputs: Inputs, kind: str, guard: Guard, trials: Sequence[Trial], *, edits: bool
-) -> list[Finding]:
-    if guard.finding is not None:
-        return [guard.finding]
-    return [_not_tried(inputs, kind, edits=edits)] if kind and not trials else []
-
-
 def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     if inputs.send is False:
         return Finding("reuse", State.WARN, "not tried, since --no-send was given")
@@ -220,12 +204,16 @@ def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
 
 
+def _on_memory(profile: Mapping[str, Any]) -> list[Finding]:
+    """Return the finding on the server's memory, if anything is known of it."""
+    text = profile["says"].get("memory") if profile else None
+    return [Finding("memory", State.OK, text)] if isinstance(text, str) else []
+
+
 def _rehearsed(inputs: Inputs, site: Site, server: Upstream, on_step: OnStep) -> list[Finding]:
-    if server.server is None:
-        return []
     on_step("having a conversation rendered")
     found = rehearse.of_server(site, datetime.now(UTC), inputs.model or server.model)
-    return rehearse.check(found, server.server.kind)
+    return rehearse.check(found, server.server.kind if server.server is not None else "")
 
 
 def _is_its_own(running: Proxy, url: str) -> bool:
@@ -233,9 +221,11 @@ def _is_its_own(running: Proxy, url: str) -> bool:
     return running.is_up and running.upstream is not None and is_same(running.upstream, url)
 
 
-def _another_upstream(of_proxy: str, asked: str) -> Finding:
-    text = f"the proxy sends to {shown(of_proxy)}, and {shown(asked)} was looked at"
-    return Finding("upstream", State.WARN, text, "leave out --upstream, or restart the proxy")
+def _another_upstream(running: Proxy, asked: str) -> list[Finding]:
+    if running.upstream is None or is_same(running.upstream, asked):
+        return []
+    text = f"the proxy sends to {shown(running.upstream)}, and {shown(asked)} was looked at"
+    return [Finding("upstream", State.WARN, text, "leave out --upstream, or restart the proxy")]
 
 
 def _excused(finding: Finding) -> Finding:

@@ -8,10 +8,10 @@ from functools import partial
 
 from cacheproxy.core.judge.advice import SET_UP
 from cacheproxy.core.server.flags import ServerFlags, of_kind
-from cacheproxy.doctor.finding import Finding, State, ago, counted
+from cacheproxy.doctor.finding import Finding, State, ago, diagnose
 from cacheproxy.doctor.record import Record, Seen
-from cacheproxy.doctor.running import diagnose
 from cacheproxy.doctor.template import PLACE
+from cacheproxy.words import counted
 
 _SYSTEM = re.compile(r"system (?:message|role)|roles must alternate", re.IGNORECASE)
 """How chat templates refuse a system message that comes late (Qwen3.5, Mistral's)."""

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cacheproxy.asking import is_same, shown
+
+_USUAL = "http://127.0.0.1:8081"
+"""Where ``cacheproxy diagnose`` looks by itself."""
+
 
 class State(StrEnum):
     """How things stand. A FAIL is worth exit code 1."""
@@ -32,6 +37,7 @@ def ago(seconds: float) -> str:
     return "just now" if seconds < 5 else f"{seconds:.0f} s ago"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return ``number`` and ``noun``, in the plural where that is due."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def diagnose(proxy: str, number: int) -> str:
+    """Return the command that explains the request with ``number``; ``proxy``: a URL."""
+    where = "" if is_same(proxy, _USUAL) else f" --proxy {shown(proxy)}"
+    return f"cacheproxy diagnose {number}{where}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from cacheproxy.asking import Site
 from cacheproxy.doctor import room
-from cacheproxy.doctor.finding import Finding, State, counted
-from cacheproxy.doctor.load import slots_of
+from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.load import slots_at
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.site import Site
 from cacheproxy.doctor.upstream import LLAMA, Upstream
+from cacheproxy.words import counted
 
 Ask = Callable[[str], bool]
 """Asks people whether to send, with the reason not to."""
@@ -40,7 +41,7 @@ class Guard:
         self.ours = max(self.ours, ours)
         if self.ask is None or server is None or server.kind != LLAMA:
             return True
-        load = replace(self.server.load, slots=slots_of(self.site))
+        load = replace(self.server.load, slots=slots_at(self.site))
         stake = room.at_stake(load, keeps=room.kept(self.record, load))
         if stake is not None and stake <= self.ours:
             return True

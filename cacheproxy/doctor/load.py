@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.doctor.site import NoAnswerError, Site
-
-_COUNTER = re.compile(r"^llamacpp:(prompt_tokens(?:_cached)?_total) ([0-9.e+]+)$", re.MULTILINE)
+from cacheproxy.asking import NoAnswerError, Site
+from cacheproxy.core.server.metrics_page import Sample, sample_of
+from cacheproxy.core.server.status import METRICS, SLOTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +64,41 @@ NOTHING = Load()
 
 def look(site: Site) -> Load:
     """Ask the server at ``site``. Never raises."""
-    counters: dict[str, int] = {}
+    return load_of(sample_at(site), _page(site))
+
+
+def slots_at(site: Site) -> tuple[Slot, ...] | None:
+    """Return what the server at ``site`` says of its slots, if it does. Never raises."""
+    return _slots(_page(site))
+
+
+def sample_at(site: Site) -> Sample | None:
+    """Return what the counters at ``site`` show now, if it has any. Never raises."""
     with contextlib.suppress(NoAnswerError):
-        metrics = site.get("/metrics")
-        if metrics.status == 200:
-            text = metrics.body.decode("utf-8", "replace")
-            counters = {name: int(float(value)) for name, value in _COUNTER.findall(text)}
+        answer = site.get(METRICS)
+        if answer.status == 200:
+            return sample_of(answer.body.decode("utf-8", "replace"))
+    return None
+
+
+def load_of(sample: Sample | None, slots: Any) -> Load:
+    """Return what the two pages tell; ``slots``: a JSON value."""
+    figures = sample.figures if sample is not None else None
+    evaluated, reused = (figures.evaluated, figures.reused) if figures else (None, None)
     return Load(
-        counters.get("prompt_tokens_total"),
-        counters.get("prompt_tokens_cached_total"),
-        slots_of(site),
+        int(evaluated) if evaluated is not None else None,
+        int(reused) if reused is not None else None,
+        _slots(slots),
     )
 
 
-def slots_of(site: Site) -> tuple[Slot, ...] | None:
-    """Return what the server at ``site`` says of its slots, if it does. Never raises."""
-    page: Any = None
+def _page(site: Site) -> Any:
     with contextlib.suppress(NoAnswerError):
-        page = site.page("/slots")
+        return site.page(SLOTS)
+    return None
+
+
+def _slots(page: Any) -> tuple[Slot, ...] | None:
     if not isinstance(page, list) or not all(isinstance(slot, dict) for slot in page):
         return None
     return tuple(_slot(slot) for slot in page)

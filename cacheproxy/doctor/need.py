@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cacheproxy.doctor.claude import ATTRIBUTION, Settings
-from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.outcome import HEADER_RULE
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.template import Placement
@@ -23,10 +22,6 @@ class Need:
 
     is_superfluous: bool
     text: str
-
-    def finding(self) -> Finding:
-        """Return it as a line of the report."""
-        return Finding("need", State.OK, self.text)
 
 
 def judge(

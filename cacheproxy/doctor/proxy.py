@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from cacheproxy.demo.client import checked_url
-from cacheproxy.demo.errors import DemoError
-from cacheproxy.doctor import profile as profiles
+from cacheproxy.asking import (
+    HEALTH,
+    CommandError,
+    NoAnswerError,
+    Site,
+    checked_url,
+    is_loopback,
+    shown,
+)
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.site import HEALTH, NoAnswerError, Site, is_loopback, shown
 from cacheproxy.doctor.template import Placement, of_health
 
 _DOCUMENTATION = ("192.0.2.1", 9)
@@ -66,7 +71,7 @@ def look(url: str, headers: Mapping[str, str]) -> Proxy:
         upstream=_upstream(page.get("upstream")),
         rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
         placement=of_health(page.get("placement")),
-        profile=profiles.of_health(page.get("profile")),
+        profile=_profile(page.get("profile")),
         reachable=_reachable(site),
         has_token=bool(headers),
     )
@@ -97,11 +102,15 @@ def check(proxy: Proxy, upstream: str) -> list[Finding]:
     return [Finding("proxy", State.OK, text + (", this machine only" * is_loopback(proxy.url)))]
 
 
+def _profile(page: Any) -> dict[str, Any] | None:
+    return page if isinstance(page, dict) and isinstance(page.get("says"), dict) else None
+
+
 def _upstream(page: Any) -> str | None:
     url = page.get("url") if isinstance(page, dict) else None
     try:
         return checked_url(url) if isinstance(url, str) else None
-    except DemoError:
+    except CommandError:
         return None
 
 

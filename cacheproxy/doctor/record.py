@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.judge.weights import FELT
-from cacheproxy.doctor.site import NoAnswerError, Site
 
 PAGE = "/_cacheproxy/exchanges"
 _LAST = 10

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.server.flags import as_object, of_kind
-from cacheproxy.core.template import rendering
 from cacheproxy.core.template.rehearsal import Lapse, Rehearsal, rehearsing
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.site import NoAnswerError, Site
+from cacheproxy.doctor.template import answered
 
-_SECONDS = 2.0
-"""For an answer: to render a dozen words takes a server milliseconds."""
 _CURE = "; it keeps it if asked to, of clients that send it back, as Claude Code does"
 _WHEN = {"the date": "once a day", "the time": "whenever it has changed"}
 _WITHOUT_CURE = "; no chat_template_kwargs that are known make it keep it"
@@ -27,17 +25,7 @@ _IF_NOT_SENT = ", where the client does not send its reasoning back"
 
 def of_server(site: Site, now: datetime, model: str | None = None) -> Rehearsal | None:
     """Have the server at ``site`` render it; None: it does not. Never raises."""
-    for path in rendering.PAGES:
-        for name in ("", model) if model else ("",):
-            try:
-                found = _asked(site, path, now, name)
-            except NoAnswerError:
-                return None
-            except rendering.NoPageError:
-                break
-            if found is not None:
-                return found
-    return None
+    return answered(site, lambda path, name: rehearsing(path, now, name), model)
 
 
 def check(rehearsal: Rehearsal | None, kind: str) -> list[Finding]:
@@ -58,18 +46,6 @@ def check(rehearsal: Rehearsal | None, kind: str) -> list[Finding]:
         "again at the second user message"
     )
     return [Finding("template", State.OK, text)]
-
-
-def _asked(site: Site, path: str, now: datetime, model: str) -> Rehearsal | None:
-    asking = rehearsing(path, now, model)
-    body = next(asking)
-    while True:
-        answer = site.post(path, body, _SECONDS)
-        try:
-            body = asking.send((answer.status, answer.body))
-        except StopIteration as end:
-            found: Rehearsal | None = end.value
-            return found
 
 
 def _lapsed(rehearsal: Rehearsal, kind: str) -> Iterator[Finding]:

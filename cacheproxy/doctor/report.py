@@ -10,11 +10,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from cacheproxy.asking import shown
 from cacheproxy.doctor.conclusion import Answer, Conclusion
 from cacheproxy.doctor.examine import Examination
-from cacheproxy.doctor.finding import Finding, State, counted
+from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.reuse import Shot, Trial
-from cacheproxy.doctor.site import shown
+from cacheproxy.words import counted
 
 QUESTION = "Is the cache working?"
 _INDENT = 18

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from cacheproxy.asking import Answer, NoAnswerError, Site
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.doctor.counted import TOKENS, Blocks, Counters
 from cacheproxy.doctor.prompt import PATHS, Api, Header, body, rounds_for
-from cacheproxy.doctor.site import Answer, NoAnswerError, Site
 
 GOOD = 0.8
 """A repeated prompt of whose whole blocks this part is reused was reused: templates close the last
@@ -141,8 +142,8 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     """
     counters = counters or Counters(upstream, has_them=False)
     blocks = counters.blocks()
-    prompts = _Prompts(api, model, mark, rounds_for(blocks.size))
-    trying = _Trying(prompts, upstream, proxy, rules, may_send, counters, blocks)
+    prompt = partial(body, api, model, mark=mark, rounds=rounds_for(blocks.size))
+    trying = _Trying(PATHS[api], prompt, upstream, proxy, rules, may_send, counters, blocks)
     error, held_back, translated = None, False, False
     try:
         translated = trying.send_all(has_one_slot=has_one_slot)
@@ -151,11 +152,11 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     except _NotServedError:
         if not trying.found:
             return None
-        error = f"{prompts.path} was served once, and then no more"
+        error = f"{PATHS[api]} was served once, and then no more"
     except _EndedError as ended:
         error = str(ended)
     return Trial(
-        prompts.path,
+        PATHS[api],
         proxy is not None,
         **trying.found,
         edited=trying.edited,
@@ -165,28 +166,12 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Prompts:
-    """The prompts of one trial, which differ in their headers."""
-
-    api: Api
-    model: str
-    mark: str
-    rounds: int
-
-    @property
-    def path(self) -> str:
-        return PATHS[self.api]
-
-    def body(self, header: Header) -> bytes:
-        return body(self.api, self.model, header, self.mark, self.rounds)
-
-
 @dataclass(slots=True)
 class _Trying:
-    """One trial under way; ``found``: its shots by name."""
+    """One trial under way. ``prompt``: its body with a header; ``found``: its shots by name."""
 
-    prompts: _Prompts
+    path: str
+    prompt: Callable[[Header], bytes]
     upstream: Site
     proxy: Site | None
     rules: Sequence[Normalizer]
@@ -198,11 +183,11 @@ class _Trying:
     @property
     def edited(self) -> bool | None:
         """Whether the rules change anything; None where the proxy that runs knows."""
-        plain = self.prompts.body(_FIRST)
+        plain = self.prompt(_FIRST)
         return self.edit(plain) != plain if self.proxy is None else None
 
     def edit(self, data: bytes) -> bytes:
-        return normalize(Request("POST", self.prompts.path, (), data), self.rules).request.body
+        return normalize(Request("POST", self.path, (), data), self.rules).request.body
 
     def send_all(self, *, has_one_slot: bool) -> bool:
         """Return whether the proxy translates what the server does not serve."""
@@ -218,7 +203,7 @@ class _Trying:
             if is_lost:
                 self.send("same", _SECOND, with_rules=True)
             return True
-        if self.prompts.api == "messages" and not without.is_reused:
+        if self.path == PATHS["messages"] and not without.is_reused:
             self.send("cch_only", _OTHER_CCH, with_rules=False, is_new=True)
         if is_lost:
             last = _OTHER_CCH if "cch_only" in self.found else _OTHER
@@ -231,13 +216,13 @@ class _Trying:
         ours = max((shot.usage.prompt or 0 for shot in self.found.values()), default=0)
         if is_new and not self.may_send(ours):
             raise _HeldBackError
-        data, site = self.prompts.body(header), self.upstream
+        data, site = self.prompt(header), self.upstream
         if with_rules and self.proxy is not None:
             site = self.proxy
         elif with_rules:
             data = self.edit(data)
         before = self.counters.figures()
-        answer = _answer(site, self.prompts.path, data)
+        answer = _answer(site, self.path, data)
         usage, is_counted = self.counters.told(usage_of(answer.json()), before)
         self.found[name] = Shot(usage, answer.seconds, self.blocks, is_counted)
         return self.found[name]

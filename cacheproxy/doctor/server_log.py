@@ -9,8 +9,9 @@ from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.serverlog.reader import LogReader
 from cacheproxy.core.serverlog.record import LoggedRequest, ServerFacts
 from cacheproxy.doctor.conclusion import Answer, Conclusion
-from cacheproxy.doctor.finding import Finding, State, counted
+from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.report import Report
+from cacheproxy.words import counted
 
 _SHOWN = 40
 """Requests in the table; ``--json`` has all of them."""

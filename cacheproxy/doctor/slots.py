@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cacheproxy.core.conversation.verdict import Judgement, Reason
-from cacheproxy.doctor.finding import Finding, State, counted
+from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.room import later_turns
+from cacheproxy.words import counted
 
 _ALIKE = 0.1
 """Of a prompt: what it must share with a slot's to be given that slot, by default."""

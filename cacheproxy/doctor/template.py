@@ -5,15 +5,18 @@ The proxy learns it and says so on its health page. Where none runs, ``of_server
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.template import rendering
+from cacheproxy.core.template.rendering import Asking
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.site import NoAnswerError, Site
 
+Told = TypeVar("Told")
 PLACE = "start the proxy with --placement user"
 _SECONDS = 2.0
 """For an answer: to render a dozen words takes a server milliseconds."""
@@ -50,21 +53,37 @@ def of_health(page: Any) -> Placement | None:
 
 def of_server(site: Site) -> Placement | None:
     """Ask the model server at ``site`` itself; None: it does not tell. Never raises."""
+    found = answered(site, rendering.asking)
+    if found is None:
+        return None
+    says = found.says.replace("they go on", "through the proxy they go on")
+    return Placement(str(found.late), says)
+
+
+def answered(
+    site: Site, asking: Callable[[str, str], Asking[Told | None]], model: str | None = None
+) -> Told | None:
+    """Have the server at ``site`` render what ``asking`` asks; return what that tells, if anything.
+
+    ``asking``: of a page's path and a model's name. Without a name first; then with ``model``, for
+    servers that want one. Never raises.
+    """
     for path in rendering.PAGES:
-        asking = rendering.asking(path)
-        body = next(asking)
-        try:
-            while True:
-                answer = site.post(path, body, _SECONDS)
-                body = asking.send((answer.status, answer.body))
-        except NoAnswerError:
-            return None
-        except rendering.NoPageError:
-            continue
-        except StopIteration as end:
-            if end.value is not None:
-                says = end.value.says.replace("they go on", "through the proxy they go on")
-                return Placement(str(end.value.late), says)
+        for name in ("", model) if model else ("",):
+            questions = asking(path, name)
+            try:
+                body = next(questions)
+                while True:
+                    answer = site.post(path, body, _SECONDS)
+                    body = questions.send((answer.status, answer.body))
+            except NoAnswerError:
+                return None
+            except rendering.NoPageError:
+                break
+            except StopIteration as end:
+                told: Told | None = end.value
+                if told is not None:
+                    return told
     return None
 
 

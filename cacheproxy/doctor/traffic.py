@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cacheproxy.doctor.finding import Finding, State, counted
+from cacheproxy.asking import shown
+from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.load import Load
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.site import shown
+from cacheproxy.words import counted
 
 _NOISE = 5000
 """Prompt tokens: earlier runs of doctor, and tries with curl, are no agent."""

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.core.server.identify import (
-    LLAMA_SERVER,
-    MORE_PAGES,
-    PAGES,
-    Server,
-    Signs,
-    identify,
-    may_tell,
-)
-from cacheproxy.doctor import load
+from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, shown
+from cacheproxy.core.server import status
+from cacheproxy.core.server.identify import LLAMA_SERVER, PAGES, Server
+from cacheproxy.core.server.metrics_page import sample_of
+from cacheproxy.core.server.profile_text import for_people
+from cacheproxy.core.server.telling import told
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.load import NOTHING, Load
+from cacheproxy.doctor.load import NOTHING, Load, load_of
 from cacheproxy.doctor.proxy import is_health
-from cacheproxy.doctor.site import HEALTH, Answer, NoAnswerError, Site, shown
 
 LLAMA = LLAMA_SERVER
+_LARGEST = 512 << 10
+"""Bytes of a page that is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +27,7 @@ class Upstream:
 
     ``model``: the first it lists, unabridged. ``metrics``: whether it has counters; None where
     that is not known to be a matter of its settings. ``seconds``: until its first answer.
+    ``profile``: what it tells of itself, as on the proxy's health page.
     """
 
     url: str
@@ -39,6 +36,7 @@ class Upstream:
     seconds: float = 0.0
     load: Load = NOTHING
     metrics: bool | None = None
+    profile: dict[str, Any] = field(default_factory=dict)
     problem: str | None = None
     fix: str | None = None
 
@@ -46,31 +44,39 @@ class Upstream:
 def look(site: Site) -> Upstream:
     """Ask the server at ``site`` for its status pages. Never raises."""
     url = shown(site.url)
-    answers: dict[str, Answer] = {}
-    for path in PAGES:
+    said: dict[str, Answer] = {}
+    for path in status.PAGES:
         try:
-            answers[path] = site.get(path)
+            said[path] = site.get(path)
         except NoAnswerError as error:
-            if not answers:
+            if not said:
                 problem = f"no model server answers at {url}: {error}"
                 fix = "start it, or name it with --upstream URL"
                 return Upstream(site.url, problem=problem, fix=fix)
     if _is_a_cacheproxy(site):
         problem = f"what answers at {url} is a cacheproxy, not the model server behind it"
         return Upstream(site.url, problem=problem, fix="name the model server with --upstream URL")
-    pages = {path: answer.json() for path, answer in answers.items() if answer.status == 200}
-    if not _is_model_server(pages) or _asks_for_a_key(answers):
-        problem, fix = _refusal(url, answers)
+    if not _is_model_server(_read(said).pages) or _asks_for_a_key(said):
+        problem, fix = _refusal(url, said)
         return Upstream(site.url, problem=problem, fix=fix)
-    server = _identified(site, pages, answers)
-    seen = load.look(site) if server.kind == LLAMA else NOTHING
+    for path in status.MORE_PAGES:
+        if _read(said).wants(path):
+            try:
+                said[path] = site.get(path)
+            except NoAnswerError:
+                continue
+    answers = _read(said)
+    server = answers.server
+    is_llama = server.kind == LLAMA
+    seen = load_of(answers.sample, answers.pages.get(status.SLOTS)) if is_llama else NOTHING
     return Upstream(
         site.url,
         server,
-        _model(pages.get("/v1/models")),
-        next(iter(answers.values())).seconds,
+        _model(answers.pages.get("/v1/models")),
+        next(iter(said.values())).seconds,
         seen,
-        seen.evaluated is not None if server.kind == LLAMA else None,
+        seen.evaluated is not None if is_llama else None,
+        for_people(told(status.look_of(site.url, 0.0, 0.0, answers))),
     )
 
 
@@ -94,17 +100,17 @@ def check(upstream: Upstream) -> list[Finding]:
     return found
 
 
-def _identified(site: Site, pages: dict[str, Any], answers: Mapping[str, Answer]) -> Server:
-    """Return who it is, by what PAGES said, and by further ones where those may tell."""
-    statuses = {path: answer.status for path, answer in answers.items()}
-    signs = Signs(next((answer.software for answer in answers.values()), ""), statuses)
-    for path in MORE_PAGES:
-        if may_tell(path, pages, signs):
-            with contextlib.suppress(NoAnswerError):
-                answer = site.get(path)
-                statuses[path] = answer.status
-                pages |= {path: answer.json()} if answer.status == 200 else {}
-    return identify(pages, signs)
+def _read(said: Mapping[str, Answer]) -> status.Answers:
+    good = {
+        path: one for path, one in said.items() if one.status == 200 and len(one.body) <= _LARGEST
+    }
+    metrics = good.pop(status.METRICS, None)
+    return status.Answers(
+        {path: one.status for path, one in said.items()},
+        {path: one.json() for path, one in good.items()},
+        sample_of(metrics.body.decode("utf-8", "replace")) if metrics is not None else None,
+        next((one.software for one in said.values() if one.software), ""),
+    )
 
 
 def _is_model_server(pages: Mapping[str, Any]) -> bool:
@@ -122,21 +128,19 @@ def _is_a_cacheproxy(site: Site) -> bool:
         return False
 
 
-def _asks_for_a_key(answers: Mapping[str, Answer]) -> bool:
+def _asks_for_a_key(said: Mapping[str, Answer]) -> bool:
     """llama-server lists its models to anybody, but tells its properties only with the key."""
-    return any(
-        path in answers and answers[path].status in (401, 403) for path in ("/props", "/v1/models")
-    )
+    return any(path in said and said[path].status in (401, 403) for path in PAGES[:2])
 
 
-def _refusal(url: str, answers: Mapping[str, Answer]) -> tuple[str, str]:
+def _refusal(url: str, said: Mapping[str, Answer]) -> tuple[str, str]:
     """Say why none of the pages could be had."""
-    statuses = {answer.status for answer in answers.values()}
-    if _asks_for_a_key(answers):
+    if _asks_for_a_key(said):
         return f"the server at {url} asks for a key", "give it with --api-key KEY"
-    if 503 in statuses:
-        said = next((answer.said() for answer in answers.values() if answer.status == 503), "")
-        return f"the server at {url} is not ready: {said or 'it answers 503'}", "wait for it"
+    for path in PAGES:
+        if path in said and said[path].status == 503:
+            why = said[path].said() or "it answers 503"
+            return f"the server at {url} is not ready: {why}", "wait for it"
     text = f"what answers at {url} is no model server: it has none of {', '.join(PAGES)}"
     return text, "name the model server's root URL with --upstream"
 

@@ -14,6 +14,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cacheproxy.core.template.rendered import BYTE_SPELLING
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -41,17 +43,6 @@ WORD = re.compile(
 llama.cpp splits by ``\\p{L}`` and ``\\p{N}``. Where the two disagree (rare digits), a merge is
 learnt that is never used, and nothing else happens.
 """
-
-
-def _spell_bytes() -> tuple[str, ...]:
-    """GPT-2's 256 printable characters, one for each byte."""
-    shown = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    hidden = [byte for byte in range(256) if byte not in shown]
-    moved = {byte: 256 + place for place, byte in enumerate(hidden)}
-    return tuple(chr(moved.get(byte, byte)) for byte in range(256))
-
-
-BYTE_SPELLING = _spell_bytes()
 
 
 @dataclass(frozen=True, slots=True)

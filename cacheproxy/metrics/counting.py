@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from collections.abc import Iterable
 from functools import partial
 
 from cacheproxy import hookimpl
@@ -12,8 +12,9 @@ from cacheproxy.core.conversation.verdict import Judgement, Verdict
 from cacheproxy.core.privacy.redact import carried
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.metrics import table
-from cacheproxy.metrics.counted import Counted
 from cacheproxy.metrics.labels import UNKNOWN, Labels
+from cacheproxy.metrics.series import Series
+from cacheproxy.metrics.table import Row
 from cacheproxy.observe.body import body_of
 from cacheproxy.totals.record import has_failed
 
@@ -31,52 +32,55 @@ _VERDICTS = {
 
 
 class Metrics:
-    """Counts all there is to count of each exchange; ``counted`` shows it.
+    """Counts all there is to count of each exchange, in ``series``.
 
     How many label values there may be is bounded, those that clients choose (their names, models)
-    and those of the configuration alike. Every request waits for this: a call for each of its
-    figures would cost more than all else here.
+    and those of the configuration alike.
     """
 
     def __init__(self) -> None:
-        self.counted = Counted()
+        self.series: list[Series] = []
         self._upstreams = Labels(_MOST_UPSTREAMS)
         self._clients = Labels(_MOST_CLIENTS)
         self._models = Labels(_MOST_MODELS)
         self._rules = Labels(_MOST_RULES)
-        counter, histogram = self.counted.counter, self.counted.histogram
-        self._requests = counter(table.REQUESTS)
-        self._prompt = counter(table.PROMPT_TOKENS)
-        self._generated = counter(table.GENERATED_TOKENS)
-        self._model = counter(table.MODEL_TOKENS)
-        self._timed_tokens = counter(table.TIMED_TOKENS)
-        self._timed_seconds = counter(table.TIMED_SECONDS)
-        self._turns = counter(table.TURNS)
-        self._breaks = counter(table.BREAKS)
-        self._lost = counter(table.LOST_TOKENS)
-        self._rule_tokens = counter(table.RULE_TOKENS)
-        self._rule_seconds = counter(table.RULE_SECONDS)
-        self._hits = counter(table.RULE_HITS)
-        self._edits = counter(table.RULE_EDITS)
-        self._first_byte = histogram(table.FIRST_BYTE)
-        self._duration = histogram(table.DURATION)
-        self._edit = histogram(table.EDIT)
-        self._added = histogram(table.ADDED)
+        self._requests = self._begin(table.REQUESTS)
+        self._prompt = self._begin(table.PROMPT_TOKENS)
+        self._generated = self._begin(table.GENERATED_TOKENS)
+        self._model = self._begin(table.MODEL_TOKENS)
+        self._timed_tokens = self._begin(table.TIMED_TOKENS)
+        self._timed_seconds = self._begin(table.TIMED_SECONDS)
+        self._turns = self._begin(table.TURNS)
+        self._breaks = self._begin(table.BREAKS)
+        self._lost = self._begin(table.LOST_TOKENS)
+        self._rule_tokens = self._begin(table.RULE_TOKENS)
+        self._rule_seconds = self._begin(table.RULE_SECONDS)
+        self._hits = self._begin(table.RULE_HITS)
+        self._edits = self._begin(table.RULE_EDITS)
+        self._first_byte = self._begin(table.FIRST_BYTE)
+        self._duration = self._begin(table.DURATION)
+        self._edit = self._begin(table.EDIT)
+        self._added = self._begin(table.ADDED)
 
-    def expect(self, rule: str) -> None:
-        """Show ``rule`` as one that has not fired, until it does."""
-        name = self._rules.of(rule)
-        self._hits[name,] += 0
-        self._edits[name,] += 0
+    def _begin(self, row: Row) -> Series:
+        self.series.append(made := Series(row))
+        return made
+
+    def snapshot(self, rules: Iterable[str]) -> list[Series]:
+        """Return what has been counted by now; ``rules`` that have not fired are there with 0."""
+        for rule in rules:
+            name = self._rules.of(rule)
+            self._hits[name,] += 0
+            self._edits[name,] += 0
+        return [each.copied() for each in self.series]
 
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
         """Count the exchange."""
         session, status = exchange.session, exchange.status
-        upstream = exchange.upstream
-        upstream = self._upstreams.known.get(upstream) or self._upstreams.of(upstream)
+        upstream = self._upstreams.of(exchange.upstream)
         client = session.client if session is not None else client_of(exchange.received)
-        client = self._clients.known.get(client) or self._clients.of(client, _carried(exchange))
+        client = self._clients.of(client, _carried(exchange))
         outcome = exchange.outcome.replace(" ", "_")
         status_class = "none" if status is None else f"{status // 100}xx"
         self._requests[upstream, client, outcome, status_class] += 1
@@ -87,7 +91,7 @@ class Metrics:
             self._count_verdict(exchange, exchange.verdict, upstream, client)
         for report in exchange.reports:
             if report.edits:
-                rule = self._rules.known.get(report.rule) or self._rules.of(report.rule)
+                rule = self._rules.of(report.rule)
                 self._hits[rule,] += 1
                 self._edits[rule,] += len(report.edits)
 
@@ -100,15 +104,13 @@ class Metrics:
             (self._added, (upstream,), exchange.sent_after),
         ):
             if seconds is not None:
-                buckets = histogram[values]
-                buckets.counts[bisect_left(histogram.bounds, seconds)] += 1
-                buckets.sum += seconds
+                histogram.observe(values, seconds)
 
     def _count_tokens(self, exchange: Exchange, upstream: str, client: str) -> None:
         model = body_of(exchange.sent or exchange.received).get("model")
         if not isinstance(model, str) or not model:
             model = UNKNOWN
-        model = self._models.known.get(model) or self._models.of(model, _carried(exchange))
+        model = self._models.of(model, _carried(exchange))
         usage = exchange.usage
         reused, evaluated, output = usage.reused, usage.evaluated, usage.output
         if evaluated is not None and reused is not None:

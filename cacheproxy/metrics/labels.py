@@ -18,23 +18,20 @@ _LOOKED_AT = 256
 
 
 class Labels:
-    """The values of one label: the first ``most`` are kept, the rest are ``other``.
-
-    ``known``: those kept so far, by their texts, for who would look there without a call.
-    """
+    """The values of one label: the first ``most`` are kept, the rest are ``other``."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.known: dict[str, str] = {}
+        self._known: dict[str, str] = {}
 
-    def of(self, text: str, known: Callable[[], Collection[bytes]] = tuple) -> str:
-        """Return the value for ``text``; ``known``: returns credentials that may stand in it."""
+    def of(self, text: str, carried: Callable[[], Collection[bytes]] = tuple) -> str:
+        """Return the value for ``text``; ``carried`` returns credentials that may stand in it."""
         text = text[:_LOOKED_AT]
-        value = self.known.get(text)
+        value = self._known.get(text)
         if value is None:
-            if len(self.known) >= self._most:
+            if len(self._known) >= self._most:
                 return OTHER
-            value = self.known[text] = clean(text, known())
+            value = self._known[text] = clean(text, carried())
         return value
 
 

@@ -7,7 +7,14 @@ grows (https://prometheus.io/docs/practices/naming/).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Literal
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 
 _UPSTREAM = ("upstream",)
 _CLIENT = ("upstream", "client")
@@ -16,12 +23,11 @@ _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 _SLOW = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
-class Kind(StrEnum):
-    """The type of a metric, by Prometheus' word for it."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
+_FAMILIES = {
+    "counter": CounterMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +35,23 @@ class Row:
     """One metric. ``name``: as it is asked for. ``buckets``: of a histogram, in its unit."""
 
     name: str
-    kind: Kind
+    kind: Literal["counter", "gauge", "histogram"]
     labels: tuple[str, ...]
     says: str
     buckets: tuple[float, ...] = ()
 
+    def family(self) -> Metric:
+        """Return an empty family of prometheus-client, to be filled by ``add_metric``."""
+        family: Metric = _FAMILIES[self.kind](self.name, self.says, labels=self.labels)
+        return family
+
 
 def _counter(name: str, labels: tuple[str, ...], says: str) -> Row:
-    return Row(name, Kind.COUNTER, labels, says)
+    return Row(name, "counter", labels, says)
 
 
 def _gauge(name: str, labels: tuple[str, ...], says: str) -> Row:
-    return Row(name, Kind.GAUGE, labels, says)
+    return Row(name, "gauge", labels, says)
 
 
 REQUESTS = _counter(
@@ -103,28 +114,28 @@ RULE_HITS = _counter(
 RULE_EDITS = _counter("cacheproxy_rule_edits_total", ("rule",), "Places that a rule edited")
 FIRST_BYTE = Row(
     "cacheproxy_first_byte_seconds",
-    Kind.HISTOGRAM,
+    "histogram",
     _REQUEST,
     "Time from the request, read in full, to the first byte of the answer's body",
     _SLOW,
 )
 DURATION = Row(
     "cacheproxy_request_duration_seconds",
-    Kind.HISTOGRAM,
+    "histogram",
     _REQUEST,
     "Time from the request, read in full, to the end of the answer",
     _SLOW,
 )
 EDIT = Row(
     "cacheproxy_edit_seconds",
-    Kind.HISTOGRAM,
+    "histogram",
     _UPSTREAM,
     "Time that the rules and the session's name took, waiting for a thread included",
     _FAST,
 )
 ADDED = Row(
     "cacheproxy_added_latency_seconds",
-    Kind.HISTOGRAM,
+    "histogram",
     _UPSTREAM,
     "Time from the request, read in full, until it was sent upstream: what the proxy adds",
     _FAST,
@@ -156,26 +167,3 @@ KV_USED = _gauge(
     "cacheproxy_upstream_kv_used_ratio", _UPSTREAM, "Share of the KV cache in use, 0 to 1"
 )
 BUILD = _gauge("cacheproxy_build_info", ("version", "python"), "Always 1; its labels say what runs")
-
-COUNTED = (
-    REQUESTS,
-    PROMPT_TOKENS,
-    GENERATED_TOKENS,
-    MODEL_TOKENS,
-    TIMED_TOKENS,
-    TIMED_SECONDS,
-    TURNS,
-    BREAKS,
-    LOST_TOKENS,
-    RULE_TOKENS,
-    RULE_SECONDS,
-    RULE_HITS,
-    RULE_EDITS,
-    FIRST_BYTE,
-    DURATION,
-    EDIT,
-    ADDED,
-)
-"""Raised with every exchange."""
-STANDING = (FAILURES, LEFT_OUT, CONNECTIONS, STREAMS, UP, POLL_AGE, SLOTS, KV_USED, BUILD)
-"""Looked up when somebody asks."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -38,28 +37,25 @@ _NOT_BODIES = 1024
 """Bytes that an exchange is reckoned at besides its bodies and headers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """How much may wait for the disk: exchanges, and the bytes of their bodies."""
-
-    exchanges: int = 1000
-    size: int = 32 << 20
-
-
 class Capture:
     """The observer. ``reactor``: an IReactorFromThreads, on whose thread it logs.
 
+    ``most``: exchanges that may wait for the disk; ``size``: the bytes of their bodies.
     Its thread starts with the first exchange (twistd forks before that), and ends in ``close``.
     ``dropped`` counts exchanges, ``written`` those on disk.
     """
 
-    def __init__(self, reactor: Any, folder: CaptureFolder, waiting: Waiting | None = None) -> None:
+    def __init__(
+        self, reactor: Any, folder: CaptureFolder, *, most: int = 1000, size: int = 32 << 20
+    ) -> None:
         self.written = 0
         self.dropped = 0
         self._reactor = reactor
         self._folder = folder
-        self._most = waiting or Waiting()
-        self._profiles = _Profiles()
+        self._most = most
+        self._size = size
+        self._profiles: dict[Session, tuple[str, Profile | None]] = {}
+        """What each session's file said last: its profile is written where it is another."""
         self._queue: SimpleQueue[tuple[Exchange, int] | None] = SimpleQueue()
         # Each grows on one thread alone, so that neither needs a lock: what came, what went.
         self._came = 0
@@ -78,8 +74,8 @@ class Capture:
             return
         size = _size_of(exchange)
         waiting = self._came - self._went
-        if waiting + size > self._most.size or self._queue.qsize() >= self._most.exchanges:
-            self._drop(exchange.wall, _SLOW if size <= self._most.size else _TOO_LARGE)
+        if waiting + size > self._size or self._queue.qsize() >= self._most:
+            self._drop(exchange.wall, _SLOW if size <= self._size else _TOO_LARGE)
             return
         self._came += size
         # One that will wait does so without what its requests remember of their JSON.
@@ -127,13 +123,14 @@ class Capture:
         """Write one exchange; return what went wrong, without anything of its contents."""
         try:
             session = exchange.session or Session(client_of(exchange.received), "no-session")
-            repeats = self._profiles.is_known(session, exchange)
+            says = day_of(exchange.wall), exchange.profile
+            repeats = self._profiles.get(session) == says
             line = to_line(Captured.of(exchange), repeats=repeats)
             removed = self._folder.removed
             self._folder.append(session, exchange.wall, line)
-            if self._folder.removed > removed:
-                self._profiles = _Profiles()  # any session may have to begin a new file
-            self._profiles.keep(session, exchange)
+            if self._folder.removed > removed or len(self._profiles) >= _MOST_SESSIONS:
+                self._profiles.clear()  # any session may have to begin a new file
+            self._profiles[session] = says
         except OSError as error:
             return error.strerror or "the disk failed"
         except Exception as error:  # one exchange must not end the captures of all others
@@ -163,36 +160,13 @@ class Capture:
         self._reactor.callFromThread(_log.warn, "{text}", text=text)
 
 
-class _Profiles:
-    """The profile that each session's file said last: it is written where it is another."""
-
-    def __init__(self) -> None:
-        self._last: OrderedDict[Session, tuple[str, Profile | None]] = OrderedDict()
-
-    def is_known(self, session: Session, exchange: Exchange) -> bool:
-        """Whether the file that ``exchange`` goes to says its profile."""
-        return self._last.get(session) == _of_day(exchange)
-
-    def keep(self, session: Session, exchange: Exchange) -> None:
-        """The file says it now."""
-        self._last.pop(session, None)
-        self._last[session] = _of_day(exchange)
-        if len(self._last) > _MOST_SESSIONS:
-            self._last.popitem(last=False)
-
-
-def _of_day(exchange: Exchange) -> tuple[str, Profile | None]:
-    return day_of(exchange.wall), exchange.profile
-
-
 def _size_of(exchange: Exchange) -> int:
     received, sent = exchange.received, exchange.sent
     size = _NOT_BODIES + len(received.body) + len(exchange.response_body or b"")
     if sent is not None and sent.body is not received.body:
         size += len(sent.body)
-    for name, value in (*received.headers, *exchange.response_headers):
-        size += len(name) + len(value)
-    return size
+    headers = (*received.headers, *exchange.response_headers)
+    return size + sum(len(name) + len(value) for name, value in headers)
 
 
 def _without_parsed(exchange: Exchange) -> Exchange:
@@ -201,4 +175,4 @@ def _without_parsed(exchange: Exchange) -> Exchange:
     bare = replace(received)
     if sent is not None:
         sent = bare if sent is received else replace(sent)
-    return exchange.changed(received=bare, sent=sent)
+    return replace(exchange, received=bare, sent=sent)

@@ -13,9 +13,10 @@ import os
 import re
 import stat
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from cacheproxy.core.conversation.session import Session
 
@@ -32,16 +33,7 @@ class CaptureError(ValueError):
     """A folder that captures cannot be written to; the message says how to mend it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """When the oldest files go: ``size``: bytes of all files; ``days``: whole days of age."""
-
-    size: int = 1 << 30
-    days: int = 30
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(NamedTuple):
     name: str
     day: str
     size: int
@@ -52,13 +44,15 @@ class CaptureFolder:
     """Appends lines to the files of a private folder.
 
     The folder is made if it is not there. It stays the same one whatever happens to its path: it
-    is used through a descriptor. ``removed``: how many old files went. Raises CaptureError.
+    is used through a descriptor. The oldest files go when all are larger than ``size`` bytes, or
+    older than ``days`` whole days; ``removed``: how many went. Raises CaptureError.
     """
 
-    def __init__(self, path: Path, caps: Caps | None = None) -> None:
+    def __init__(self, path: Path, *, size: int = 1 << 30, days: int = 30) -> None:
         self.path = path
         self.removed = 0
-        self._caps = caps or Caps()
+        self._size = size
+        self._days = days
         self._folder = _open_private(path)
         self._total: int | None = None
         self._day = ""
@@ -70,9 +64,9 @@ class CaptureFolder:
         it was before.
         """
         day = day_of(wall)
-        if len(line) > self._caps.size:
+        if len(line) > self._size:
             raise OSError(errno.EFBIG, "larger than all captures may be")
-        if self._total is None or day != self._day or self._total + len(line) > self._caps.size:
+        if self._total is None or day != self._day or self._total + len(line) > self._size:
             self._total = self._make_room(day, len(line))
             self._day = day
         self._total += _append(self._folder, file_name(session, day), line)
@@ -86,10 +80,10 @@ class CaptureFolder:
     def _make_room(self, day: str, size: int) -> int:
         """Remove what is too old, then the oldest until ``size`` fits; return what is left."""
         files = sorted(self._files(), key=lambda file: (file.day, file.changed))
-        oldest = (date.fromisoformat(day) - timedelta(self._caps.days)).isoformat()
+        oldest = (date.fromisoformat(day) - timedelta(self._days)).isoformat()
         total = sum(file.size for file in files)
         for file in files:
-            if file.day >= oldest and total + size <= self._caps.size:
+            if file.day >= oldest and total + size <= self._size:
                 break
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(file.name, dir_fd=self._folder)
@@ -97,27 +91,23 @@ class CaptureFolder:
             total -= file.size
         return total
 
-    def _files(self) -> list[_File]:
-        """Return the files that are ours by name and by first bytes; no others are removed."""
-        with os.scandir(self._folder) as entries:
-            named = [(entry.name, _NAME.fullmatch(entry.name)) for entry in entries]
-        found = []
-        for name, match in named:
-            if match is not None:
-                with contextlib.suppress(OSError):
-                    found += self._looked_at(name, match[1])
-        return found
-
-    def _looked_at(self, name: str, day: str) -> list[_File]:
+    def _files(self) -> Iterator[_File]:
+        """Yield the files that are ours by name and by first bytes; no others are removed."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        file = os.open(name, flags, dir_fd=self._folder)
-        try:
-            facts = os.fstat(file)
-            if not stat.S_ISREG(facts.st_mode) or not _OURS.startswith(os.read(file, len(_OURS))):
-                return []
-            return [_File(name, day, facts.st_size, facts.st_mtime_ns)]
-        finally:
-            os.close(file)
+        with os.scandir(self._folder) as entries:
+            names = [entry.name for entry in entries]
+        for name in names:
+            match = _NAME.fullmatch(name)
+            if match is None:
+                continue
+            with contextlib.suppress(OSError):
+                file = os.open(name, flags, dir_fd=self._folder)
+                try:
+                    facts = os.fstat(file)
+                    if stat.S_ISREG(facts.st_mode) and _OURS.startswith(os.read(file, len(_OURS))):
+                        yield _File(name, match[1], facts.st_size, facts.st_mtime_ns)
+                finally:
+                    os.close(file)
 
 
 def day_of(wall: float) -> str:

@@ -18,6 +18,7 @@ from twisted.python.threadpool import ThreadPool
 
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis
 from cacheproxy.core.judge.proof import Compared, Proof
@@ -25,7 +26,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import UNKNOWN, Profile
 from cacheproxy.core.server.status import Look
-from cacheproxy.observe.known import Judged, KnownPrompts, is_another, learn
+from cacheproxy.observe.verdicts import Judged, Verdicts, is_another, learn
 
 _log = Logger()
 _MOST_WAITING = 64 << 20
@@ -78,20 +79,22 @@ class Judging:
     """Takes finished exchanges, gives them on with their verdict, turn and side.
 
     ``deliver`` is called on the reactor thread, once for each exchange: for those of one session
-    in the order they finished. ``known``: of the upstream, set by whoever knows it.
+    in the order they finished. ``store``: where conversations are remembered. ``known``: of the
+    upstream, set by whoever knows it.
     """
 
     def __init__(
         self,
         reactor: Any,
         deliver: Callable[[Exchange], None],
+        store: Store,
         collector: Collector | None = None,
     ) -> None:
         self.known: Known | None = None
         self._reactor = reactor
         self._collector = collector or Collector()
         self._deliver = deliver
-        self._prompts = KnownPrompts()
+        self._verdicts = Verdicts(store)
         self._pool = ThreadPool(0, 1, "cacheproxy-judging")
         self._waiting = 0
         self._number = 0
@@ -112,14 +115,14 @@ class Judging:
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""
-        self._prompts.passed.looked(look)
+        self._verdicts.passed.looked(look)
 
     def __call__(self, exchange: Exchange) -> None:
         """Take a finished exchange. Those without a prompt need no verdict."""
         self._number += 1
         number, size = self._number, len(exchange.received.body)
         if not exchange.turn or self._waiting + size > _MOST_WAITING:
-            self._deliver(exchange.changed(number=number))
+            self._deliver(replace(exchange, number=number))
             return
         if not self._waiting and _is_quick(exchange):
             self._take(exchange, number, self._judged(exchange))
@@ -141,7 +144,9 @@ class Judging:
         known = self._of(exchange)
         profile = UNKNOWN if known is None else known.profile
         try:
-            return self._prompts.judge(exchange, profile, None if known is None else known.inferred)
+            return self._verdicts.judge(
+                exchange, profile, None if known is None else known.inferred
+            )
         except Exception as error:  # the record must not be lost for a comparison's sake
             _log.warn("a turn could not be judged: {kind}", kind=type(error).__name__)
             return None
@@ -153,7 +158,7 @@ class Judging:
     def _take(self, exchange: Exchange, number: int, judged: Judged | None) -> None:
         """Give an exchange on, once what it asks for is known and those before it are gone."""
         if judged is None:
-            self._line_up(exchange.changed(number=number))
+            self._line_up(replace(exchange, number=number))
             return
         known = self._of(exchange)
         profile = None if known is None else known.profile
@@ -183,7 +188,7 @@ class Judging:
         if is_another(before.start, await known.started()):
             meanwhile = meanwhile._replace(restarted=True)
             verdict = judged.again(usage, meanwhile)
-            held.exchange = held.exchange.changed(verdict=verdict)
+            held.exchange = replace(held.exchange, verdict=verdict)
             if verdict.basis is Basis.TOLD:
                 return
         compared, request = judged.compared(profile), held.exchange.sent
@@ -194,7 +199,7 @@ class Judging:
             return
         verdict = judged.again(usage, meanwhile, proof)
         learn(known.inferred, verdict, proof, usage)
-        held.exchange = held.exchange.changed(verdict=verdict)
+        held.exchange = replace(held.exchange, verdict=verdict)
 
     def _line_up(self, exchange: Exchange, *, is_ready: bool = True) -> _Held:
         """Have ``exchange`` wait behind those of its session, if there are any, or it must."""
@@ -227,8 +232,13 @@ def _session(exchange: Exchange) -> tuple[str, str]:
 
 def _with(exchange: Exchange, judged: Judged, **more: Any) -> Exchange:
     place = judged.place
-    return exchange.changed(
-        verdict=judged.verdict, turn=place.turn, side=place.is_side, usage=judged.usage, **more
+    return replace(
+        exchange,
+        verdict=judged.verdict,
+        turn=place.turn,
+        side=place.is_side,
+        usage=judged.usage,
+        **more,
     )
 
 

@@ -22,8 +22,8 @@ from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried, redact_target
 
 _log = Logger()
-_GATHERED = 0.02
-"""Seconds in which lines are gathered. One that comes alone comes that much later."""
+_GATHERED = 0.005
+"""Seconds in which lines are gathered: those of exchanges that are seen together."""
 _LONGEST = 200
 """Characters of a path: it may be 32 kB."""
 _COUNTED = ("/count_tokens", "/apply-template")
@@ -34,8 +34,8 @@ _NOT_THERE = (404, 405, 501)
 class LogLine:
     """The observer that logs; ``verbose`` adds body sizes and each edit.
 
-    The lines of 20 ms are one log event: an event of its own for each, formatted,
-    written and flushed, costs 25 us, a tenth of what the proxy does for a request.
+    Lines that come together are one log event: an event of its own for each would be formatted,
+    written and flushed by itself.
     """
 
     def __init__(self, clock: IReactorTime, *, verbose: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.spared import Spared, spared_tokens
@@ -44,7 +45,7 @@ class Pricing:
         tokens = spared_tokens(usage.reused, exchange.verdict)
         if tokens and not exchange.has_failed:
             speed = own or known.prefill.speed
-            exchange = exchange.changed(spared=Spared(tokens, tokens / speed if speed else None))
+            exchange = replace(exchange, spared=Spared(tokens, tokens / speed if speed else None))
         self._deliver(exchange)
 
     def looked(self, look: Look) -> None:

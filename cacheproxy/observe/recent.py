@@ -38,7 +38,8 @@ class Recent:
         target = redact_target(received.path, known)
         bare = Request(received.method, target)
         self._kept.append(
-            exchange.changed(
+            replace(
+                exchange,
                 received=bare,
                 sent=None if exchange.sent is None else bare,
                 response_headers=(),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import pluggy
 
@@ -16,12 +17,13 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import kind_of
-from cacheproxy.core.rules.rule import RULE_FIELDS, CodeRule, Normalizer, RuleError
+from cacheproxy.core.rules.rule import RULE_FIELDS, CodeRule, Normalizer, RuleError, quick
 from cacheproxy.plugin.errors import PluginError
 
 PREFIX = "cacheproxy_"
 """What the names of all hooks begin with."""
 _MOST_RULES = 1000
+_Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 class Hooks:
@@ -76,16 +78,15 @@ class Hooks:
                     raise RuleError(f"{self.name} returned {kind_of(rule)} instead of a Rule")
                 yield rule
 
-    def normalizer(self, name: str, client: Client | None, *, own: bool) -> Iterator[CodeRule]:
+    def normalizer(self, name: str, client: Client | None) -> Iterator[CodeRule]:
         """Yield the hook cacheproxy_normalize as a rule called ``name``; raises RuleError."""
         hook = self._implementations.get("cacheproxy_normalize")
         if hook is not None:
             yield CodeRule(
                 name=name,
                 why=_summary(self.plugin),
-                find=self._find,
+                find=self._marked("cacheproxy_normalize", partial(self._find)),
                 needs_previous="previous" in hook.argnames,
-                own=own,
                 client=client,
             )
 
@@ -94,7 +95,9 @@ class Hooks:
         """What calls the hook cacheproxy_session; None: the plugin has none."""
         if "cacheproxy_session" not in self._implementations:
             return None
-        return lambda request: self._hook.cacheproxy_session(request=request)
+        return self._marked(
+            "cacheproxy_session", lambda request: self._hook.cacheproxy_session(request=request)
+        )
 
     @property
     def finished(self) -> Callable[[Exchange], object] | None:
@@ -102,6 +105,11 @@ class Hooks:
         if "cacheproxy_exchange_finished" not in self._implementations:
             return None
         return lambda exchange: self._hook.cacheproxy_exchange_finished(exchange=exchange)
+
+    def _marked(self, hook: str, call: _Call) -> _Call:
+        """Return ``call``, marked as quick if the plugin's function is."""
+        is_quick = getattr(self._implementations[hook].function, "quick", False) is True
+        return quick(call) if is_quick else call
 
     def _find(self, request: Request, previous: Request | None) -> Iterator[Edit]:
         answers: list[Iterable[Edit]]

@@ -10,10 +10,6 @@ from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
 from cacheproxy.plugin.search_path import entry_points, without_working_directory
 
-_OWN_DISTRIBUTIONS = frozenset({"cacheproxy-claude-code", "cacheproxy-openclaw"})
-"""Released from this repository, their tests among ours: quick enough to run on the reactor,
-where a thread would cost each request, and streams would wait for Python's lock."""
-
 
 def installed(blocked: Collection[str] = ()) -> list[Package]:
     """Load every entry point of the group ``cacheproxy``, in the order of their names.
@@ -48,8 +44,7 @@ def _load(
         same = [each.name for each in earlier if each.hooks and each.hooks.plugin is plugin]
         if same:
             raise PluginError(f"it is loaded already, as {same[0]!r}")
-        own = distribution in _OWN_DISTRIBUTIONS
-        return package_of(plugin, entry.name, distribution, version, own=own)
+        return package_of(plugin, entry.name, distribution, version)
 
 
 def _distribution(entry: EntryPoint) -> tuple[str, str]:

@@ -153,4 +153,4 @@ def _copy(exchange: Exchange) -> Exchange:
     bare = replace(received)
     if sent is not None:
         sent = bare if sent is received else replace(sent)
-    return exchange.changed(received=bare, sent=sent)
+    return replace(exchange, received=bare, sent=sent)

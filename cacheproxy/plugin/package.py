@@ -25,7 +25,6 @@ class Package:
     ``rules``: its table, and its hook cacheproxy_normalize as one more.
     ``error``: why it could not be loaded.
     ``client``: whose requests it is for, None if it edits none.
-    ``own``: it is released from this repository.
     ``file``, ``source``: the file it was read from, and what stood there.
     ``warning``: what is wrong with the file, though it was loaded.
     """
@@ -37,7 +36,6 @@ class Package:
     blocked: bool = False
     error: str | None = None
     client: Client | None = None
-    own: bool = False
     hooks: Hooks | None = field(default=None, repr=False)
     file: Path | None = None
     source: bytes = field(default=b"", repr=False)
@@ -57,7 +55,6 @@ def package_of(
     distribution: str = "",
     version: str = "",
     *,
-    own: bool = False,
     rule_name: str | None = None,
 ) -> Package:
     """Return the package that ``plugin`` makes, a module or an object with hooks.
@@ -68,8 +65,8 @@ def package_of(
     hooks = Hooks(plugin, name)
     client = hooks.client()
     rules = (
-        *(settled(rule, own=own, client=client) for rule in hooks.rules()),
-        *hooks.normalizer(rule_name or name, client, own=own),
+        *(settled(rule, client) for rule in hooks.rules()),
+        *hooks.normalizer(rule_name or name, client),
     )
     # An accident here is silent: another client's user loses what they typed.
     if client is None and (hooks.session or any(rule.client is None for rule in rules)):
@@ -77,7 +74,7 @@ def package_of(
             "it does not say whose requests it is for: implement cacheproxy_client "
             '(Client("*") is for all)'
         )
-    return Package(name, distribution, version, rules, client=client, own=own, hooks=hooks)
+    return Package(name, distribution, version, rules, client=client, hooks=hooks)
 
 
 def reason_of(error: BaseException) -> str:

@@ -12,8 +12,9 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.client import Client, declared_name
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.rule import Normalizer, Rule
-from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook
+from cacheproxy.core.rules.fold import run
+from cacheproxy.core.rules.rule import Normalizer, Rule, quick
+from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook, asked
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.files import load_file, name_of
 from cacheproxy.plugin.installed import installed
@@ -90,15 +91,10 @@ class Packages(tuple[Package, ...]):
 
     def session(self, request: Request) -> str | None:
         """Ask the plugins which session ``request`` belongs to: the first answer wins."""
-        for hook in self.session_hooks():
-            if not hook.is_for(request):
-                continue
-            answer, problem = hook.answer(request)
-            if problem is not None:
-                _log.warn("plugin {name} {problem}", name=hook.name, problem=problem)
-            if answer is not None:
-                return answer
-        return None
+        answer, problems = run(asked(self.session_hooks(), request))
+        for name, problem in problems:
+            _log.warn("plugin {name} {problem}", name=name, problem=problem)
+        return answer
 
     def session_hooks(self) -> list[SessionHook]:
         """Return each plugin's session hook, in the order in which they are to be asked.
@@ -108,11 +104,12 @@ class Packages(tuple[Package, ...]):
         """
         clients = self.clients
         hooks = [
-            SessionHook(package.name, package.hooks.session, package.own, package.client)
+            SessionHook(package.name, package.hooks.session, package.client)
             for package in self
             if package.hooks is not None and package.hooks.session is not None
         ]
 
+        @quick
         def name(request: Request) -> str | None:
             client = declared_name(request, clients)
             if client is None:
@@ -120,7 +117,7 @@ class Packages(tuple[Package, ...]):
             answer = f"{client}/{session_of(request, client=client).id}"
             return answer if len(answer) <= MOST_ID and answer.isprintable() else None
 
-        return [*hooks, SessionHook("clients", name, own=True)] if clients else hooks
+        return [*hooks, SessionHook("clients", name)] if clients else hooks
 
     def _declared(self, rule: Normalizer) -> Normalizer:
         """Return a rule of the user's; one for a client by name is for the one of that name."""

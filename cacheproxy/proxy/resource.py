@@ -9,7 +9,10 @@ from zope.interface import implementer
 
 from cacheproxy.core.privacy.access import DASHBOARD, OWN
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.proxy.exchange.exchange import Course, Running
+from cacheproxy.proxy.exchange.context import ExchangeContext
+from cacheproxy.proxy.exchange.exchange import begin
+
+_OWN_FOLDER = OWN + b"/"
 
 
 @implementer(IResource)
@@ -18,23 +21,26 @@ class ProxyResource:
 
     isLeaf = True
 
-    def __init__(self, course: Course, own: Callable[[ProxyRequest], bytes | int]) -> None:
-        self._course = course
+    def __init__(
+        self, context: ExchangeContext, own: Callable[[ProxyRequest], bytes | int]
+    ) -> None:
+        self._context = context
         self._own = own
-        self._via_token = course.via.lower()
+        self._via_token = context.via.lower()
 
     def render(self, request: ProxyRequest) -> bytes | int:
         """Start the exchange, or answer what cannot be relayed."""
-        if request.path in (OWN, DASHBOARD) or request.path.startswith(OWN + b"/"):
+        path = request.path
+        if path in (OWN, DASHBOARD) or path.startswith(_OWN_FOLDER):
             return self._own(request)
-        if not request.uri.startswith(b"/") and request.uri != b"*":
+        if not path.startswith(b"/") and request.uri != b"*":
             return request.answer(400, "only request targets that start with '/' are relayed")
         if request.method in (b"TRACE", b"CONNECT"):  # TRACE echoes credentials
             return request.answer(501, "TRACE and CONNECT are not relayed")
         vias = request.header_values(b"via")
-        if any(self._via_token in via.lower() for via in vias):
+        if vias and self._via_token in b",".join(vias).lower():
             return request.answer(508, "the upstream leads back to cacheproxy itself: a loop")
-        return Running(self._course, request).start()
+        return begin(self._context, request)
 
     def getChildWithDefault(self, name: bytes, request: ProxyRequest) -> ProxyResource:  # noqa: ARG002
         """Return itself: a leaf has no children."""

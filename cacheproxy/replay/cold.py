@@ -13,11 +13,10 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any
 
+from cacheproxy.asking import CommandError, Site
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.replay.errors import ReplayError
-from cacheproxy.replay.wire import ask
 
 _HEAD = 300
 """Characters: a first line no longer than this may be a header that rules look for there."""
@@ -48,17 +47,15 @@ def marked(request: Request, mark: str) -> Request:
     return request.with_body(apply(document, edits))
 
 
-def erase(url: str, headers: dict[str, str]) -> None:
-    """Empty all slots of the server at ``url``. Raises ReplayError if it does not do that."""
-    slots = ask(url, "/slots", headers=headers)
+def erase(site: Site) -> None:
+    """Empty all slots of the server at ``site``. Raises CommandError if it does not do that."""
+    slots = site.tell("/slots")
     numbers = [slot.get("id") for slot in slots] if isinstance(slots, list) else []
-    done = [
-        ask(url, f"/slots/{number}?action=erase", {}, headers) is not None for number in numbers
-    ]
+    done = [site.tell(f"/slots/{number}?action=erase", {}) is not None for number in numbers]
     if not done or not all(done):
-        raise ReplayError(
-            f"{url} cannot empty its slots (llama-server needs --slots and --slot-save-path DIR): "
-            "use --cold mark"
+        raise CommandError(
+            f"{site.url} cannot empty its slots (llama-server needs --slots and "
+            "--slot-save-path DIR): use --cold mark"
         )
 
 

@@ -11,15 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.conversation.verdict import Judgement, Verdict
+from cacheproxy.core.conversation.lanes import Before
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.judge.cause import Meanwhile
-from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import tokens_of
 from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of
 from cacheproxy.replay.counter import Counter
 from cacheproxy.replay.memory import Memory, Tokens
 from cacheproxy.replay.run import OnStep, Turn
 
+_WARM_TOKENS = 128
+_WARM = 0.05
+"""More reuse than a pass's own prompts explain, by this part, was there before the pass."""
+_NOT_OURS = (Reason.EVICTED, Reason.UNKNOWN, Reason.CHECKPOINT, Reason.NOT_CACHED)
+"""Reasons that stand in no request: what the two share does not tell what is reused."""
 _AGREES = 0.005
 """The part by which our count of a prompt may differ from the server's own and still be exact."""
 _AGREES_TOKENS = 4
@@ -40,6 +47,43 @@ class Assessed:
     turn: Turn
     expected: Expected | None
     verdict: Verdict | None
+
+    @property
+    def number(self) -> int:
+        """The request's number."""
+        return self.turn.number
+
+    @property
+    def usage(self) -> Usage:
+        """The server's own figures."""
+        return self.turn.answer.usage
+
+    @property
+    def failed(self) -> bool:
+        """Whether the server gave no good answer."""
+        return self.turn.answer.error is not None
+
+    @property
+    def error(self) -> float | None:
+        """How far our estimate is from what the server reused, as a part of the latter.
+
+        None for cold turns and those that the server lost, and where either is not known.
+        """
+        if self.verdict is None or self.verdict.judgement is Judgement.COLD:
+            return None
+        reused = self.usage.reused
+        if self.expected is None or reused is None or self.verdict.reason in _NOT_OURS:
+            return None
+        return (self.expected.tokens - reused) / max(1, reused)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether it reused what no request of its pass had sent before."""
+        prompt, reused = self.usage.prompt, self.usage.reused
+        if reused is None or prompt is None:
+            return False
+        explained = self.expected.tokens if self.expected is not None else 0
+        return reused - explained > max(_WARM_TOKENS, _WARM * prompt)
 
 
 @dataclass(slots=True)

@@ -6,75 +6,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.replay.estimate import Assessed
-
-_WARM_TOKENS = 128
-_WARM = 0.05
-"""More reuse than a pass's own prompts explain, by this part, was there before the pass."""
-
-_NOT_OURS = (Reason.EVICTED, Reason.UNKNOWN, Reason.CHECKPOINT, Reason.NOT_CACHED)
-"""Reasons that stand in no request: what the two share does not tell what is reused."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One turn; None where the server did not say.
-
-    ``prefill``: the server's own seconds for the prompt; ``first``: seconds until the first token
-    by our clock. ``answer``: the generated text.
-    """
-
-    assessed: Assessed
-    prompt: int | None
-    reused: int | None
-    evaluated: int | None
-    prefill: float | None
-    first: float | None
-
-    @property
-    def number(self) -> int:
-        """The request's number."""
-        return self.assessed.turn.number
-
-    @property
-    def failed(self) -> bool:
-        """Whether the server gave no good answer."""
-        return self.assessed.turn.answer.error is not None
-
-    @property
-    def share(self) -> float | None:
-        """The reused part of the prompt tokens, 0 to 1."""
-        return None if self.reused is None or not self.prompt else self.reused / self.prompt
-
-    @property
-    def error(self) -> float | None:
-        """How far our estimate is from what the server reused, as a part of the latter.
-
-        None for cold turns and those that the server lost, and where either is not known.
-        """
-        expected, verdict = self.assessed.expected, self.assessed.verdict
-        if verdict is None or verdict.judgement is Judgement.COLD:
-            return None
-        if expected is None or self.reused is None or verdict.reason in _NOT_OURS:
-            return None
-        return (expected.tokens - self.reused) / max(1, self.reused)
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
     """The sum of several turns; None where one of them lacks the figure.
 
-    ``seconds``: prefill by the server's clock, or until the first token by ours.
+    ``seconds``: prefill by the server's clock, or until the first token by ours. ``median``,
+    ``slowest``: of these.
     """
 
     prompt: int | None
     reused: int | None
     evaluated: int | None
-    expected: int | None
+    expected: int
     seconds: float
     median: float | None
-    slowest: Row | None
+    slowest: Assessed | None
 
     @property
     def share(self) -> float | None:
@@ -89,11 +38,16 @@ class Figures:
     ``server_time``: the seconds of the sums are the server's own prefill times, else ours.
     """
 
-    captured: tuple[Row, ...]
-    through: tuple[Row, ...]
+    captured: tuple[Assessed, ...]
+    through: tuple[Assessed, ...]
     server_time: bool
     totals: tuple[Total, Total]
     compared: int
+
+    @property
+    def both(self) -> tuple[Assessed, ...]:
+        """The turns of both passes."""
+        return (*self.captured, *self.through)
 
     @property
     def faster(self) -> float | None:
@@ -108,66 +62,42 @@ class Figures:
         return before.evaluated / after.evaluated if before.evaluated and after.evaluated else None
 
     @property
-    def warm(self) -> list[Row]:
-        """Turns that reused what no request of their pass had sent before."""
-        return [row for row in (*self.captured, *self.through) if _is_warm(row)]
+    def warm(self) -> list[int]:
+        """Numbers of turns that reused what no request of their pass had sent before."""
+        return sorted({one.number for one in self.both if one.is_warm})
 
     @property
     def exact(self) -> bool | None:
         """Whether all estimates were counted; None if there are none."""
-        known = [
-            row.assessed.expected.exact
-            for row in (*self.captured, *self.through)
-            if row.assessed.expected is not None
-        ]
+        known = [one.expected.exact for one in self.both if one.expected is not None]
         return all(known) if known else None
 
 
 def figures(captured: Sequence[Assessed], through: Sequence[Assessed]) -> Figures:
     """Return the figures of both passes, the second perhaps cut short."""
-    rows = tuple(map(_row, captured)), tuple(map(_row, through))
-    good = [{row.number for row in one if not row.failed} for one in rows]
-    common = good[0] & good[1] if rows[1] else good[0]
-    kept = [[row for row in one if row.number in common] for one in rows]
-    server_time = all(row.prefill is not None for one in kept for row in one)
-    totals = [_total(one, server_time=server_time) for one in kept]
-    return Figures(*rows, server_time, (totals[0], totals[1]), len(common))
+    good = [{one.number for one in turns if not one.failed} for turns in (captured, through)]
+    common = good[0] & good[1] if through else good[0]
+    kept = [[one for one in turns if one.number in common] for turns in (captured, through)]
+    server_time = all(one.usage.prompt_seconds is not None for turns in kept for one in turns)
+    before, after = (_total(turns, server_time=server_time) for turns in kept)
+    return Figures(tuple(captured), tuple(through), server_time, (before, after), len(common))
 
 
-def _row(assessed: Assessed) -> Row:
-    answer = assessed.turn.answer
-    usage = answer.usage
-    return Row(
-        assessed, usage.prompt, usage.reused, usage.evaluated, usage.prompt_seconds, answer.first
-    )
+def _total(turns: Sequence[Assessed], *, server_time: bool) -> Total:
+    def seconds_of(one: Assessed) -> float:
+        return (one.usage.prompt_seconds if server_time else one.turn.answer.first) or 0.0
 
-
-def _total(rows: Sequence[Row], *, server_time: bool) -> Total:
-    def seconds_of(row: Row) -> float:
-        return (row.prefill if server_time else row.first) or 0.0
-
-    expected = [
-        0 if row.assessed.expected is None else row.assessed.expected.tokens for row in rows
-    ]
     return Total(
-        _sum(row.prompt for row in rows),
-        _sum(row.reused for row in rows),
-        _sum(row.evaluated for row in rows),
-        sum(expected),
-        sum(map(seconds_of, rows)),
-        median(map(seconds_of, rows)) if rows else None,
-        max(rows, key=seconds_of, default=None),
+        _sum(one.usage.prompt for one in turns),
+        _sum(one.usage.reused for one in turns),
+        _sum(one.usage.evaluated for one in turns),
+        sum(one.expected.tokens for one in turns if one.expected is not None),
+        sum(map(seconds_of, turns)),
+        median(map(seconds_of, turns)) if turns else None,
+        max(turns, key=seconds_of, default=None),
     )
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
     known = list(values)
     return None if None in known else sum(value or 0 for value in known)
-
-
-def _is_warm(row: Row) -> bool:
-    if row.reused is None or row.prompt is None:
-        return False
-    expected = row.assessed.expected
-    explained = expected.tokens if expected is not None else 0
-    return row.reused - explained > max(_WARM_TOKENS, _WARM * row.prompt)

@@ -10,11 +10,11 @@ tenth of the prompt (``--slot-prompt-similarity``), else the one not used for lo
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.replay.wire import ask
 
 _SIMILAR = 0.1
 _WORDS = 24
@@ -69,23 +69,23 @@ def shared_tokens(one: Tokens, other: Tokens) -> int:
     return next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(one), len(other)))
 
 
-def slots_of(url: str, headers: Mapping[str, str], model: str) -> int | None:
+def slots_of(site: Site, model: str) -> int | None:
     """Return the number of slots of a server that has nothing beside them, else None."""
-    props = ask(url, "/props", headers=headers)
+    props = site.tell("/props")
     count = props.get("total_slots") if isinstance(props, dict) else None
     if not isinstance(count, int) or not 0 < count <= _MOST_SLOTS:
         return None
     first, *others = (_text() for _ in range(count + 1))
     for text in (first, *others):
-        _evaluate(url, headers, model, text)
-    share = _evaluate(url, headers, model, first)
+        _evaluate(site, model, text)
+    share = _evaluate(site, model, first)
     return None if share is None or share > 0.5 else count
 
 
-def _evaluate(url: str, headers: Mapping[str, str], model: str, text: str) -> float | None:
+def _evaluate(site: Site, model: str, text: str) -> float | None:
     """Send a prompt of one message; return the reused part of it."""
     body = {"model": model, "max_tokens": 1, "messages": [{"role": "user", "content": text}]}
-    usage = usage_of(ask(url, "/v1/chat/completions", body, headers))
+    usage = usage_of(site.tell("/v1/chat/completions", body))
     return usage.reused / usage.prompt if usage.prompt and usage.reused is not None else None
 
 

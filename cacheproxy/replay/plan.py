@@ -131,7 +131,6 @@ def with_members(request: Request, members: dict[str, Any]) -> Request:
 def headers_of(request: Request, api_key: str | None) -> dict[str, str]:
     """Return the headers to send; ``api_key`` in the two ways that servers ask for it."""
     headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
-    headers |= {"Content-Type": "application/json", "Connection": "close"}
     if api_key is not None:
         headers |= {"Authorization": f"Bearer {api_key}", "X-Api-Key": api_key}
     return headers

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from cacheproxy.replay import table
-from cacheproxy.replay.figures import Row, Total
+from cacheproxy.replay.estimate import Assessed
+from cacheproxy.replay.figures import Total
 from cacheproxy.replay.report import Report
 
 
@@ -21,7 +22,7 @@ def record(report: Report) -> dict[str, Any]:
         "requests": len(run.plan.items),
         "max_tokens": run.plan.answers,
         "cold": run.cold.value,
-        "warm": sorted({row.number for row in figures.warm}),
+        "warm": figures.warm,
         "rules": list(run.ruleset.names),
         "via": run.via.value,
         "template": report.order.value if report.order is not None else None,
@@ -37,40 +38,34 @@ def record(report: Report) -> dict[str, Any]:
     }
 
 
-def _pass(rows: tuple[Row, ...], total: Total) -> dict[str, Any]:
+def _pass(turns: tuple[Assessed, ...], total: Total) -> dict[str, Any]:
+    names = ("prompt", "reused", "evaluated", "expected", "seconds")
     return {
-        "turns": [_turn(row) for row in rows],
-        "total": {
-            "prompt": total.prompt,
-            "reused": total.reused,
-            "evaluated": total.evaluated,
-            "expected": total.expected,
-            "seconds": total.seconds,
-        },
+        "turns": [_turn(one) for one in turns],
+        "total": {name: getattr(total, name) for name in names},
     }
 
 
-def _turn(row: Row) -> dict[str, Any]:
-    turn, judged = row.assessed.turn, row.assessed.verdict
-    known = row.assessed.expected
+def _turn(one: Assessed) -> dict[str, Any]:
+    place, judged = one.turn.place, one.verdict
     where = judged.where if judged is not None else None
     reason = judged.reason if judged is not None else None
     lost = judged.lost if judged is not None else None
     return {
-        "number": row.number,
-        "session": turn.place.session.label,
-        "turn": turn.place.turn,
-        "side": turn.place.is_side,
-        "prompt": row.prompt,
-        "reused": row.reused,
-        "evaluated": row.evaluated,
-        "prefill_seconds": row.prefill,
-        "first_token_seconds": row.first,
-        "expected": asdict(known) if known is not None else None,
-        "verdict": table.verdict(row),
+        "number": one.number,
+        "session": place.session.label,
+        "turn": place.turn,
+        "side": place.is_side,
+        "prompt": one.usage.prompt,
+        "reused": one.usage.reused,
+        "evaluated": one.usage.evaluated,
+        "prefill_seconds": one.usage.prompt_seconds,
+        "first_token_seconds": one.turn.answer.first,
+        "expected": asdict(one.expected) if one.expected is not None else None,
+        "verdict": table.verdict(one),
         "reason": reason.value if reason is not None else None,
         "path": where.path if where is not None else None,
         "kind": where.kind.value if where is not None else None,
         "lost": lost.tokens if lost is not None else None,
-        "status": turn.answer.status,
+        "status": one.turn.answer.status,
     }

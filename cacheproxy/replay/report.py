@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.replay import table
 from cacheproxy.replay.cold import Cold
-from cacheproxy.replay.figures import Figures, Row
+from cacheproxy.replay.estimate import Assessed
+from cacheproxy.replay.figures import Figures
 from cacheproxy.replay.run import AS_CAPTURED, THROUGH, Run, Via
-from cacheproxy.replay.words import counted, seconds, times
+from cacheproxy.words import counted, seconds, times
 
 WIDTH = 96
 WORTH_NAMING = 1.2
@@ -105,18 +106,17 @@ class Report:
 
     def problems(self) -> Iterator[str]:
         """Yield what went wrong at the server, a line each with what mends it."""
-        both = (*self.figures.captured, *self.figures.through)
-        failed = [row for row in both if row.failed]
+        failed = [row for row in self.figures.both if row.failed]
         if failed:
-            first = failed[0].assessed.turn.answer.error
+            first = failed[0].turn.answer.error
             yield f"{counted(len(failed), 'request')} failed, the first: {first}"
-        rows = [row for row in both if not row.failed]
-        if rows and all(row.prompt is None for row in rows):
+        rows = [row for row in self.figures.both if not row.failed]
+        if rows and all(row.usage.prompt is None for row in rows):
             yield (
                 f"{self.run.target.url} counts no tokens in its answers (no usage): only seconds "
                 "can be compared; llama-server, vLLM and SGLang count them"
             )
-        elif rows and all(row.reused is None for row in rows):
+        elif rows and all(row.usage.reused is None for row in rows):
             yield (
                 f"{self.run.target.url} does not say what it reused: only seconds can be compared "
                 "(vLLM: --enable-prompt-tokens-details; SGLang: --enable-cache-report)"
@@ -156,17 +156,16 @@ class Report:
         lines += ["", *(f"* {label}: {note}" for label, note in self.notes())]
         return "\n".join(lines)
 
-    def _passes(self) -> Iterator[tuple[str, tuple[Row, ...]]]:
+    def _passes(self) -> Iterator[tuple[str, tuple[Assessed, ...]]]:
         yield AS_CAPTURED, self.figures.captured
         if self.figures.through:
             yield THROUGH, self.figures.through
 
-    def _table(self, rows: tuple[Row, ...]) -> table.Table:
-        both = (*self.figures.captured, *self.figures.through)
-        sessions = len({row.assessed.turn.place.session for row in both}) > 1
-        return table.turns(
-            rows, sessions=sessions, prefill=any(row.prefill is not None for row in both)
-        )
+    def _table(self, rows: tuple[Assessed, ...]) -> table.Table:
+        both = self.figures.both
+        sessions = len({row.turn.place.session for row in both}) > 1
+        prefill = any(row.usage.prompt_seconds is not None for row in both)
+        return table.turns(rows, sessions=sessions, prefill=prefill)
 
     def _how_expected(self) -> str:
         order = self.order
@@ -184,7 +183,7 @@ class Report:
         if figures.compared < len(run.plan.items):
             yield "note", f"the sums are those of {counted(figures.compared, 'request')}"
         if figures.warm:
-            numbers = ", ".join(str(number) for number in sorted({r.number for r in figures.warm}))
+            numbers = ", ".join(map(str, figures.warm))
             yield "note", f"not cold: #{numbers} reused what no request of the pass had sent before"
         if not run.ruleset.rules:
             yield "note", "no rule is on: cacheproxy plugins"

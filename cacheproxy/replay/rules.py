@@ -7,17 +7,21 @@ rules, sessions and order give the same bodies.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from cacheproxy.config import Config
+from cacheproxy.core.conversation.lanes import Place
+from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session, session_of
+from cacheproxy.core.conversation.store import Store, Turn
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import Normalized, Report, normalize
+from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.plugin.packages import Packages, choose
 
 
@@ -26,7 +30,7 @@ class Ruleset:
     """The rules that are on, and ``toml``: the configuration of a proxy that has just these."""
 
     rules: tuple[Normalizer, ...]
-    ask_plugins: Callable[[Request], str | None]
+    hooks: tuple[SessionHook, ...]
     toml: str
 
     @property
@@ -47,50 +51,33 @@ def ruleset(
     disable = sorted((set(settings.disable) - more) | less)
     return Ruleset(
         tuple(choose(known, enable, disable)),
-        packages.session,
+        tuple(packages.session_hooks()),
         _toml(settings, enable, disable),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A request after the rules, and whose conversation it is."""
+    """A request after the rules, and where it belongs; ``place``: None if it has no prompt."""
 
     request: Request
-    reports: tuple[Report, ...]
     session: Session
+    place: Place | None
 
 
 class Fold:
-    """Applies rules to requests one after another, as the proxy does: pins last, per lane."""
+    """Applies rules to requests one after another, as the proxy does, with a store of its own."""
 
-    def __init__(
-        self, rules: Sequence[Normalizer], ask_plugins: Callable[[Request], str | None]
-    ) -> None:
-        self._plain = tuple(rule for rule in rules if not rule.needs_previous)
-        self._pins = tuple(rule for rule in rules if rule.needs_previous)
-        self._ask_plugins = ask_plugins
-        self._last: dict[Lane, Request] = {}
+    def __init__(self, rules: Sequence[Normalizer], hooks: Sequence[SessionHook]) -> None:
+        self._rules, self._hooks = tuple(rules), tuple(hooks)
+        self.store = Store()
 
     def __call__(self, request: Request) -> Folded:
         """Return ``request`` as it is sent, and remember it."""
-        plain = normalize(request, self._plain)
-        session = session_of(plain.request, self._ask_plugins(plain.request))
-        lane = lane_of(session, plain.request)
-        pinned = Normalized(plain.request)
-        if self._pins:
-            pinned = normalize(plain.request, self._pins, self._last.get(lane))
-            self._last[lane] = pinned.request
-        return Folded(pinned.request, plain.reports + pinned.reports, session)
-
-
-Lane = tuple[str, str, str, bool]
-
-
-def lane_of(session: Session, request: Request) -> Lane:
-    """Return what a request must share with an earlier one to extend it: session, API, tools."""
-    has_tools = bool((request.json or {}).get("tools"))
-    return (session.client, session.id, request.dialect or "", has_tools)
+        prepared = run(prepare(request, self._rules, self._hooks, self.store))
+        turn = prepared.turn or Turn(session_of(prepared.request))
+        place = self.store.end(turn.session, self.store.begin(turn, prepared.request), None)
+        return Folded(prepared.request, turn.session, None if turn.prompt is None else place)
 
 
 def _toml(settings: Config, enable: Sequence[str], disable: Sequence[str]) -> str:

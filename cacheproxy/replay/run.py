@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from cacheproxy.core.conversation.lanes import Lanes
+from cacheproxy.asking import Site
+from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.replay.cold import Cold, erase, marked, new_mark
 from cacheproxy.replay.plan import Item, Plan, headers_of
 from cacheproxy.replay.proxy import ProxyService
-from cacheproxy.replay.rules import Fold, Ruleset
+from cacheproxy.replay.rules import Fold, Folded, Ruleset
 from cacheproxy.replay.wire import Answer, send
 
 OnStep = Callable[[str, int], None]
@@ -67,9 +67,10 @@ class Target:
     edit_remote: bool = False
 
     @property
-    def headers(self) -> dict[str, str]:
-        """The headers of questions of our own."""
-        return {"Authorization": f"Bearer {self.api_key}"} if self.api_key is not None else {}
+    def site(self) -> Site:
+        """The server, for questions of our own."""
+        key = {} if self.api_key is None else {"Authorization": f"Bearer {self.api_key}"}
+        return Site(self.url, key)
 
 
 @dataclass(slots=True)
@@ -97,11 +98,11 @@ class Run:
         return sum(one.text == other.text for one, other in good), len(good)
 
     def run(self, progress: OnStep) -> None:
-        """Do both passes. Raises ReplayError where it cannot go on."""
+        """Do both passes. Raises CommandError where it cannot go on."""
         places = places_of(self.plan, self.ruleset)
         target = self.target
-        self._pass(self.captured, target.url, Fold((), self.ruleset.ask_plugins), places, progress)
-        fold = Fold(self.ruleset.rules, self.ruleset.ask_plugins)
+        self._pass(self.captured, target.url, Fold((), self.ruleset.hooks), places, progress)
+        fold = Fold(self.ruleset.rules, self.ruleset.hooks)
         if self.via is Via.RULES:
             self._pass(self.through, target.url, fold, places, progress)
             return
@@ -115,7 +116,7 @@ class Run:
         """Send all requests to ``url``: the server, or a proxy that does what ``fold`` does."""
         mark = new_mark() if self.cold is Cold.MARK else None
         if mark is None:
-            erase(self.target.url, self.target.headers)
+            erase(self.target.site)
         name = AS_CAPTURED if done is self.captured else THROUGH
         count = len(self.plan.items)
         for item, place in zip(self.plan.items, places, strict=True):
@@ -128,30 +129,23 @@ class Run:
 
     def _send(self, url: str, request: Request) -> Answer:
         model = (request.json or {}).get("model")
-        headers = headers_of(request, self.target.api_key)
-        return send(url, request.target, headers, request.body, str(model))
+        site = Site(url, headers_of(request, self.target.api_key))
+        return send(site, request.target, request.body, str(model))
 
 
 def places_of(plan: Plan, ruleset: Ruleset) -> list[Place]:
     """Return whose each request is, as the proxy tells them apart."""
-    fold = Fold(ruleset.rules, ruleset.ask_plugins)
-    lanes: dict[tuple[str, str], Lanes] = {}
-    found: list[tuple[Session, int, int]] = []
-    for item in plan.items:
-        folded = fold(item.request)
-        session = folded.session
-        prompt = prompt_of(folded.request)
-        if prompt is None:
-            found.append((session, -1, 1))
-            continue
-        place = lanes.setdefault((session.client, session.id), Lanes()).place(prompt)
-        found.append((session, place.lane, place.turn))
+    fold = Fold(ruleset.rules, ruleset.hooks)
+    folded = [fold(item.request) for item in plan.items]
     # which lane is the conversation is known only at the end: a title comes before turn 1
-    main = {key: known.main for key, known in lanes.items()}
-    return [
-        Place(session, lane, turn, lane != main.get((session.client, session.id), lane))
-        for session, lane, turn in found
-    ]
+    return [_place(one, fold.store.conversation(one.session)) for one in folded]
+
+
+def _place(folded: Folded, known: Conversation | None) -> Place:
+    if folded.place is None or known is None:
+        return Place(folded.session, -1, 1, is_side=known is not None)
+    lane, turn = folded.place.lane, folded.place.turn
+    return Place(folded.session, lane, turn, lane != known.main)
 
 
 def chosen(plan: Plan, ruleset: Ruleset, session: str | None, *, side: bool) -> tuple[Item, ...]:
@@ -175,5 +169,6 @@ def _proxied(target: Target, ruleset: Ruleset) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="cacheproxy-replay-") as folder:
         config = Path(folder) / "config.toml"
         config.write_text(ruleset.toml, encoding="utf-8")
-        with ProxyService(target.url, edit_remote=target.edit_remote, config=config) as proxy:
+        options = ["--config", str(config), *(["--edit-remote"] if target.edit_remote else [])]
+        with ProxyService(target.url, *options) as proxy:
             yield proxy.url

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cacheproxy.core.conversation.verdict import Judgement
-from cacheproxy.replay.figures import Figures, Row, Total
+from cacheproxy.replay.estimate import Assessed
+from cacheproxy.replay.figures import Figures, Total
 from cacheproxy.replay.run import AS_CAPTURED, THROUGH
-from cacheproxy.replay.words import UNKNOWN, count, seconds, share
+from cacheproxy.words import UNKNOWN, count, seconds, share
 
 Cells = tuple[str, ...]
 
@@ -79,7 +80,7 @@ def summary(figures: Figures) -> Table:
     return Table(("", AS_CAPTURED, THROUGH), lines)
 
 
-def turns(rows: Sequence[Row], *, sessions: bool, prefill: bool) -> Table:
+def turns(rows: Sequence[Assessed], *, sessions: bool, prefill: bool) -> Table:
     """Return one pass; ``sessions``, ``prefill``: whether it has these columns."""
     heads = ["#", *(["session"] if sessions else []), "turn", "prompt", "reused", "", "new"]
     heads += [*(["prefill"] if prefill else []), "first", "expected", "verdict"]
@@ -89,47 +90,38 @@ def turns(rows: Sequence[Row], *, sessions: bool, prefill: bool) -> Table:
     return Table(tuple(heads), lines, left=2 if sessions else 1)
 
 
-def expected(row: Row) -> str:
-    """Return what could be reused, an estimate with its mark."""
-    known = row.assessed.expected
-    if known is None:
-        return "-"
-    return f"{'' if known.exact else '~'}{count(known.tokens)}"
-
-
-def verdict(row: Row) -> str:
+def verdict(row: Assessed) -> str:
     """Return one word on a turn."""
-    judged = row.assessed.verdict
-    return "failed" if row.failed or judged is None else judged.judgement.value
+    return "failed" if row.failed or row.verdict is None else row.verdict.judgement.value
 
 
-def _cells(row: Row, *, sessions: bool, prefill: bool) -> list[str]:
-    place = row.assessed.turn.place
+def _cells(row: Assessed, *, sessions: bool, prefill: bool) -> list[str]:
+    place, usage, known = row.turn.place, row.usage, row.expected
+    has_share = usage.prompt and usage.reused is not None
     return [
         str(row.number),
         *([place.session.label[:_SESSION]] if sessions else []),
         "side" if place.is_side else str(place.turn),
-        count(row.prompt),
-        count(row.reused),
-        "" if row.share is None else share(row.share),
-        count(row.evaluated),
-        *([seconds(row.prefill)] if prefill else []),
-        seconds(row.first),
-        expected(row),
+        count(usage.prompt),
+        count(usage.reused),
+        share((usage.reused or 0) / (usage.prompt or 1)) if has_share else "",
+        count(usage.evaluated),
+        *([seconds(usage.prompt_seconds)] if prefill else []),
+        seconds(row.turn.answer.first),
+        "-" if known is None else f"{'' if known.exact else '~'}{count(known.tokens)}",
         verdict(row),
     ]
 
 
-def _remark(row: Row) -> str:
-    judged, status = row.assessed.verdict, row.assessed.turn.answer.status
+def _remark(row: Assessed) -> str:
+    judged, status = row.verdict, row.turn.answer.status
     if row.failed:  # what the server said of it may quote the prompt
         return f"answered {status}" if status else "the connection broke"
     if judged is None or judged.reason is None:
         return ""
-    where = judged.where
     words = judged.reason.value
-    if where is not None:
-        words += f" at {where.path}: {where.kind.value}"
+    if judged.where is not None:
+        words += f" at {judged.where.path}: {judged.where.kind.value}"
     if judged.lost is not None:
         about = "~" if judged.lost.source == "estimated" else ""
         words += f"; {about}{count(judged.lost.tokens)} tokens evaluated again"
@@ -138,10 +130,9 @@ def _remark(row: Row) -> str:
 
 def _sums(total: Total) -> Cells:
     slowest = UNKNOWN
-    if total.slowest is not None:
-        row, judged = total.slowest, total.slowest.assessed.verdict
-        time = row.prefill if row.prefill is not None else row.first
-        cold = judged is not None and judged.judgement is Judgement.COLD
+    if (row := total.slowest) is not None:
+        time = row.turn.answer.first if (own := row.usage.prompt_seconds) is None else own
+        cold = row.verdict is not None and row.verdict.judgement is Judgement.COLD
         slowest = f"{seconds(time)} (#{row.number}{', cold' if cold else ''})"
     return (
         count(total.prompt),

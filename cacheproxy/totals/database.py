@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +36,6 @@ _log = Logger()
 _T = TypeVar("_T")
 Job = Callable[[Store], Any]
 _Waiting = tuple[Job, Deferred[Any] | None]
-_Answer = tuple[Deferred[Any], Any]
 
 _GATHER = 0.5
 """Seconds for which more may come before it is written: at most so much is lost with the process,
@@ -125,20 +125,14 @@ class Database:
             if not self._closed:
                 self._hurry.wait(_GATHER)
             self._hurry.clear()
-            if not self._open():
-                continue
-            try:
+            if self._store is not None or self._open():
                 self._work_once()
-            except sqlite3.Error as error:
-                self._trouble(error)
         if self._store is not None:
             self._store.connection.close()
             self._store = None
 
     def _open(self) -> bool:
-        """Open the file unless it is; else tell, and have who asked know."""
-        if self._store is not None:
-            return True
+        """Open the file; else tell, and have who asked know."""
         try:
             connection, note = open_file(self._folder)
             self._store = Store(connection)
@@ -158,82 +152,69 @@ class Database:
 
     def _refuse(self, error: Exception) -> None:
         """Answer those who wait with ``error``; what is only to be written goes on waiting."""
-        waiting = [self._jobs.popleft() for _ in range(len(self._jobs))]
-        for job, done in waiting:
-            if done is None:
-                self._jobs.append((job, done))
+        for _ in range(len(self._jobs)):
+            job, asker = self._jobs.popleft()
+            if asker is None:
+                self._jobs.append((job, None))
             else:
-                self._answer(done, Failure(error))
+                self._answer(asker, Failure(error))
 
     def _work_once(self) -> None:
-        """Do all that has come, in one transaction; where a job fails, again, each by itself.
-
-        To be ready for that every time takes two statements per job: a fourth of all the work.
-        """
+        """Do all that has come, in one transaction; where the file fails, the rest waits."""
         store = self._store
         assert store is not None
-        jobs = [self._jobs.popleft() for _ in range(len(self._jobs))]
-        answers: list[_Answer] = []
-        try:
-            if not self._do_together(store, jobs, answers):
-                _roll_back(store)
-                self._do_apart(store, jobs, answers)
-            store.flush()
-            store.connection.execute("COMMIT")
-        except sqlite3.Error:
-            self.dropped += len(jobs)
-            _roll_back(store)
-            raise
-        finally:
-            for done, result in answers:
-                self._answer(done, result)
-
-    def _do_together(self, store: Store, jobs: list[_Waiting], answers: list[_Answer]) -> bool:
-        """Begin a transaction with all jobs; whether none failed. Else there are no answers."""
-        store.connection.execute("BEGIN")
-        found: list[_Answer] = []
-        try:
-            for job, done in jobs:
-                result = job(store)
-                if done is not None:
-                    found.append((done, result))
-        except Exception:  # which one it was is found where each is done by itself
-            return False
-        answers += found
-        return True
-
-    def _do_apart(self, store: Store, jobs: list[_Waiting], answers: list[_Answer]) -> None:
-        """Begin a transaction with those that do not fail; where the file does, the rest wait."""
         execute = store.connection.execute
-        execute("BEGIN")
-        for number, (job, done) in enumerate(jobs):
-            execute("SAVEPOINT job")
-            try:
-                result = job(store)
-            except Exception as error:  # one record must not cost the others
-                if is_of_the_file(error):
-                    if done is not None:
-                        answers.append((done, Failure(error)))
-                    self._jobs.extendleft(reversed(jobs[number + 1 :]))
-                    del jobs[number + 1 :]
-                    raise
-                execute("ROLLBACK TO job")
-                store.names.forget()
-                self.dropped += done is None
-                self._tell(f"a record was left out of the totals ({type(error).__name__})")
-                result = Failure(error)
-            execute("RELEASE job")
-            if done is not None:
-                answers.append((done, result))
+        answers: list[tuple[Deferred[Any], Any]] = []
+        taken = 0
+        try:
+            execute("BEGIN")
+            for _ in range(len(self._jobs)):
+                job, asker = self._jobs.popleft()
+                taken += 1
+                result = self._do(store, job)
+                if asker is not None:
+                    answers.append((asker, result))
+                if isinstance(result, Failure):
+                    self.dropped += asker is None
+                    if is_of_the_file(result.value):
+                        result.raiseException()
+            store.flush()
+            execute("COMMIT")
+        except sqlite3.Error as error:
+            self.dropped += taken
+            with suppress(sqlite3.Error):
+                if store.connection.in_transaction:  # SQLite may have ended it: a full disk
+                    execute("ROLLBACK")
+                store.forget()
+            self._trouble(store, error)
+        for asker, result in answers:
+            self._answer(asker, result)
 
-    def _trouble(self, error: sqlite3.Error) -> None:
+    def _do(self, store: Store, job: Job) -> Any:
+        """Return what ``job`` returns, or its Failure: one record must not cost the others."""
+        execute = store.connection.execute
+        try:
+            execute("SAVEPOINT job")
+            result = job(store)
+        except Exception as error:
+            result = Failure()
+            if is_of_the_file(error):
+                return result
+            execute("ROLLBACK TO job")
+            store.names.forget()
+            self._tell(f"a record was left out of the totals ({type(error).__name__})")
+        execute("RELEASE job")
+        return result
+
+    def _trouble(self, store: Store, error: sqlite3.Error) -> None:
         """Tell; set a damaged file aside: with the next job a new one begins."""
         self._tell(f"the totals in {self._folder / NAME} cannot be written: {error}")
-        if is_damage(error) and self._store is not None:
-            self._store.connection.close()
-            self._store = None
-            aside = set_aside(self._folder / NAME)
-            self._tell(f"the totals were damaged: they are set aside as {aside}, new ones begin")
+        if not is_damage(error):
+            return
+        store.connection.close()
+        self._store = None
+        aside = set_aside(self._folder / NAME)
+        self._tell(f"the totals were damaged: they are set aside as {aside}, new ones begin")
 
     def _answer(self, done: Deferred[Any], result: Any) -> None:
         self._reactor.callFromThread(_fire, done, result)
@@ -243,12 +224,6 @@ class Database:
         if now - self._told.get(text, -_CALM) >= _CALM:
             self._told[text] = now
             self._reactor.callFromThread(_log.warn, "{text}", text=text)
-
-
-def _roll_back(store: Store) -> None:
-    if store.connection.in_transaction:  # SQLite may have done it, when a disk is full
-        store.connection.execute("ROLLBACK")
-    store.forget()
 
 
 def _fire(done: Deferred[Any], result: Any) -> None:

@@ -53,21 +53,20 @@ class BusyError(TotalsError):
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Whether another process has the file."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-    )
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_damage(error: sqlite3.Error) -> bool:
     """Whether the file is no database, or a broken one."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_NOTADB,
-    )
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def is_of_the_file(error: Exception) -> bool:
+def _code(error: sqlite3.Error) -> int:
+    code: int = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF
+
+
+def is_of_the_file(error: BaseException | None) -> bool:
     """Whether the file or its disk is to blame, and not what was to be written."""
     return isinstance(error, sqlite3.OperationalError) or (
         isinstance(error, sqlite3.Error) and is_damage(error)

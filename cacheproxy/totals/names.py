@@ -6,20 +6,22 @@ Names are chosen by clients: they are bounded in length and number, and credenti
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Hashable
-from typing import TypeVar
 
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.totals.record import LONGEST_NAME
 
-_T = TypeVar("_T", bound=Hashable)
-
-_MOST_WORDS = 4096
-_MOST_TARGETS = 256
-"""Models per upstream: each keeps its lifetime totals for ever."""
-_MOST_REMEMBERED = 8192
+_LONGEST = {"words": 4 * LONGEST_NAME, "sessions": LONGEST_NAME, "targets": LONGEST_NAME}
+"""Characters of what stands in a table, if others choose it."""
+_MOST = {
+    "words": (4096, "SELECT count(*) FROM words"),
+    "targets": (256, "SELECT count(*) FROM targets WHERE upstream = :upstream"),
+}
+"""How many there may be, and how many there are: targets keep their lifetime totals for ever."""
+_MOST_REMEMBERED = 16_384
 OTHER = "(other)"
 """Stands for all names beyond the most there may be."""
+
+_Key = dict[str, str | int]
 
 
 class Names:
@@ -27,102 +29,65 @@ class Names:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._words: dict[str, int] = {}
-        self._upstreams: dict[str, int] = {}
-        self._sessions: dict[tuple[str, str], int] = {}
-        self._targets: dict[tuple[int, str], int] = {}
+        self._known: dict[tuple[str | int, ...], int] = {}
 
     def word(self, text: str | None) -> int | None:
         """Return the number of a word; None for None."""
-        if text is None:
-            return None
-        return self._remembered(self._words, text, self._find_word)
+        return None if text is None else self._number("words", {"text": text})
 
     def upstream(self, url: str, at: int) -> int:
         """Return the number of the upstream at ``url``, first seen ``at`` if it is new."""
-        return self._remembered(self._upstreams, url, lambda url: self._find_upstream(url, at))
+        return self._number("upstreams", {"url": url}, first_seen=at)
 
     def session(self, client: str, name: str, upstream: int, at: int) -> int:
         """Return the number of a session, begun ``at`` if it is new."""
-
-        def find(key: tuple[str, str]) -> int:
-            client, name = safe(key[0]), safe(key[1])
-            found = self._one(
-                "SELECT id FROM sessions WHERE client = ? AND name = ?", client, name
-            ) or self._one(
-                "INSERT INTO sessions (client, name, upstream, first, last) VALUES (?, ?, ?, ?, ?) "
-                "RETURNING id",
-                client,
-                name,
-                upstream,
-                at,
-                at,
-            )
-            assert found is not None
-            return found
-
-        return self._remembered(self._sessions, (client, name), find)
+        key: _Key = {"client": client, "name": name}
+        return self._number("sessions", key, upstream=upstream, first=at, last=at)
 
     def target(self, upstream: int, model: str | None, at: int) -> int:
         """Return the number under which totals are kept; first seen ``at`` if it is new."""
-        key = (upstream, safe(model or ""))
-        return self._remembered(self._targets, key, lambda key: self._find_target(key, at))
+        return self._number("targets", {"upstream": upstream, "model": model or ""}, first_seen=at)
 
     def forget(self) -> None:
         """Forget what is remembered: some of it is not in the file, or no longer."""
-        for known in (self._words, self._upstreams, self._sessions, self._targets):
-            known.clear()
+        self._known.clear()
 
-    def _remembered(self, known: dict[_T, int], key: _T, find: Callable[[_T], int]) -> int:
-        number = known.get(key)
+    def _number(self, table: str, key: _Key, **new: int) -> int:
+        known = (table, *key.values())
+        number = self._known.get(known)
         if number is None:
-            if len(known) >= _MOST_REMEMBERED:
-                known.clear()
-            number = known[key] = find(key)
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            number = self._known[known] = self._find_or_add(table, key, new)
         return number
 
-    def _find_word(self, text: str) -> int:
-        text = safe(text, 4 * LONGEST_NAME)
-        found = self._one("SELECT id FROM words WHERE text = ?", text)
+    def _find_or_add(self, table: str, key: _Key, new: dict[str, int]) -> int:
+        longest = _LONGEST.get(table)
+        if longest is not None:
+            key = {
+                column: safe(value, longest) if isinstance(value, str) else value
+                for column, value in key.items()
+            }
+        found = self._find(table, key)
+        most, count = _MOST.get(table, (0, ""))
+        if found is None and most and (self._one(count, key) or 0) >= most:
+            key[[*key][-1]] = OTHER
+            found = self._find(table, key)
         if found is None:
-            if (self._one("SELECT count(*) FROM words") or 0) >= _MOST_WORDS:
-                text = OTHER
+            columns = key | new
             found = self._one(
-                "INSERT INTO words (text) VALUES (?) "
-                "ON CONFLICT (text) DO UPDATE SET text = text RETURNING id",
-                text,
+                f"INSERT INTO {table} ({', '.join(columns)}) "  # noqa: S608 - our own names
+                f"VALUES (:{', :'.join(columns)}) RETURNING id",
+                columns,
             )
         assert found is not None
         return found
 
-    def _find_upstream(self, url: str, at: int) -> int:
-        found = self._one(
-            "INSERT INTO upstreams (url, first_seen) VALUES (?, ?) "
-            "ON CONFLICT (url) DO UPDATE SET url = url RETURNING id",
-            url,
-            at,
-        )
-        assert found is not None
-        return found
+    def _find(self, table: str, key: _Key) -> int | None:
+        condition = " AND ".join(f"{column} = :{column}" for column in key)
+        return self._one(f"SELECT id FROM {table} WHERE {condition}", key)  # noqa: S608
 
-    def _find_target(self, key: tuple[int, str], at: int) -> int:
-        upstream, model = key
-        found = self._one(
-            "SELECT id FROM targets WHERE upstream = ? AND model = ?", upstream, model
-        )
-        if found is None:
-            known = self._one("SELECT count(*) FROM targets WHERE upstream = ?", upstream) or 0
-            found = self._one(
-                "INSERT INTO targets (upstream, model, first_seen) VALUES (?, ?, ?) "
-                "ON CONFLICT (upstream, model) DO UPDATE SET model = model RETURNING id",
-                upstream,
-                model if known < _MOST_TARGETS else OTHER,
-                at,
-            )
-        assert found is not None
-        return found
-
-    def _one(self, sql: str, *parameters: object) -> int | None:
+    def _one(self, sql: str, parameters: _Key) -> int | None:
         row = self._connection.execute(sql, parameters).fetchone()
         return None if row is None else row[0]
 

@@ -8,111 +8,102 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
-from cacheproxy.core.conversation.verdict import Judgement, Reason
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.observe.body import body_of
 
 LONGEST_NAME = 120
 """Characters of a name that a client chose."""
 LONGEST_PLACE = 200
-_PARSED_HERE = 32 << 10
-"""Bytes of a body that is read here for its model's name, if nobody has read it yet."""
+_NO_VERDICT = Verdict(Judgement.UNKNOWN)
 
 
 class Record(NamedTuple):
-    """One exchange. ``began``: on the clock that only goes forward. Times in seconds, as there.
+    """One exchange, by the columns that it is kept in (``schema/001.sql``), with texts for numbers.
 
-    ``lost``, ``lost_seconds``: of a break. ``spared``, ``spared_seconds``: see ``core.spared``.
-    ``up``, ``down``: bytes of the bodies. ``place``: JSON pointer of a break, ``shape`` what kind
-    of text it is, or what the template did.
+    ``began``: seconds on the clock that only goes forward; ``client``: the session's, or as the
+    request names itself. These two are no columns.
     """
 
-    wall: float
     began: float
+    client: str
+    at: int
     number: int
     upstream: str
-    client: str
     session: str | None
     model: str | None
     dialect: str | None
+    outcome: Outcome
+    verdict: Judgement | None
+    reason: Reason | None
+    shape: str | None
+    rules: str | None
     turn: int
     side: bool
-    status: int | None
-    outcome: Outcome
     failed: bool
+    status: int | None
     prompt: int | None
     reused: int | None
     evaluated: int | None
     output: int | None
-    prompt_seconds: float | None
-    output_seconds: float | None
-    first_byte: float | None
-    seconds: float
-    added: float | None
-    verdict: Judgement | None
-    reason: Reason | None
-    shape: str | None
-    place: str | None
+    prompt_ms: int | None
+    output_ms: int | None
+    first_ms: int | None
+    total_ms: int
+    added_us: int | None
     lost: int | None
-    lost_seconds: float | None
+    lost_ms: int | None
     spared: int | None
-    spared_seconds: float | None
-    rules: str | None
+    spared_ms: int | None
     up: int
     down: int
-
-    @property
-    def is_break(self) -> bool:
-        """Whether a conversation broke: what comes beside it (a title) is expected to differ."""
-        return self.reason is not None and not self.side
+    place: str | None
 
 
 def record_of(exchange: Exchange, now: float) -> Record:
     """Return the record; ``now``: the moment on the clock that only goes forward."""
-    usage, session = exchange.usage, exchange.session
-    status, outcome = exchange.status, exchange.outcome
-    failed = has_failed(outcome, status)
+    usage, session, received = exchange.usage, exchange.session, exchange.received
+    failed = has_failed(exchange.outcome, exchange.status)
     verdict, spared = (None, None) if failed else (exchange.verdict, exchange.spared)
-    where = verdict.where if verdict is not None else None
-    lost = verdict.lost if verdict is not None and verdict.reason is not None else None
+    judged = verdict or _NO_VERDICT
+    where, reason = judged.where, judged.reason
     fired = [report.rule for report in exchange.reports if report.edits]
-    rewrite = verdict.rewrite if verdict is not None else None
-    shape = rewrite or (where.kind if where is not None else None)
-    sent = exchange.sent or exchange.received
+    sent = exchange.sent or received
+    model = body_of(sent).get("model") if sent.dialect is not None else None
     return Record(
-        wall=exchange.wall,
         began=now - exchange.seconds,
+        client=session.client if session is not None else client_of(received),
+        at=milliseconds(exchange.wall),
         number=exchange.number,
         upstream=exchange.upstream,
-        client=(session.client if session is not None else client_of(exchange.received)),
         session=session.id if session is not None else None,
-        model=_model(sent),
-        dialect=exchange.received.dialect,
+        model=model[:LONGEST_NAME] if isinstance(model, str) and model else None,
+        dialect=received.dialect,
+        outcome=exchange.outcome,
+        verdict=verdict.judgement if verdict is not None else None,
+        reason=reason,
+        shape=judged.rewrite or (where.kind if where is not None else None),
+        rules=",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
         turn=0 if failed else exchange.turn,
         side=exchange.side,
-        status=status,
-        outcome=outcome,
         failed=failed,
+        status=exchange.status,
         prompt=usage.prompt,
         reused=usage.reused,
         evaluated=usage.evaluated,
         output=usage.output,
-        prompt_seconds=usage.prompt_seconds,
-        output_seconds=usage.output_seconds,
-        first_byte=exchange.first_byte,
-        seconds=exchange.seconds,
-        added=exchange.sent_after,
-        verdict=verdict.judgement if verdict is not None else None,
-        reason=verdict.reason if verdict is not None else None,
-        shape=shape,
-        place=where.path[:LONGEST_PLACE] if where is not None else None,
-        lost=lost.tokens if lost is not None else None,
-        lost_seconds=verdict.seconds_lost if verdict is not None else None,
+        prompt_ms=_milliseconds(usage.prompt_seconds),
+        output_ms=_milliseconds(usage.output_seconds),
+        first_ms=_milliseconds(exchange.first_byte),
+        total_ms=milliseconds(exchange.seconds),
+        added_us=None if exchange.sent_after is None else round(exchange.sent_after * 1e6),
+        lost=judged.lost.tokens if reason is not None and judged.lost is not None else None,
+        lost_ms=_milliseconds(judged.seconds_lost),
         spared=spared.tokens if spared is not None else None,
-        spared_seconds=spared.seconds if spared is not None else None,
-        rules=",".join(fired)[: 4 * LONGEST_NAME] if fired else None,
-        up=len(exchange.received.body),
+        spared_ms=_milliseconds(spared.seconds if spared is not None else None),
+        up=len(received.body),
         down=exchange.bytes_down,
+        place=where.path[:LONGEST_PLACE] if where is not None else None,
     )
 
 
@@ -123,9 +114,10 @@ def has_failed(outcome: Outcome, status: int | None) -> bool:
     return outcome is not Outcome.CLIENT_LEFT
 
 
-def _model(request: Request) -> str | None:
-    if "document" not in request.__dict__ and len(request.body) > _PARSED_HERE:
-        return None
-    body = request.json if request.dialect is not None else None
-    model = body.get("model") if body is not None else None
-    return model[:LONGEST_NAME] if isinstance(model, str) and model else None
+def milliseconds(seconds: float) -> int:
+    """Return ``seconds`` in whole milliseconds."""
+    return round(seconds * 1e3)
+
+
+def _milliseconds(seconds: float | None) -> int | None:
+    return None if seconds is None else milliseconds(seconds)

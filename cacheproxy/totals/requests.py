@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cacheproxy.core.conversation.speeds import generation_of, prefill_of
-from cacheproxy.totals.store import Store
-
-Json = dict[str, Any]
+from cacheproxy.totals.store import Json, Store
+from cacheproxy.totals.sums import IS_BREAK
 
 FILTERS = {
     "all": "1",
-    "breaks": "reason IS NOT NULL AND side = 0",
+    "breaks": IS_BREAK,
     "slow": "first_ms >= 10000",
     "errors": "failed = 1",
 }
@@ -25,17 +22,15 @@ _INDEX = {
 _MOST = 200
 _FEW = 20_000
 """Exchanges of the sessions found, up to which they are looked up session by session."""
-_COLUMNS = (
-    "id", "number", "at", "client", "session", "asked", "model", "dialect", "turn", "side",
-    "status", "outcome", "failed", "prompt", "reused", "evaluated", "output", "prompt_ms",
-    "output_ms", "first_ms", "total_ms", "added_us", "verdict", "reason", "shape", "place", "lost",
-    "lost_ms", "spared", "spared_ms", "rules", "up", "down",
-)  # fmt: skip
 _PAGE = """
-SELECT e.id, e.number, e.at, s.client, s.name, m.text, u.served, d.text, e.turn, e.side, e.status,
-    o.text, e.failed, e.prompt, e.reused, e.evaluated, e.output, e.prompt_ms, e.output_ms,
-    e.first_ms, e.total_ms, e.added_us, v.text, r.text, k.text, e.place, e.lost, e.lost_ms,
-    e.spared, e.spared_ms, f.text, e.up, e.down
+SELECT e.id, e.number, e.at / 1e3 AS at, s.client, s.name AS session, m.text AS asked,
+    u.served AS model, d.text AS dialect, e.turn, e.side, e.status, o.text AS outcome, e.failed,
+    e.prompt, e.reused, e.evaluated, e.output, e.prompt_ms / 1e3 AS prompt_seconds,
+    e.output_ms / 1e3 AS output_seconds, e.first_ms / 1e3 AS first_seconds,
+    e.total_ms / 1e3 AS total_seconds, (e.total_ms - e.first_ms) / 1e3 AS rest,
+    e.added_us / 1e6 AS added, v.text AS verdict,
+    r.text AS reason, k.text AS shape, e.place, e.lost, e.lost_ms / 1e3 AS lost_seconds, e.spared,
+    e.spared_ms / 1e3 AS spared_seconds, f.text AS rules, e.up, e.down
 FROM ({rows}) AS e
 LEFT JOIN sessions AS s ON s.id = e.session LEFT JOIN upstreams AS u ON u.id = e.upstream
 LEFT JOIN words AS m ON m.id = e.model LEFT JOIN words AS d ON d.id = e.dialect
@@ -44,10 +39,10 @@ LEFT JOIN words AS r ON r.id = e.reason LEFT JOIN words AS k ON k.id = e.shape
 LEFT JOIN words AS f ON f.id = e.rules
 ORDER BY e.id DESC
 """
-_SESSIONS = (
-    "client", "session", "model", "first", "last", "requests", "turns", "breaks", "prompt",
-    "reused", "output", "context",
-)  # fmt: skip
+_FOUND = (
+    "client LIKE :search ESCAPE '!' OR name LIKE :search ESCAPE '!' "
+    "OR ifnull(model, '') LIKE :search ESCAPE '!'"
+)
 
 
 def requests(
@@ -60,43 +55,35 @@ def requests(
     """
     limit = max(1, min(limit, _MOST))
     condition = FILTERS[which]
-    parameters: list[object] = []
     index = ""
+    pattern = "%" + search.replace("!", "!!").replace("%", "!%").replace("_", "!_") + "%"
+    scope: Json = {"before": before, "limit": limit + 1, "search": pattern}
     if before is not None:
-        condition += " AND id < ?"
-        parameters.append(before)
+        condition += " AND id < :before"
     if search:
-        pattern = "%" + search.replace("!", "!!").replace("%", "!%").replace("_", "!_") + "%"
-        found = (
-            "client LIKE ? ESCAPE '!' OR name LIKE ? ESCAPE '!' "
-            "OR ifnull(model, '') LIKE ? ESCAPE '!'"
-        )
-        patterns = [pattern] * 3
-        count, last = store.connection.execute(
-            f"SELECT total(requests), max(last) FROM sessions WHERE {found}",  # noqa: S608
-            patterns,
+        count, scope["last"] = store.connection.execute(
+            f"SELECT total(requests), max(last) FROM sessions WHERE {_FOUND}",  # noqa: S608
+            scope,
         ).fetchone()
         if not count:
             return {"requests": [], "next": None}
-        condition += f" AND session IN (SELECT id FROM sessions WHERE {found})"  # noqa: S608
-        parameters += patterns
+        condition += f" AND session IN (SELECT id FROM sessions WHERE {_FOUND})"  # noqa: S608
         if count <= _FEW:
             index = "INDEXED BY exchanges_session"
         else:  # newest first, from the last of them on
             index = _INDEX[which]
             condition += (
-                " AND id <= ifnull((SELECT id FROM exchanges WHERE at <= ? "
+                " AND id <= ifnull((SELECT id FROM exchanges WHERE at <= :last "
                 "ORDER BY at DESC LIMIT 1), 0)"
             )
-            parameters.append(last)
     rows = (
         f"SELECT * FROM exchanges {index} "  # noqa: S608 - our own names
-        f"WHERE {condition} ORDER BY id DESC LIMIT ?"
+        f"WHERE {condition} ORDER BY id DESC LIMIT :limit"
     )
-    page = store.connection.execute(_PAGE.format(rows=rows), (*parameters, limit + 1)).fetchall()
+    page = store.rows(_PAGE.format(rows=rows), scope)
     return {
         "requests": [_request(store, row) for row in page[:limit]],
-        "next": page[limit - 1][0] if len(page) > limit else None,
+        "next": page[limit - 1]["id"] if len(page) > limit else None,
     }
 
 
@@ -106,34 +93,24 @@ def sessions(store: Store, since: int, limit: int = 50) -> list[Json]:
     Their figures are those of the whole session; ``context``: tokens after its last turn.
     ``prompt`` and ``reused`` are of the requests that say both.
     """
-    rows = store.connection.execute(
-        "SELECT client, name, model, first, last, requests, turns, breaks, prompt, reused, output, "
-        "context FROM sessions WHERE last >= ? ORDER BY last DESC LIMIT ?",
+    return store.rows(
+        "SELECT client, name AS session, model, first / 1e3 AS first, last / 1e3 AS last, requests,"
+        " turns, breaks, prompt, reused, output, context FROM sessions "
+        "WHERE sessions.last >= ? ORDER BY sessions.last DESC LIMIT ?",
         (since, max(1, min(limit, _MOST))),
     )
-    found = [dict(zip(_SESSIONS, row, strict=True)) for row in rows]
-    return [each | {"first": each["first"] / 1e3, "last": each["last"] / 1e3} for each in found]
 
 
-def _request(store: Store, row: tuple[Any, ...]) -> Json:
-    found = dict(zip(_COLUMNS, row, strict=True))
-    if found["id"] < store.first:
-        found["number"] = None  # another run's: what is asked for by number is of this one
-    output, output_ms, first = found["output"], found["output_ms"], found["first_ms"]
-    measured = bool(output and output_ms)
-    if not measured and output and first is not None:
-        output_ms = found["total_ms"] - first
-    for name in ("prompt", "output", "first", "total", "lost", "spared"):
-        time = found.pop(f"{name}_ms")
-        found[f"{name}_seconds"] = None if time is None else time / 1e3
-    added = found.pop("added_us")
+def _request(store: Store, found: Json) -> Json:
+    output, rest = found["output"], found.pop("rest")
+    measured = bool(output and found["output_seconds"])
     return found | {
-        "at": found["at"] / 1e3,
+        # Another run's: what is asked for by number is of this one.
+        "number": found["number"] if found["id"] >= store.first else None,
         "side": bool(found["side"]),
         "failed": bool(found["failed"]),
-        "added": None if added is None else added / 1e6,
         "rules": found["rules"].split(",") if found["rules"] else [],
         "prefill_speed": prefill_of(found["evaluated"], found["prompt_seconds"]),
-        "speed": generation_of(output, None if output_ms is None else output_ms / 1e3),
+        "speed": generation_of(output, found["output_seconds"] if measured else rest),
         "speed_source": ("measured" if measured else "estimated") if output else None,
     }

@@ -53,6 +53,7 @@ def tidy(store: Store, now: int, keep: Keep = DEFAULT) -> bool:
     Lifetime totals are not touched. Exchanges that no total counts yet are kept.
     """
     execute = store.connection.execute
+    store.flush()  # what has just come may be old, too
     for (fine, age), (coarse, _) in zip(keep.samples, keep.samples[1:], strict=False):
         until = (now - age) // coarse * coarse
         execute(_THIN, {"fine": fine, "coarse": coarse, "until": until})

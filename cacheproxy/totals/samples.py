@@ -17,7 +17,7 @@ ADD_SAMPLES = "ON CONFLICT DO UPDATE SET looks = looks + excluded.looks, " + ", 
 )
 _INSERT = (
     f"INSERT INTO samples (step, upstream, at, {', '.join(SAMPLE_COLUMNS)}) "  # noqa: S608
-    f"VALUES (?, ?, ?, 1, {', '.join('?' * (len(SAMPLE_COLUMNS) - 1))}) {ADD_SAMPLES}"
+    f"VALUES ({RAW}, ?, ?, 1, {', '.join('?' * (len(SAMPLE_COLUMNS) - 1))}) {ADD_SAMPLES}"
 )
 
 
@@ -29,15 +29,7 @@ def add_sample(
     running = sample.running if sample is not None else None
     if running is None and look.slots:
         running = sum(slot.busy for slot in look.slots)
-    connection.execute(
-        _INSERT,
-        (
-            RAW,
-            upstream,
-            at // RAW * RAW,
-            *(getattr(figures, name) for name in NAMES),
-            running,
-            sample.waiting if sample is not None else None,
-            look.kv,
-        ),
-    )
+    amounts = (getattr(figures, name) for name in NAMES)
+    waiting = sample.waiting if sample is not None else None
+    row = (upstream, at // RAW * RAW, *amounts, running, waiting, look.kv)
+    connection.execute(_INSERT, row)

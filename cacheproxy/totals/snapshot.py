@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Any
-
 from cacheproxy.core.server.counters import NAMES, NOTHING, settle, total
-from cacheproxy.totals.lifetime import PENDING, pending_of
-from cacheproxy.totals.store import Store
-
-Json = dict[str, Any]
+from cacheproxy.totals.lifetime import pending
+from cacheproxy.totals.store import Json, Store
 
 COUNTERS = "server counters"
 RESPONSES = "responses"
@@ -18,7 +13,7 @@ SPARED = (
     "estimate: where prompts part with and without us; each priced once, when it happened, at the "
     "speed of prefill that its server showed then"
 )
-_TOKENS = ("prompt", "reused", "evaluated", "generated", "requests")
+_SECONDS = ("prefill", "generation")
 
 
 def lifetime(store: Store) -> Json:
@@ -28,52 +23,47 @@ def lifetime(store: Store) -> Json:
     tokens and seconds not spent thanks to us, estimates; ``unpriced``: tokens that are not in the
     seconds, which are None if that is all. ``waiting``: what is in none of these as yet.
     """
-    execute = store.connection.execute
-    parts: dict[int, dict[str, list[float]]] = defaultdict(dict)
-    for target, figure, counters, responses in execute(
-        "SELECT target, figure, counters, responses FROM lifetime"
-    ):
-        parts[target][figure] = [counters, responses]
-    reasons: dict[int, Json] = defaultdict(dict)
-    for target, reason, count, lost, lost_ms in execute("SELECT * FROM lifetime_breaks"):
-        reasons[target][reason] = {"count": count, "lost": lost, "seconds": lost_ms / 1e3}
-    targets = execute(
-        "SELECT targets.id, url, model, targets.first_seen, metrics FROM targets "
+    targets = store.connection.execute(
+        "SELECT targets.id, url, model, targets.first_seen / 1e3, metrics FROM targets "
         "JOIN upstreams ON upstreams.id = upstream ORDER BY targets.id"
-    ).fetchall()
+    )
     shown = [
         {
             "upstream": url,
             "model": model or None,
-            "since": since / 1e3,
+            "since": since,
             "metrics": metrics,
-            **_figures(parts[target], reasons[target]),
+            **_figures(store, target),
         }
-        for target, url, model, since, metrics in targets
+        for target, url, model, since, metrics in targets.fetchall()
     ]
-    everything: dict[str, list[float]] = {}
-    breaks: Json = {}
-    for target, *_ in targets:
-        for figure, (counters, responses) in parts[target].items():
-            known = everything.setdefault(figure, [0.0, 0.0])
-            known[0] += counters
-            known[1] += responses
-        for reason, each in reasons[target].items():
-            known_break = breaks.setdefault(reason, {"count": 0, "lost": 0, "seconds": 0.0})
-            for name, value in each.items():
-                known_break[name] += value
-    since = min((each["since"] for each in shown), default=None)
     return {
-        "since": since,
+        "since": min((each["since"] for each in shown), default=None),
         "targets": shown,
-        "all": _figures(everything, breaks),
+        "all": _figures(store),
         "waiting": _waiting(store),
     }
 
 
-def _figures(parts: dict[str, list[float]], breaks: Json) -> Json:
+def _figures(store: Store, target: int | None = None) -> Json:
+    """Return the figures of one target, or of all."""
+    execute, scope = store.connection.execute, {"target": target}
+    parts: dict[str, tuple[float, float]] = {
+        figure: (counters, responses)
+        for figure, counters, responses in execute(
+            "SELECT figure, total(counters), total(responses) FROM lifetime "
+            "WHERE target = ifnull(:target, target) GROUP BY figure",
+            scope,
+        )
+    }
+    breaks = store.rows(
+        "SELECT reason, sum(count) AS count, sum(lost) AS lost, sum(lost_ms) / 1e3 AS seconds "
+        "FROM lifetime_breaks WHERE target = ifnull(:target, target) GROUP BY reason",
+        scope,
+    )
+
     def own(name: str) -> float:
-        return parts.get(name, [0.0, 0.0])[1]
+        return parts.get(name, (0.0, 0.0))[1]
 
     figures: Json = {}
     for name in NAMES:
@@ -81,7 +71,7 @@ def _figures(parts: dict[str, list[float]], breaks: Json) -> Json:
         value = counters + responses
         source = BOTH if counters and responses else COUNTERS if counters else RESPONSES
         figures[name] = {
-            "value": round(value) if name in _TOKENS else value,
+            "value": value if name in _SECONDS else round(value),
             "source": source if value else None,
         }
     return {
@@ -89,7 +79,7 @@ def _figures(parts: dict[str, list[float]], breaks: Json) -> Json:
         "exchanges": round(own("exchanges")),
         "turns": round(own("turns")),
         "errors": round(own("errors")),
-        "breaks": breaks,
+        "breaks": {each.pop("reason"): each for each in breaks},
         "spared": _spared(own("spared"), own("spared_seconds"), own("spared_unpriced")),
     }
 
@@ -105,19 +95,17 @@ def _spared(tokens: float, seconds: float, unpriced: float) -> Json:
 
 def _waiting(store: Store) -> Json:
     """Return what the exchanges since the last look at their upstream tell: not in the totals."""
-    count = tokens = milliseconds = unpriced = 0
-    figures = NOTHING
+    figures, found = NOTHING, []
     for upstream, settled in store.connection.execute("SELECT id, settled FROM upstreams"):
-        pending = [
-            pending_of(row) for row in store.connection.execute(PENDING, (upstream, settled))
-        ]
-        count += len(pending)
-        figures += total(settle([each.told for each in pending], None).tails)
-        tokens += sum(each.spared for each in pending)
-        milliseconds += sum(each.spared_ms or 0 for each in pending)
-        unpriced += sum(each.spared for each in pending if each.spared_ms is None)
+        waiting = pending(store.connection, upstream, settled)
+        figures += total(settle([each.told for each in waiting], None).tails)
+        found += waiting
     return {
-        "exchanges": count,
+        "exchanges": len(found),
         **{name: getattr(figures, name) for name in NAMES},
-        "spared": _spared(tokens, milliseconds / 1e3, unpriced),
+        "spared": _spared(
+            sum(each.spared for each in found),
+            sum(each.spared_ms or 0 for each in found) / 1e3,
+            sum(each.spared for each in found if each.spared_ms is None),
+        ),
     }

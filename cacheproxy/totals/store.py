@@ -1,14 +1,37 @@
-"""An open file of totals, as its one thread writes it."""
+"""An open file of totals, as its one thread writes and reads it."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cacheproxy.core.server.status import Look
-from cacheproxy.totals.exchanges import Exchanges
 from cacheproxy.totals.lifetime import Lifetime
-from cacheproxy.totals.names import Names
-from cacheproxy.totals.record import Record
+from cacheproxy.totals.names import Names, safe
+from cacheproxy.totals.record import LONGEST_PLACE, Record
+from cacheproxy.totals.sums import ADD_SUMS
+
+Json = dict[str, Any]
+
+_WORDS = ("model", "dialect", "outcome", "verdict", "reason", "shape", "rules")
+_COLUMNS = ("under_way", *(name for name in Record._fields if name not in ("began", "client")))
+_INSERT = (
+    f"INSERT INTO exchanges ({', '.join(_COLUMNS)}) "  # noqa: S608 - our own names
+    f"VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
+)
+_TOUCH_SESSION = """
+UPDATE sessions SET last = max(last, :at), requests = requests + 1,
+    model = ifnull((SELECT text FROM words WHERE id = :model), model),
+    turns = turns + (:turn > 0 AND NOT :side),
+    breaks = breaks + (:reason IS NOT NULL AND NOT :side),
+    prompt = prompt + CASE WHEN :reused IS NULL THEN 0 ELSE ifnull(:prompt, 0) END,
+    reused = reused + CASE WHEN :prompt IS NULL THEN 0 ELSE ifnull(:reused, 0) END,
+    output = output + ifnull(:output, 0),
+    context = ifnull(CASE WHEN :turn > 0 AND NOT :side THEN :prompt + ifnull(:output, 0) END,
+        context)
+WHERE id = :session
+"""
 
 
 class Store:
@@ -22,21 +45,27 @@ class Store:
         (self.first,) = connection.execute(
             "SELECT ifnull(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'exchanges'"
         ).fetchone()
+        self.names = Names(connection)
+        self._lifetime = Lifetime(connection, self.names)
+        self._summed = self._last()
         self._looked: dict[str, float] = {}
         self._kept: dict[str, float] = {}
         """What had been looked at when ``flush`` was called last."""
-        self._begin()
-
-    def _begin(self) -> None:
-        self.names = Names(self.connection)
-        self._exchanges = Exchanges(self.connection, self.names)
-        self._lifetime = Lifetime(self.connection, self.names)
 
     def record(self, record: Record) -> None:
         """Write an exchange."""
+        names, at, execute = self.names, record.at, self.connection.execute
         looked = self._looked.get(record.upstream)
-        under_way = looked is not None and record.began <= looked
-        self._exchanges.insert(record, under_way=under_way)
+        row: Json = record._asdict()
+        row |= {name: names.word(row[name]) for name in _WORDS}
+        row["under_way"] = looked is not None and record.began <= looked
+        row["upstream"] = names.upstream(record.upstream, at)
+        if record.place is not None:
+            row["place"] = safe(record.place, LONGEST_PLACE)
+        if record.session is not None:
+            row["session"] = names.session(record.client, record.session, row["upstream"], at)
+            execute(_TOUCH_SESSION, row)
+        execute(_INSERT, row)
 
     def look(self, look: Look) -> None:
         """Count a look at an upstream, and the exchanges since the last."""
@@ -44,12 +73,28 @@ class Store:
         if look.reading is not None:
             self._looked[look.url] = look.moment
 
+    def rows(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> list[Json]:
+        """Return what ``sql`` finds, each row by the names of its columns."""
+        found = self.connection.execute(sql, parameters)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found]
+
     def flush(self) -> None:
-        """Write what waits in memory."""
-        self._exchanges.flush()
+        """Sum up what has been recorded since the last time."""
+        last = self._last()
+        if last > self._summed:
+            for statement in ADD_SUMS:
+                self.connection.execute(statement, (self._summed,))
+            self._summed = last
         self._kept = self._looked.copy()
 
     def forget(self) -> None:
         """Forget what has been remembered of what was not kept."""
+        self.names.forget()
         self._looked = self._kept.copy()
-        self._begin()
+        self._summed = self._last()
+
+    def _last(self) -> int:
+        last: int
+        (last,) = self.connection.execute("SELECT ifnull(max(id), 0) FROM exchanges").fetchone()
+        return last

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,12 +10,12 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from cacheproxy import hookimpl
+from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.server.status import Look, Metrics, State
 from cacheproxy.totals.database import Database
-from cacheproxy.totals.exchanges import milliseconds
-from cacheproxy.totals.recorder import Recorder
+from cacheproxy.totals.record import milliseconds, record_of
 from cacheproxy.totals.retention import tidy
-from cacheproxy.totals.store import Store
 
 _log = Logger()
 _T = TypeVar("_T")
@@ -25,7 +24,7 @@ _TIDY_ON = 1.0
 
 
 class Totals:
-    """Kept in ``folder``. ``recorder`` is the observer to register.
+    """The observer that hands on every finished exchange, without its content; kept in ``folder``.
 
     ``reactor``: also the clock; ``wall``: returns seconds since the epoch. ``check()`` at the
     start, ``start()`` once the reactor runs, ``close()`` at the end, off the reactor.
@@ -38,7 +37,12 @@ class Totals:
         self._tidying = LoopingCall(self._tidy)
         self._tidying.clock = reactor
         self._unpolled: Callable[[], str] | None = None
-        self.recorder = Recorder(self._database, reactor)
+
+    @hookimpl
+    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
+        """Take the figures; the thread writes them."""
+        record = record_of(exchange, self._reactor.seconds())
+        self._database.put(lambda store: store.record(record))
 
     @property
     def dropped(self) -> int:
@@ -66,7 +70,7 @@ class Totals:
 
     def looked(self, look: Look) -> None:
         """Count a look at the upstream."""
-        self._database.put(partial(_look, look))
+        self._database.put(lambda store: store.look(look))
 
     def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
         """Ask one of the functions that take a Store first (windows, requests, standing)."""
@@ -75,7 +79,7 @@ class Totals:
     @property
     def now(self) -> int:
         """Now, in the milliseconds that questions take."""
-        return milliseconds(self._wall()) or 0
+        return milliseconds(self._wall())
 
     def _stop_tidying(self) -> None:
         if self._tidying.running:
@@ -96,7 +100,3 @@ class Totals:
 
     def _not_tidied(self, failure: Any) -> None:
         _log.debug("the totals were not tidied: {why}", why=failure.getErrorMessage())
-
-
-def _look(look: Look, store: Store) -> None:
-    store.look(look)

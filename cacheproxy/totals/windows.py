@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
-from cacheproxy.core.conversation.speeds import (
-    LEAST_EVALUATED,
-    LEAST_OUTPUT,
-    LEAST_OUTPUT_MS,
-    generation_of,
-    prefill_of,
-)
+from cacheproxy.core.conversation.speeds import generation_of, prefill_of
 from cacheproxy.totals.migrations import class_middle
-from cacheproxy.totals.store import Store
-
-Json = dict[str, Any]
+from cacheproxy.totals.store import Json, Store
+from cacheproxy.totals.sums import IS_BREAK, LONGEST, SUMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +31,46 @@ WINDOWS = {
     "30d": Window(30 * 86_400_000, 6 * 3_600_000, 3_600_000),
 }
 
-_NAMES = (
-    "requests", "turns", "errors", "breaks", "prompt", "reused", "evaluated", "output", "lost",
-    "spared", "timed_prompt", "prompt_ms", "timed_output", "output_ms", "added_us", "sent",
-    "spared_ms", "unpriced", "first_ms",
-)  # fmt: skip
-_TELLS_PREFILL = f"evaluated >= {LEAST_EVALUATED} AND prompt_ms > 0"
-_TELLS_GENERATION = f"output >= {LEAST_OUTPUT} AND output_ms >= {LEAST_OUTPUT_MS}"
-_FROM_ROWS = f"""
-SELECT at / :bucket * :bucket,
-    count(*), sum(turn > 0), sum(failed), sum(reason IS NOT NULL AND side = 0), total(prompt),
-    total(reused), total(evaluated), total(output), total(lost), total(spared),
-    total(CASE WHEN {_TELLS_PREFILL} THEN evaluated END),
-    total(CASE WHEN {_TELLS_PREFILL} THEN prompt_ms END),
-    total(CASE WHEN {_TELLS_GENERATION} THEN output END),
-    total(CASE WHEN {_TELLS_GENERATION} THEN output_ms END),
-    total(added_us), count(added_us),
-    total(spared_ms), total(CASE WHEN spared_ms IS NULL THEN spared END), ifnull(max(first_ms), 0)
-FROM exchanges WHERE at >= :start AND at < :end GROUP BY 1 ORDER BY 1
-"""  # noqa: S608 - our own numbers
-_FROM_ROLLUPS = """
-SELECT at / :bucket * :bucket,
-    sum(requests), sum(turns), sum(failed), sum(breaks), sum(prompt), sum(reused), sum(evaluated),
-    sum(output), sum(lost), sum(spared), sum(timed_prompt), sum(prompt_ms), sum(timed_output),
-    sum(output_ms), sum(added_us), sum(sent), sum(spared_ms), sum(unpriced), max(first_ms)
-FROM rollups WHERE step = :step AND at >= :start AND at < :end GROUP BY 1 ORDER BY 1
+_SCOPE = "WHERE at >= :start AND at < :end"
+_STEP_SCOPE = f"{_SCOPE} AND step = :step"
+_FROM_ROWS = (
+    f"SELECT at / :bucket * :bucket AS at, {LONGEST} AS first_ms, "  # noqa: S608 - our own names
+    + ", ".join(f"{sql} AS {name}" for name, sql in SUMS.items())
+    + f" FROM exchanges {_SCOPE} GROUP BY 1 ORDER BY 1"
+)
+_FROM_ROLLUPS = (
+    "SELECT at / :bucket * :bucket AS at, max(first_ms) AS first_ms, "  # noqa: S608
+    + ", ".join(f"sum({name}) AS {name}" for name in SUMS)
+    + f" FROM rollups {_STEP_SCOPE} GROUP BY 1 ORDER BY 1"
+)
+_SERVER = f"""
+SELECT at / :bucket * :bucket / 1e3 AS at, sum(prompt) AS prompt, sum(reused) AS reused,
+    sum(evaluated) AS evaluated, sum(generated) AS generated, sum(prefill) AS prefill,
+    sum(generation) AS generation, sum(running) / sum(looks) AS running,
+    sum(waiting) / sum(looks) AS waiting, sum(kv) / sum(looks) AS kv
+FROM samples {_SCOPE} GROUP BY 1 ORDER BY 1
+"""  # noqa: S608
+_BREAKS_OF_ROWS = f"""
+SELECT reason, ifnull(shape, 0), count(*), total(lost), total(lost_ms), max(id)
+FROM exchanges {_SCOPE} AND {IS_BREAK} GROUP BY 1, 2
+"""  # noqa: S608
+_BREAKS_OF_ROLLUPS = f"""
+SELECT reason, shape, sum(count), sum(lost), sum(lost_ms), max(last)
+FROM rollup_breaks {_STEP_SCOPE} GROUP BY 1, 2
+"""  # noqa: S608
+_BREAKS = """
+WITH f (reason, shape, count, lost, lost_ms, last) AS ({source})
+SELECT r.text AS reason, s.text AS shape, f.count, CAST(f.lost AS INTEGER) AS lost,
+    f.lost / nullif(k.tokens, 0) AS share, f.lost_ms / 1e3 AS seconds, e.place, c.client,
+    c.name AS session, iif(f.last >= :first, e.number, NULL) AS number
+FROM f JOIN (SELECT total(reused) + total(evaluated) AS tokens FROM {table}) AS k
+JOIN words AS r ON r.id = f.reason LEFT JOIN words AS s ON s.id = f.shape
+LEFT JOIN exchanges AS e ON e.id = f.last LEFT JOIN sessions AS c ON c.id = e.session
+ORDER BY f.lost DESC, f.count DESC
 """
-_SERVER = """
-SELECT at / :bucket * :bucket, sum(looks), sum(prompt), sum(reused), sum(evaluated), sum(generated),
-    sum(prefill), sum(generation), sum(running), sum(waiting), sum(kv)
-FROM samples WHERE at >= :start AND at < :end GROUP BY 1 ORDER BY 1
-"""
-_SERVER_NAMES = (
-    "looks", "prompt", "reused", "evaluated", "generated", "prefill", "generation", "running",
-    "waiting", "kv",
+_SHOWN = (
+    "requests", "turns", "breaks", "prompt", "reused", "evaluated", "output", "lost", "spared",
+    "unpriced",
 )  # fmt: skip
 
 
@@ -85,12 +83,9 @@ def overview(store: Store, name: str, now: int) -> Json:
     """
     window = WINDOWS[name]
     scope = _scope(window, now)
-    sql = _FROM_ROLLUPS if window.step else _FROM_ROWS
-    rows = store.connection.execute(sql, scope).fetchall()
-    buckets = [(row[0], dict(zip(_NAMES, map(int, row[1:]), strict=True))) for row in rows]
-    sums = {key: sum(each[key] for _, each in buckets) for key in _NAMES}
-    sums["first_ms"] = max((each["first_ms"] for _, each in buckets), default=0)
-    server = store.connection.execute(_SERVER, scope).fetchall()
+    rows = store.rows(_FROM_ROLLUPS if window.step else _FROM_ROWS, scope)
+    sums = {key: sum(int(each[key]) for each in rows) for key in SUMS}
+    sums["first_ms"] = max((each["first_ms"] for each in rows), default=0)
     return {
         "window": name,
         "start": scope["start"] / 1e3,
@@ -101,8 +96,8 @@ def overview(store: Store, name: str, now: int) -> Json:
             "first_median": _median_first(store, window, scope),
             "added": sums["added_us"] / sums["sent"] / 1e6 if sums["sent"] else None,
         },
-        "series": [{"at": at / 1e3, **_shown(each)} for at, each in buckets],
-        "server": [_server(row) for row in server],
+        "series": [{"at": each["at"] / 1e3, **_shown(each)} for each in rows],
+        "server": [_server(row) for row in store.rows(_SERVER, scope)],
     }
 
 
@@ -114,47 +109,13 @@ def breaks(store: Store, name: str, now: int) -> list[Json]:
     None if that was before the proxy started.
     """
     window = WINDOWS[name]
-    scope = _scope(window, now)
-    if window.step:
-        source = (
-            "SELECT reason, shape, sum(count), sum(lost), sum(lost_ms), max(last) "
-            "FROM rollup_breaks WHERE step = :step AND at >= :start AND at < :end GROUP BY 1, 2"
-        )
-    else:
-        source = (
-            "SELECT reason, ifnull(shape, 0), count(*), total(lost), total(lost_ms), max(id) "
-            "FROM exchanges WHERE at >= :start AND at < :end AND reason IS NOT NULL AND side = 0 "
-            "GROUP BY 1, 2"
-        )
-    rows = store.connection.execute(
-        f"WITH f (reason, shape, count, lost, lost_ms, last) AS ({source}) "  # noqa: S608
-        "SELECT r.text, s.text, f.count, f.lost, f.lost_ms, f.last, e.place, e.number, c.client, "
-        "c.name FROM f JOIN words AS r ON r.id = f.reason LEFT JOIN words AS s ON s.id = f.shape "
-        "LEFT JOIN exchanges AS e ON e.id = f.last LEFT JOIN sessions AS c ON c.id = e.session "
-        "ORDER BY f.lost DESC, f.count DESC",
-        scope,
+    source, table = (
+        (_BREAKS_OF_ROLLUPS, f"rollups {_STEP_SCOPE}")
+        if window.step
+        else (_BREAKS_OF_ROWS, f"exchanges {_SCOPE}")
     )
-    table, step = ("rollups", "step = :step AND ") if window.step else ("exchanges", "")
-    (known,) = store.connection.execute(
-        f"SELECT total(reused) + total(evaluated) FROM {table} "  # noqa: S608 - our own names
-        f"WHERE {step}at >= :start AND at < :end",
-        scope,
-    ).fetchone()
-    return [
-        {
-            "reason": reason,
-            "shape": shape,
-            "count": count,
-            "lost": int(lost),
-            "share": lost / known if known else None,
-            "seconds": lost_ms / 1e3,
-            "place": place,
-            "client": client,
-            "session": session,
-            "number": number if last >= store.first else None,
-        }
-        for reason, shape, count, lost, lost_ms, last, place, number, client, session in rows
-    ]
+    scope = {**_scope(window, now), "first": store.first}
+    return store.rows(_BREAKS.format(source=source, table=table), scope)
 
 
 def _scope(window: Window, now: int) -> dict[str, int]:
@@ -167,15 +128,9 @@ def _scope(window: Window, now: int) -> dict[str, int]:
     }
 
 
-def _shown(sums: dict[str, int]) -> Json:
-    shown: Json = {
-        key: sums[key]
-        for key in (
-            "requests", "turns", "errors", "breaks", "prompt", "reused", "evaluated", "output",
-            "lost", "spared", "unpriced",
-        )
-    }  # fmt: skip
-    return shown | {
+def _shown(sums: Json) -> Json:
+    return {name: int(sums[name]) for name in _SHOWN} | {
+        "errors": int(sums["failed"]),
         "spared_seconds": sums["spared_ms"] / 1e3,
         "first_worst": sums["first_ms"] / 1e3 if sums["first_ms"] else None,
         "prefill_speed": _speed(sums["timed_prompt"], sums["prompt_ms"]),
@@ -183,38 +138,30 @@ def _shown(sums: dict[str, int]) -> Json:
     }
 
 
-def _speed(tokens: float | None, milliseconds: float | None) -> float | None:
+def _speed(tokens: float, milliseconds: float) -> float | None:
     return tokens * 1e3 / milliseconds if tokens and milliseconds else None
 
 
-def _server(row: tuple[Any, ...]) -> Json:
-    found = dict(zip(_SERVER_NAMES, row[1:], strict=True))
-    looks = found.pop("looks")
-    for name in ("running", "waiting", "kv"):
-        found[name] = None if found[name] is None else found[name] / looks
-    seconds, evaluated = found.pop("prefill"), found["evaluated"]
-    generating, generated = found.pop("generation"), found["generated"]
-    return {
-        "at": row[0] / 1e3,
-        **found,
-        "prefill_speed": prefill_of(evaluated, seconds),
-        "generation_speed": generation_of(generated, generating),
+def _server(found: Json) -> Json:
+    return found | {
+        "prefill_speed": prefill_of(found["evaluated"], found.pop("prefill")),
+        "generation_speed": generation_of(found["generated"], found.pop("generation")),
     }
 
 
 def _median_first(store: Store, window: Window, scope: dict[str, int]) -> float | None:
     """Return the median wait of a turn for its first byte: exact, or within 9 %."""
+    execute = store.connection.execute
     if not window.step:
-        rows = store.connection.execute(
-            "SELECT first_ms FROM exchanges WHERE at >= :start AND at < :end "
+        waits = execute(
+            f"SELECT first_ms FROM exchanges {_SCOPE} "  # noqa: S608
             "AND turn > 0 AND first_ms IS NOT NULL",
             scope,
-        )
-        waits = [row[0] for row in rows]
-        return median(waits) / 1e3 if waits else None
-    classes = store.connection.execute(
-        "SELECT class, sum(count) FROM rollup_firsts "
-        "WHERE step = :step AND at >= :start AND at < :end GROUP BY 1 ORDER BY 1",
+        ).fetchall()
+        return median(wait for (wait,) in waits) / 1e3 if waits else None
+    classes = execute(
+        "SELECT class, sum(count) FROM rollup_firsts "  # noqa: S608
+        f"{_STEP_SCOPE} GROUP BY 1 ORDER BY 1",
         scope,
     ).fetchall()
     left = sum(count for _, count in classes) / 2

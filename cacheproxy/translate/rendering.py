@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.messages import MessagesToChat, Spellings
+from cacheproxy.translate.messages import MessagesToChat
 from cacheproxy.translate.translation import TranslationError
 
 _KEPT = ("messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "model")

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.diagnose.report import report
-from cacheproxy.core.judge.reasons import PHRASES
+from cacheproxy.core.judge.explain import PHRASES
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.profile_text import says
 from cacheproxy.core.server.status import Look

@@ -1,28 +1,49 @@
-"""GET /_cacheproxy/exchanges and /_cacheproxy/diagnose/ID: what the last exchanges were."""
+"""GET /_cacheproxy/exchanges and /_cacheproxy/diagnose/ID|last: what the last exchanges were.
+
+The list has nothing of their texts. The report on one quotes a few words of the prompt around a
+break, since the user asks for it by this page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.conversation.verdict import Verdict
+from cacheproxy.core.diagnose.report import failed, report
+from cacheproxy.observe.recent import Recent
+from cacheproxy.web.pages import Content
 
 PATH = b"/_cacheproxy/exchanges"
+DIAGNOSIS = b"/_cacheproxy/diagnose/"
 
 
-class Exchanges:
-    """The list of the last exchanges, without anything of their texts."""
-
-    def __init__(self, recent: Iterable[Exchange]) -> None:
-        self._recent = recent
-
-    async def __call__(self) -> Mapping[str, Any]:
-        """Return the page's JSON object."""
-        return {"exchanges": [summary(exchange) for exchange in self._recent]}
+async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:
+    """Return the list of the ``recent`` ones."""
+    return {"exchanges": [_summary(exchange) for exchange in recent]}
 
 
-def summary(exchange: Exchange) -> dict[str, Any]:
+async def diagnosis(
+    recent: Recent, active: Collection[str], captures: Callable[[], str], name: str
+) -> Mapping[str, Any] | Content | None:
+    """Return the report on the exchange called ``name``, or None if there is none.
+
+    ``active``: the names of the rules that are on; ``captures`` returns their folder.
+    """
+    exchange = recent.find(name)
+    if exchange is None:
+        return None
+    if exchange.has_failed:
+        why = failed(exchange)
+        return Content(b"application/json", json.dumps({"error": why}).encode(), 404)
+    if exchange.verdict is None:
+        return None
+    folders = tuple(filter(None, [captures()]))
+    return report(exchange, exchange.verdict, active=active, captures=folders).as_json()
+
+
+def _summary(exchange: Exchange) -> dict[str, Any]:
     """Return the figures of one exchange as JSON: no prompt text, no query, no header."""
     usage, verdict, session = exchange.usage, exchange.verdict, exchange.session
     return {
@@ -39,16 +60,9 @@ def summary(exchange: Exchange) -> dict[str, Any]:
         "usage": {"prompt": usage.prompt, "reused": usage.reused, "output": usage.output},
         "verdict": verdict.judgement if verdict is not None else None,
         "reason": verdict.reason if verdict is not None else None,
-        "lost": _lost(verdict),
+        "lost": verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None,
         "rules": {report.rule: len(report.edits) for report in exchange.reports if report.edits},
         "wall": exchange.wall,
         "first_byte": exchange.first_byte,
         "seconds": exchange.seconds,
     }
-
-
-def _lost(verdict: Verdict | None) -> int | None:
-    """Return the tokens that a break lost."""
-    if verdict is None or verdict.reason is None or verdict.lost is None:
-        return None
-    return verdict.lost.tokens

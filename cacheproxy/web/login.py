@@ -17,21 +17,14 @@ if TYPE_CHECKING:
 PATH = b"/_cacheproxy/login"
 
 
-class Login:
-    """The page. The channel has let only those in who know the token, by header or cookie."""
-
-    def __init__(self, access: Access) -> None:
-        self._access = access
-
-    def __call__(self, request: ProxyRequest) -> bytes:
-        """Give the cookie."""
-        if request.method != b"POST":
-            return not_allowed(request, b"POST", "the token is given by POST")
-        access = self._access
-        if not access.token:
-            return failed(request, 404, "this proxy asks for no token")
-        name, value = access.cookie
-        secure = b"; Secure" if request.secure else b""
-        cookie = b"%s=%s; Path=/_cacheproxy; HttpOnly; SameSite=Strict%s" % (name, value, secure)
-        headers = ((b"Set-Cookie", cookie),)
-        return respond(request, Content(b"application/json", b"{}\n", headers=headers))
+def login(access: Access, request: ProxyRequest) -> bytes:
+    """Give the cookie. The channel lets only those in who know the token, by header or cookie."""
+    if request.method != b"POST":
+        return not_allowed(request, b"POST", "the token is given by POST")
+    if not access.token:
+        return failed(request, 404, "this proxy asks for no token")
+    name, value = access.cookie
+    secure = b"; Secure" if request.secure else b""
+    cookie = b"%s=%s; Path=/_cacheproxy; HttpOnly; SameSite=Strict%s" % (name, value, secure)
+    headers = ((b"Set-Cookie", cookie),)
+    return respond(request, Content(b"application/json", b"{}\n", headers=headers))

@@ -49,7 +49,7 @@ QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
 """Takes the query's fields, the last of each name; raises QueryError."""
 DirectPage = Callable[["ProxyRequest"], bytes | int]
 """Answers the request by itself, as Resource.render does: streams, POST, files."""
-_UNKNOWN = {"error": "this proxy remembers no such exchange; see /_cacheproxy/exchanges"}
+_UNKNOWN = "this proxy remembers no such exchange; see /_cacheproxy/exchanges"
 
 
 class OwnPages:
@@ -82,34 +82,8 @@ class OwnPages:
             return direct(request)
         page = self._find(request)
         if page is None:
-            return _json(request, 404, {"error": "there is no such page; see /_cacheproxy/health"})
-        if request.method not in (b"GET", b"HEAD"):
-            return not_allowed(request, b"GET, HEAD", "this page is only read")
-        left: list[Failure] = []
-
-        async def answer() -> None:
-            try:
-                body = _said(request, await page())
-            except QueryError as error:
-                body = _json(request, 400, {"error": str(error)})
-            except TotalsError as error:  # another proxy has them, say
-                body = _json(request, 503, {"error": str(error)})
-            except Exception:
-                if not left:
-                    _log.failure("a page failed")
-                body = _json(request, 500, {"error": "an internal error; the log says more"})
-            if not left:
-                request.write(body)
-                request.finish()
-
-        def leave(failure: Failure) -> None:
-            left.append(failure)
-            done.cancel()
-
-        finished = request.notifyFinish()
-        done = Deferred.fromCoroutine(answer())
-        finished.addErrback(leave)
-        return NOT_DONE_YET
+            return failed(request, 404, "there is no such page; see /_cacheproxy/health")
+        return answer(request, page)
 
     def _find(self, request: ProxyRequest) -> Callable[[], Awaitable[Answer | None]] | None:
         path = request.path
@@ -123,6 +97,37 @@ class OwnPages:
             if path.startswith(prefix):
                 return partial(named, path[len(prefix) :].decode("latin-1"))
         return None
+
+
+def answer(request: ProxyRequest, page: Callable[[], Awaitable[Answer | None]]) -> bytes | int:
+    """Answer GET and HEAD with what ``page`` returns; a client that leaves cancels it."""
+    if request.method not in (b"GET", b"HEAD"):
+        return not_allowed(request, b"GET, HEAD", "this page is only read")
+    left: list[Failure] = []
+
+    async def run() -> None:
+        try:
+            body = _said(request, await page())
+        except QueryError as error:
+            body = failed(request, 400, str(error))
+        except TotalsError as error:  # another proxy has them, say
+            body = failed(request, 503, str(error))
+        except Exception:
+            if not left:
+                _log.failure("a page failed")
+            body = failed(request, 500, "an internal error; the log says more")
+        if not left:
+            request.write(body)
+            request.finish()
+
+    def leave(failure: Failure) -> None:
+        left.append(failure)
+        done.cancel()
+
+    finished = request.notifyFinish()
+    done = Deferred.fromCoroutine(run())
+    finished.addErrback(leave)
+    return NOT_DONE_YET
 
 
 def query_of(request: ProxyRequest) -> dict[str, str]:
@@ -154,7 +159,7 @@ def respond(request: ProxyRequest, content: Content) -> bytes:
 def not_allowed(request: ProxyRequest, methods: bytes, why: str) -> bytes:
     """Answer 405: only ``methods`` are understood."""
     request.setHeader(b"Allow", methods)
-    return _json(request, 405, {"error": why})
+    return failed(request, 405, why)
 
 
 def failed(request: ProxyRequest, status: int, why: str) -> bytes:
@@ -164,7 +169,7 @@ def failed(request: ProxyRequest, status: int, why: str) -> bytes:
 
 def _said(request: ProxyRequest, said: Answer | None) -> bytes:
     if said is None:
-        return _json(request, 404, _UNKNOWN)
+        return failed(request, 404, _UNKNOWN)
     if isinstance(said, Content):
         return respond(request, said)
     return _json(request, 200, said)

@@ -43,6 +43,7 @@ from cacheproxy import (
     hookimpl,
     lines_outside_code,
     match_paths,
+    quick,
     to_pointer,
 )
 
@@ -140,6 +141,7 @@ def _stamp(text: str) -> tuple[int, int] | None:
     return found.span() if found and text[found.end() :].strip() else None
 
 
+@quick
 def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
     """Take the timestamps out: then the history may show them, rewrite them or leave them out.
 
@@ -154,6 +156,7 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
             yield Edit(to_pointer(path), "", TIMESTAMP.why, span)
 
 
+@quick
 def _system_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
     for path, text in _texts(request.json, SYSTEM_TEXT):
         inside = _inbound(text)
@@ -162,6 +165,7 @@ def _system_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
             return
 
 
+@quick
 def _user_ids(request: Request, _previous: Request | None) -> Iterator[Edit]:
     for path, text in _user_texts(request.json):
         blocks, _ = _metadata(text)
@@ -222,6 +226,7 @@ def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
 
 
 @hookimpl
+@quick
 def cacheproxy_session(request: Request) -> str | None:
     """Return ``openclaw/<id>`` from the Runtime line: of system text, or the first user message.
 

@@ -11,15 +11,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from cacheproxy.asking import CommandError
 from cacheproxy.cli.demo import MOST_TURNS, demo
-from cacheproxy.demo import conversation, proxy
+from cacheproxy.demo import conversation
 from cacheproxy.demo import run as scenes
-from cacheproxy.demo.errors import DemoError
-from cacheproxy.demo.proxy import require_plugin
+from cacheproxy.demo.run import require_plugin
 from tests import needs
 from tests.demo.conftest import smaller
-from tests.demo.test_proxy import runs
-from tests.proxy.harness import TIMEOUT, eventually, running
+from tests.proxy.harness import TIMEOUT, eventually, running, runs
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +29,7 @@ PROGRAM = "from cacheproxy.cli.demo import demo; demo()"
 def _plugin():
     try:
         require_plugin()
-    except DemoError as missing:
+    except CommandError as missing:
         pytest.skip(str(missing))
 
 
@@ -52,7 +51,7 @@ def test_as_many_turns_as_were_recorded():
 
 
 def test_without_the_client_package_it_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(proxy, "PLUGIN", "cacheproxy-of-nobody")
+    monkeypatch.setattr(scenes, "PLUGIN", "cacheproxy-of-nobody")
     assert "pip install cacheproxy-of-nobody" in one_line(run())
 
 

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,9 +12,9 @@ import pytest
 from cacheproxy.embedded import LlamaServer, write_model
 from tests import needs
 from tests.cli.invoking import invoke, refused
+from tests.peer import NO_USAGE, NOBODY, NOT_REUSED, Peer
 from tests.proxy.harness import TIMEOUT, eventually, running
 from tests.replay import conversation
-from tests.replay.standin import NO_USAGE, NOT_REUSED, answering
 
 PROGRAM = "from cacheproxy.cli.replay import replay; replay()"
 
@@ -93,14 +92,14 @@ class TestInput:
     """Each kind of bad input is one clear line and exit code 2."""
 
     def against_nobody(self, file, *more):
-        return refused(file, "--against", "http://127.0.0.1:9", *more)
+        return refused(file, "--against", NOBODY, *more)
 
     def test_a_har_without_bodies(self, tmp_path):
         request = {"method": "POST", "url": "http://x/v1/messages", "headers": []}
         entry = {"startedDateTime": "2026-11-21T10:00:00Z", "time": 1, "request": request}
         file = tmp_path / "a.har"
         file.write_text(json.dumps({"log": {"entries": [entry]}}))
-        result = run(file, "--against", "http://127.0.0.1:9")
+        result = run(file, "--against", NOBODY)
         assert result.exit_code == 2
         assert result.stdout == ""
         assert str(file) in result.stderr
@@ -108,7 +107,7 @@ class TestInput:
     def test_a_file_of_another_kind(self, tmp_path):
         file = tmp_path / "a.bin"
         file.write_bytes(b"\x7fELF\0\0")
-        result = run(file, "--against", "http://127.0.0.1:9")
+        result = run(file, "--against", NOBODY)
         assert result.exit_code == 2
         assert result.stderr.startswith(f"cacheproxy: {file}: neither")
 
@@ -126,28 +125,26 @@ class TestServer:
     """So is each kind of bad server."""
 
     def test_nobody_there(self, capture):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        assert "mend --against" in refused(capture, "--against", url)
+        assert "mend --against" in refused(capture, "--against", NOBODY)
 
     def test_one_that_refuses_all(self, capture):
-        with answering({"error": "invalid api key"}, status=401) as url:
-            assert "--api-key" in refused(capture, "--against", url, "--via", "rules")
+        with Peer(posts=(401, {"error": "invalid api key"})) as peer:
+            assert "--api-key" in refused(capture, "--against", peer.url, "--via", "rules")
 
     @pytest.mark.parametrize(
         ("answer", "said"), [(NO_USAGE, "no usage"), (NOT_REUSED, "does not say what it reused")]
     )
     def test_one_without_usage_still_has_its_seconds(self, answer, said, capture):
-        with answering(answer) as url:
-            result = run(capture, "--against", url, "--via", "rules")
+        with Peer(posts=answer) as peer:
+            result = run(capture, "--against", peer.url, "--via", "rules")
         assert result.exit_code == 2
         (line,) = result.stderr.splitlines()
         assert said in line
         assert "first token, total" in result.stdout
 
     def test_a_file_that_cannot_be_saved(self, capture, tmp_path):
-        with answering(NOT_REUSED) as url:
-            result = run(capture, "--against", url, "--via", "rules", "--save", tmp_path)
+        with Peer(posts=NOT_REUSED) as peer:
+            result = run(capture, "--against", peer.url, "--via", "rules", "--save", tmp_path)
         assert result.exit_code == 2
         assert "cannot write" in result.stderr
         assert "Replaying" in result.stdout
@@ -158,15 +155,16 @@ def test_ctrl_c_keeps_what_was_measured(capture):
     """What both passes have, or the first alone, is printed; the exit code is the shells' own."""
     asked, over = [], threading.Event()
 
-    def pause():
+    def answer(_):
         asked.append(1)
         if len(asked) == 6:
             over.wait(TIMEOUT)
+        return NOT_REUSED
 
     with (
-        answering(NOT_REUSED, pause=pause) as url,
+        Peer(posts=answer) as peer,
         running(
-            [sys.executable, "-c", PROGRAM, capture, "--against", url, "--via", "rules"],
+            [sys.executable, "-c", PROGRAM, capture, "--against", peer.url, "--via", "rules"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -74,3 +74,29 @@ def thinking(messages, tools=None, *, keeps=lambda late, kwargs: late, empty=Fal
         if number == 0:
             lines.append(json.dumps(tools))
     return "\n".join(lines)
+
+
+def tools_last(messages, tools=None, **_):
+    """As Mistral Small 3.2's: the tools stand before the last user message."""
+    last = max(number for number, message in enumerate(messages) if message["role"] == "user")
+    return chatml(messages[:last])[len("null") :] + chatml(messages[last:], tools)
+
+
+def asked(asking, template, page="/apply-template"):
+    """What ``asking`` makes of a server with this template, and how often it asked."""
+    body = next(asking)
+    for count in range(1, 100):
+        question = json.loads(body)
+        kwargs = question.get("chat_template_kwargs", {})
+        try:
+            text = template(question["messages"], question.get("tools"), **kwargs)
+        except RefusedError:
+            found = 400, b"{}"
+        else:
+            told = {"prompt": text} if page == "/apply-template" else {"token_strs": list(text)}
+            found = 200, json.dumps(told).encode()
+        try:
+            body = asking.send(found)
+        except StopIteration as end:
+            return end.value, count
+    raise AssertionError("it asks for ever")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cacheproxy.core.conversation.lanes import Lanes
+from cacheproxy.core.conversation.lanes import Lane, find_lane
 from cacheproxy.core.document import reader as jsonreader
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import Edit
@@ -15,7 +15,7 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import CodeRule, Rule
+from cacheproxy.core.rules.rule import CodeRule, Rule, quick
 
 STAMP = Rule("stamp", "system-head", r"\Astamp=(?P<volatile>\d+)", "0", literals=("stamp=",))
 ABSENT = Rule("absent", "user", "nowhere", "", literals=("nowhere", "neither"))
@@ -59,7 +59,7 @@ class Conversation:
 
     def __init__(self):
         self.memo = Memo()
-        self.lanes = Lanes()
+        self.lanes = []
 
     def turn(self, body: bytes) -> Request:
         request = Request("POST", "/v1/messages", (), body, self.memo)
@@ -67,7 +67,8 @@ class Conversation:
         prompt = prompt_of(sent)
         assert prompt is not None
         prompt_of(request)
-        self.lanes.place(prompt)
+        find_lane(self.lanes, prompt)
+        self.lanes = [Lane(0, sent, prompt)]
         assert (prompt.chars, prompt.cost) > (0, 0)
         return sent
 
@@ -126,7 +127,7 @@ def test_a_body_without_the_literals_is_not_read(scanner):
         return [] if "nothing" not in request.literals else [Edit("/model", "x", "")]
 
     request = Request("POST", "/v1/messages", (), body_of(3).replace(b"stamp", b"stump"))
-    rules = (STAMP, ABSENT, CodeRule("own", "", find, own=True))
+    rules = (STAMP, ABSENT, CodeRule("own", "", quick(find)))
     assert normalize(request, rules).request is request
     assert scanner.characters == 0
     assert not request.is_read

@@ -15,29 +15,27 @@ REFUSED = Cost(Usage(), 0.1, 400)
 
 
 def test_the_sums_of_a_pass():
-    measured = figures([cost(100, 0), cost(110, 10), cost(120, 90)])
-    assert (measured.requests, measured.refused) == (3, 0)
-    assert (measured.prompt, measured.reused, measured.evaluated) == (330, 100, 230)
-    assert measured.seconds == pytest.approx(6.0)
-
-
-def test_a_turn_could_reuse_the_whole_prompt_of_the_turn_before_and_no_more():
+    """A turn could reuse the whole prompt of the turn before, and no more."""
     measured = figures([cost(100, 5), cost(110, 90), cost(120, 115)])
+    assert (measured.requests, measured.refused, measured.seconds) == (3, 0, pytest.approx(6.0))
+    assert (measured.prompt, measured.reused, measured.evaluated) == (330, 210, 120)
     assert (measured.possible, measured.found) == (210, 200)
     assert measured.share == pytest.approx(200 / 210)
-    assert figures([cost(100, 0)]).share is None
 
 
-def test_without_figures_on_reuse_they_stay_unknown():
-    measured = figures([cost(9, None), cost(9, None)])
-    assert measured.prompt == 18
-    assert (measured.reused, measured.evaluated, measured.share) == (None, None, None)
-
-
-def test_refused_requests_are_counted_and_leave_no_tokens():
-    measured = figures([REFUSED, REFUSED])
-    assert (measured.requests, measured.refused) == (2, 2)
-    assert (measured.prompt, measured.share) == (None, None)
+@pytest.mark.parametrize(
+    ("costs", "prompt", "refused"),
+    [
+        ([cost(100, 0)], 100, 0),
+        ([cost(9, None), cost(9, None)], 18, 0),
+        ([REFUSED, REFUSED], None, 2),
+    ],
+)
+def test_what_is_unknown_stays_unknown(costs, prompt, refused):
+    """One turn has none before it; refused requests are counted and leave no tokens."""
+    measured = figures(costs)
+    assert (measured.requests, measured.refused) == (len(costs), refused)
+    assert (measured.prompt, measured.share) == (prompt, None)
 
 
 def test_the_sums_of_several_passes_are_unknown_where_one_is():

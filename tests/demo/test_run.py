@@ -5,11 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from cacheproxy.asking import CommandError
 from cacheproxy.cli.demo import demo
-from cacheproxy.demo.errors import DemoError
 from cacheproxy.demo.figures import figures
-from cacheproxy.demo.proxy import require_plugin
-from cacheproxy.demo.run import Plan, on_embedded, on_upstream, text_of
+from cacheproxy.demo.run import Plan, on_embedded, on_upstream, require_plugin, text_of
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import default_template
 from tests import needs
@@ -22,7 +21,7 @@ def _installed():
     needs.llama()
     try:
         require_plugin()
-    except DemoError as missing:
+    except CommandError as missing:
         pytest.skip(str(missing))
 
 
@@ -80,5 +79,8 @@ def test_the_command_tells_of_a_running_servers_own_model_and_template(small, tm
 
 def test_a_context_that_is_too_small_is_told(small, tmp_path):
     model = write_model(tmp_path / "m.gguf")
-    with LlamaServer(model, n_ctx=512) as server, pytest.raises(DemoError, match="larger context"):
+    with (
+        LlamaServer(model, n_ctx=512) as server,
+        pytest.raises(CommandError, match="larger context"),
+    ):
         on_upstream(Plan(2), small(embedded=False), server.url, Steps(), edit_remote=False)

@@ -10,6 +10,7 @@ from cacheproxy.doctor import claude
 from cacheproxy.doctor.finding import State
 
 PROXY, SERVER = "http://127.0.0.1:8081", "http://localhost:8080"
+FIX = 'eval "$(cacheproxy env claude)"'
 
 
 @pytest.fixture
@@ -52,52 +53,55 @@ def test_the_settings_file_wins_over_the_shell(settings):
         ("http://127.0.0.1:8081", State.OK),
         ("http://127.0.0.1:8080", State.FAIL),
         ("https://api.anthropic.com", State.WARN),
+        ("http://SECRET:SECRET@x:1/", State.WARN),
         ("nonsense", State.WARN),
         ("http://[", State.WARN),
     ],
 )
 def test_where_it_sends_its_requests(settings, url, state):
-    """Loopback names are alike."""
-    assert check(settings(ANTHROPIC_BASE_URL=url))["claude"].state is state
-
-
-def test_no_secret_is_printed(settings):
-    """Neither another setting, nor a password in a URL."""
-    found = check(
-        settings({"ANTHROPIC_AUTH_TOKEN": "SECRET"}, ANTHROPIC_BASE_URL="http://SECRET:SECRET@x:1/")
-    )
+    """Loopback names are alike; neither a password nor another setting is printed."""
+    found = check(settings({"ANTHROPIC_AUTH_TOKEN": "SECRET"}, ANTHROPIC_BASE_URL=url))
+    assert found["claude"].state is state
     assert "SECRET" not in repr(found)
-    assert "http://x:1" in found["claude"].text
 
 
-def test_the_context_it_assumes(settings):
-    """More than the server has: long conversations fail."""
-    unset = check(settings(ANTHROPIC_BASE_URL=PROXY))["window"]
-    assert unset.state is State.WARN
-    assert unset.fix == 'eval "$(cacheproxy env claude)"'
-    assert check(settings(CLAUDE_CODE_MAX_CONTEXT_TOKENS="200000"))["window"].state is State.WARN
-    assert check(settings(CLAUDE_CODE_MAX_CONTEXT_TOKENS="131072"))["window"].state is State.OK
-    assert check(settings(CLAUDE_CODE_MAX_CONTEXT_TOKENS="many"))["window"].state is State.WARN
-    assert "window" not in check(settings(ANTHROPIC_BASE_URL=PROXY), context=262_144)
-    assert "window" not in check(settings({}), context=None)
+@pytest.mark.parametrize(
+    ("environ", "context", "state"),
+    [
+        ({"ANTHROPIC_BASE_URL": PROXY}, 131_072, State.WARN),
+        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "200000"}, 131_072, State.WARN),
+        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "131072"}, 131_072, State.OK),
+        ({"CLAUDE_CODE_MAX_CONTEXT_TOKENS": "many"}, 131_072, State.WARN),
+        ({"ANTHROPIC_BASE_URL": PROXY}, 262_144, None),
+        ({}, None, None),
+    ],
+)
+def test_a_context_larger_than_the_servers_fails_long_conversations(
+    settings, environ, context, state
+):
+    found = check(settings({}, **environ), context).get("window")
+    assert (found and found.state) is state
+    assert found is None or found.fix == (None if state is State.OK else FIX)
 
 
 @pytest.mark.parametrize("seen", [False, True])
 def test_the_window_of_another_shell_is_not_known_here(settings, seen):
     """``cacheproxy env claude`` was followed there, perhaps: no warning."""
     found = check(settings({}), seen=seen)["window"]
-    assert found.state is State.OK
+    assert (found.state, found.fix) == (State.OK, FIX)
     assert "131,072 tokens" in found.text
-    assert found.fix == 'eval "$(cacheproxy env claude)"'
 
 
-def test_the_header_that_is_off(settings):
+@pytest.mark.parametrize(
+    ("env", "environ", "off"),
+    [(None, "1", None), (None, "0", "this shell"), (0, "1", "Claude Code's settings.json")],
+)
+def test_the_header_that_is_off(settings, env, environ, off):
     """Either way to write it; a JSON number, too."""
-    assert settings(CLAUDE_CODE_ATTRIBUTION_HEADER="1").header_off is None
-    assert settings(CLAUDE_CODE_ATTRIBUTION_HEADER="0").header_off is not None
-    assert settings({"CLAUDE_CODE_ATTRIBUTION_HEADER": 0}).header_off.source.endswith(
-        "settings.json"
-    )
+    name = "CLAUDE_CODE_ATTRIBUTION_HEADER"
+    found = settings(None if env is None else {name: env}, **{name: environ})
+    assert (found.header_off and found.header_off.source) == off
+    assert ("header" in check(found)) is (off is not None)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.identify import Server
 from cacheproxy.doctor import outcome
 from cacheproxy.doctor.conclusion import Answer, Known, conclude
 from cacheproxy.doctor.counted import TOKENS, Blocks, Counters
@@ -13,8 +15,7 @@ from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.prompt import rounds_for
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.reuse import measure
-from cacheproxy.doctor.site import Site
-from cacheproxy.doctor.upstream import look
+from cacheproxy.doctor.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
 PAGE = """\
@@ -86,58 +87,40 @@ def check(trial):
     return outcome.check(trial, ("claude-billing-header",), "vLLM", has_package=True)
 
 
-def test_answers_without_a_count_are_measured_by_the_counters(tried):
-    """And the flag is named that has them say it."""
-    trial, _ = tried(16)
-    assert trial.works
-    assert trial.second.is_counted
-    assert trial.second.usage.reused % 16 == 0
-    finding = check(trial)
-    assert finding.state is State.OK
-    (unsaid,) = outcome.unsaid([trial], "vLLM")
-    assert unsaid.state is State.WARN
-    assert unsaid.fix == "start vLLM with --enable-prompt-tokens-details"
+FLAG = "start vLLM with --enable-prompt-tokens-details"
 
 
-def test_answers_with_a_count_need_no_counters(tried):
-    trial, _ = tried(16, flagged=True)
-    assert trial.works
-    assert not trial.second.is_counted
-    assert outcome.unsaid([trial], "vLLM") == []
+@pytest.mark.parametrize("flagged", [True, False])
+@pytest.mark.parametrize("block", [16, 1024])
+def test_answers_without_a_count_are_measured_by_the_counters(tried, block, flagged):
+    """Large blocks get a longer prompt. The flag is named that has the answers say it."""
+    trial, server = tried(block, flagged=flagged)
+    assert check(trial).state is State.OK
+    assert trial.second.is_counted is not flagged
+    assert trial.second.usage.reused == trial.second.whole
+    assert trial.second.whole % block == 0
+    assert server.longest < 3000
+    unsaid = [(finding.state, finding.fix) for finding in outcome.unsaid([trial], "vLLM")]
+    assert unsaid == ([] if flagged else [(State.WARN, FLAG)])
 
 
 def test_where_others_are_at_work_too_the_counters_say_nothing_of_one(tried):
     trial, _ = tried(16, others=40)
     assert not trial.is_measured
     finding = check(trial)
-    assert finding.state is State.WARN
+    assert (finding.state, finding.fix) == (State.WARN, FLAG)
     assert "does not say what it reused" in finding.text
-    assert finding.fix == "start vLLM with --enable-prompt-tokens-details"
 
 
 @pytest.mark.parametrize("flagged", [True, False])
-def test_large_blocks_get_a_longer_prompt(tried, flagged):
-    """Of 1,024 tokens: what can be reused of it was."""
-    trial, server = tried(1024, flagged=flagged)
-    assert 2048 < server.longest < 3000
-    assert trial.second.usage.reused == trial.second.whole == 2048
-    assert check(trial).state is State.OK
-
-
-@pytest.mark.parametrize("flagged", [True, False])
-def test_a_prompt_shorter_than_a_block_tells_nothing(tried, flagged):
-    """As with hybrid models; it is not made longer than is bearable."""
+def test_a_prompt_shorter_than_a_block_tells_nothing(tried, nobody, flagged):
+    """As with hybrid models; it is not made longer than is bearable, and is no verdict."""
     trial, server = tried(7808, flagged=flagged)
     assert server.longest < 1000
-    assert trial.is_short
     finding = check(trial)
     assert (finding.state, finding.fix) == (State.WARN, None)
     assert "too short to tell: this server keeps whole blocks of 7,808 tokens" in finding.text
-
-
-def test_that_a_prompt_was_too_short_is_no_verdict_on_the_cache(tried, peer, nobody):
-    trial, server = tried(7808, flagged=True)
-    upstream = look(Site(peer(server.pages).url))
+    upstream = Upstream("x", Server("vLLM"))
     conclusion = conclude(Known(Proxy(nobody), upstream, None, (trial,), None), [])
     assert conclusion.answer is Answer.NOT_MEASURED
     assert "shorter than the blocks" in conclusion.text

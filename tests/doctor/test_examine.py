@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.config import Config
-from cacheproxy.demo.proxy import ProxyService
 from cacheproxy.doctor.conclusion import Answer
 from cacheproxy.doctor.examine import Inputs, examine
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.prompt import Header, text
-from cacheproxy.doctor.site import Site
+from cacheproxy.replay.proxy import ProxyService
 
 pytestmark = pytest.mark.llama
 AGENT = {"User-Agent": "claude-cli/2.1.285 (external, cli)"}

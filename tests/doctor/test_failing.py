@@ -8,21 +8,20 @@ import pytest
 
 from cacheproxy.doctor import failing
 from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.doctor.record import Record
+from tests.doctor import builders
 
 PROXY, NOW = "http://127.0.0.1:8081", 1000.0
 SYSTEM = "System message must be at the beginning."
 
 
 def seen(number, client="claude", status=200, said=None, **more):
-    figures = (number, False, None, None, "-", "", NOW - 120)
-    return Seen(
-        number, client, "3f9a", *figures, 0.1, "/v1/messages", status=status, said=said, **more
-    )
+    more |= {"client": client, "status": status, "said": said, "wall": NOW - 120}
+    return builders.seen(number, number, None, None, "-", path="/v1/messages", **more)
 
 
-def check(*kept, proxy=PROXY):
-    return failing.check(Record(kept), proxy, NOW)
+def check(*kept, proxy=PROXY, kind=""):
+    return failing.check(Record(kept), proxy, NOW, kind)
 
 
 def test_a_client_whose_requests_are_all_refused():
@@ -60,8 +59,7 @@ def test_the_turn_is_named_by_its_number(status, said, fix):
 )
 def test_a_larger_context_is_asked_for_as_the_server_spells_it(kind, flag):
     """Nothing is said of the flags of others."""
-    last = Record((seen(1, status=400, said="exceed_context_size_error"),))
-    (found,) = failing.check(last, "http://127.0.0.1:8081", NOW, kind)
+    (found,) = check(seen(1, status=400, said="exceed_context_size_error"), kind=kind)
     assert found.fix.startswith(flag)
 
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.config import Config
-from cacheproxy.demo.proxy import ProxyService
 from cacheproxy.doctor.conclusion import Answer
 from cacheproxy.doctor.examine import Inputs, examine
-from cacheproxy.doctor.site import Site
 from cacheproxy.embedded import LlamaServer
+from cacheproxy.replay.proxy import ProxyService
 
 pytestmark = pytest.mark.llama
 ONE, FOUR = {"n_parallel": 1}, {"n_parallel": 4, "kv_unified": True}

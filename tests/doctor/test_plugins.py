@@ -22,26 +22,26 @@ def found(packages, rules, running=None, *, edits=True):
     return [(finding.name, finding.state, finding.text) for finding in findings]
 
 
-def test_packages_and_rules():
-    """Versions, and what is on."""
-    text = "1 loaded: good-plugin 1.2; rules on: good-stamp"
-    assert found((GOOD,), (RULE,)) == [("plugins", State.OK, text)]
-
-
-def test_a_package_that_cannot_be_loaded():
-    """A problem, even beside one that can."""
-    states = [state for _, state, _ in found((BROKEN, GOOD), (RULE,))]
-    assert states == [State.FAIL, State.OK]
-
-
-def test_nothing_to_do():
-    """No package, or no rule on."""
-    ((_, state, text),) = found((), ())
-    assert state is State.WARN
-    assert "no client package is installed" in text
-    ((_, state, text),) = found((GOOD,), ())
-    assert state is State.WARN
-    assert "no rule is on" in text
+@pytest.mark.parametrize(
+    ("packages", "rules", "findings"),
+    [
+        ((GOOD,), (RULE,), [(State.OK, "1 loaded: good-plugin 1.2; rules on: good-stamp")]),
+        (
+            (BROKEN, GOOD),
+            (RULE,),
+            [(State.FAIL, "broken-plugin could"), (State.OK, "1 loaded")],
+        ),
+        ((), (), [(State.WARN, "no client package is installed")]),
+        ((GOOD,), (), [(State.WARN, "good-plugin 1.2 loaded, but no rule is on")]),
+    ],
+)
+def test_packages_and_rules(packages, rules, findings):
+    """A package that cannot be loaded is a problem, even beside one that can."""
+    shown = found(packages, rules)
+    assert {name for name, _, _ in shown} == {"plugins"}
+    for (_, state, text), (wanted, words) in zip(shown, findings, strict=True):
+        assert state is wanted
+        assert text.startswith(words)
 
 
 def test_a_proxy_that_runs_with_other_rules():

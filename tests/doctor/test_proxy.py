@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.asking import HEALTH
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import record
 from cacheproxy.doctor.finding import State
@@ -37,9 +38,8 @@ def test_nobody_there(nobody):
 
 
 @pytest.mark.parametrize("page", [(404, {}), {}, [], "x", {"version": 5, "upstream": {}}])
-def test_another_server(peer, page):
-    """It is told apart."""
-    finding = check(peer({proxies.HEALTH: page}).url)
+def test_another_server_is_told_apart(peer, page):
+    finding = check(peer({HEALTH: page}).url)
     assert finding.state is State.FAIL
     assert "is no cacheproxy" in finding.text
 
@@ -48,7 +48,7 @@ def test_another_server(peer, page):
 def test_a_health_page_that_names_no_upstream(peer, url):
     """Then the configuration's is taken."""
     page = {"version": "9", "upstream": {"url": url}, "rules": ["a", 5]}
-    seen = proxies.look(peer({proxies.HEALTH: page}).url, {})
+    seen = proxies.look(peer({HEALTH: page}).url, {})
     assert (seen.version, seen.upstream, seen.rules) == ("9", None, ("a",))
 
 

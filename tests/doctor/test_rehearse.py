@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.template.rehearsal import Rehearsal
 from cacheproxy.doctor import rehearse
 from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.site import Site
 from cacheproxy.embedded import LlamaServer, write_model
 from tests import needs
 from tests.llama.templates import REWRITING, TEMPLATES

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from cacheproxy.demo.proxy import ProxyService
+from cacheproxy.asking import Site
 from cacheproxy.doctor import outcome
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.prompt import Header, body, text
 from cacheproxy.doctor.reuse import Trial, measure
-from cacheproxy.doctor.site import Site
 from cacheproxy.embedded import LlamaServer
+from cacheproxy.replay.proxy import ProxyService
 
 
 @pytest.fixture(scope="module")
@@ -113,14 +113,17 @@ def test_a_context_too_small_for_the_prompt(model, rules, marks):
     assert "larger context" in check(trial).fix
 
 
-def chat(usage):
-    return {"/v1/chat/completions": {"choices": [], **usage}}
+CHAT = "/v1/chat/completions"
+
+
+def tried(peer, answer, model="m"):
+    """The trial on a server that gives this one answer, without rules and proxy."""
+    return measure("chat", Site(peer({CHAT: answer}).url), None, (), model, "x")
 
 
 def test_a_server_without_usage(peer):
     """Nothing is claimed; the seconds may be compared."""
-    site = Site(peer(chat({})).url)
-    trial = measure("chat", site, None, (), "m", "x")
+    trial = tried(peer, {"choices": []})
     assert not trial.is_measured
     assert trial.same is None
     finding = check(trial, kind="vLLM")
@@ -131,42 +134,42 @@ def test_a_server_without_usage(peer):
 
 def test_a_server_that_drops_the_header_needs_no_rule(peer):
     """It reuses whatever the header says."""
-    details = {"prompt_tokens": 640, "prompt_tokens_details": {"cached_tokens": 624}}
-    trial = measure("chat", Site(peer(chat({"usage": details})).url), None, (), "m", "x")
-    assert trial.works_without
+    usage = {"prompt_tokens": 640, "prompt_tokens_details": {"cached_tokens": 624}}
+    assert tried(peer, {"choices": [], "usage": usage}).works_without
 
 
-def test_a_path_that_is_not_served_is_no_trial(peer):
-    """But an unknown model is an error, though servers answer it with 404, too."""
+@pytest.mark.parametrize(
+    ("answer", "error", "fix"),
+    [
+        (
+            (404, {"error": {"message": "The model `m` does not exist."}}),
+            f"{CHAT} answered 404 (The model `m` does not exist.)",
+            "name a model with --model",
+        ),
+        (
+            (400, {"detail": "Server is pinned to 'hf'; requested 'default'."}),
+            f"{CHAT} answered 400 (Server is pinned to 'hf'; requested 'default'.)",
+            "name a model with --model",
+        ),
+        (
+            (401, {"error": "nope"}),
+            f"{CHAT} answered 401 (nope)",
+            "give the server's key with --api-key KEY",
+        ),
+        ((500, b"<html>"), f"{CHAT} answered 500", None),
+    ],
+)
+def test_an_answer_that_is_an_error_is_one_line(peer, answer, error, fix):
+    """In the server's own words. Servers answer an unknown model with 404, too."""
+    trial = tried(peer, answer, outcome.NO_MODEL)
+    assert trial.error == error
+    assert (check(trial).state, check(trial).fix) == (State.WARN, fix)
+
+
+def test_a_path_that_is_not_served_is_no_trial(peer, nobody):
+    """Nor is a server that is gone one."""
     assert measure("messages", Site(peer({}).url), None, (), "m", "x") is None
-    unknown = {"error": {"message": "The model `m` does not exist."}}
-    site = Site(peer({"/v1/chat/completions": (404, unknown)}).url)
-    trial = measure("chat", site, None, (), "m", "x")
-    assert trial.error == "/v1/chat/completions answered 404 (The model `m` does not exist.)"
-    assert check(trial).fix == "name a model with --model"
-
-
-def test_a_server_that_lists_no_model_and_wants_one(peer):
-    """As ``transformers serve``, in its own words."""
-    refused = (400, {"detail": "Server is pinned to 'hf'; requested 'default'."})
-    site = Site(peer({"/v1/chat/completions": refused}).url)
-    trial = measure("chat", site, None, (), outcome.NO_MODEL, "x")
-    assert "pinned to 'hf'" in trial.error
-    assert check(trial).fix == "name a model with --model"
-
-
-def test_a_server_that_is_gone(nobody):
-    """One line."""
-    trial = measure("chat", Site(nobody), None, (), "m", "x")
-    assert "Connection refused" in trial.error
-    assert check(trial).state is State.WARN
-
-
-def test_a_key_that_is_missing(peer):
-    """401 in whichever words."""
-    refused = (401, {"error": "nope"})
-    trial = measure("chat", Site(peer({"/v1/chat/completions": refused}).url), None, (), "m", "x")
-    assert check(trial).fix == "give the server's key with --api-key KEY"
+    assert "Connection refused" in measure("chat", Site(nobody), None, (), "m", "x").error
 
 
 def test_a_path_that_the_proxy_translates_is_measured_through_it_alone(peer):
@@ -175,7 +178,7 @@ def test_a_path_that_the_proxy_translates_is_measured_through_it_alone(peer):
     said = {"role": "assistant", "content": "four"}
     choices = [{"index": 0, "message": said, "finish_reason": "stop"}]
     answer = {"id": "c", "object": "chat.completion", "model": "m", "choices": choices}
-    server = peer({"/v1/chat/completions": answer | {"usage": details}})
+    server = peer({CHAT: answer | {"usage": details}})
     with ProxyService(server.url) as through:
         trial = measure("messages", Site(server.url), Site(through.url), (), "m", "x")
     assert trial.error is None
@@ -191,8 +194,7 @@ def test_a_path_that_is_served_no_more_is_said_so(peer):
     """Where there is no proxy to translate it."""
     answers = iter([{"usage": {"prompt_tokens": 640}}] * 2)
     gone = (404, {"error": {"message": "File Not Found"}})
-    server = peer({"/v1/chat/completions": lambda _: next(answers, gone)})
-    trial = measure("chat", Site(server.url), None, (), "m", "x")
+    trial = tried(peer, lambda _: next(answers, gone))
     assert trial.error == "/v1/chat/completions was served once, and then no more"
 
 

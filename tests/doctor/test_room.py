@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.doctor.load import Load, Slot
-from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.room import at_stake, kept
+from tests.doctor import builders
 
 NEW = Slot(0, context=65_536)
 
@@ -39,10 +40,8 @@ def test_what_the_next_prompt_takes(slots, tokens):
     assert at_stake(Load(slots=slots), keeps=True) == 0
 
 
-def seen(number, session, turn, prompt, reused, *, side=False, wall=None, **more):
-    wall = float(number) if wall is None else wall
-    figures = (turn, side, prompt, reused, "ok", "", wall)
-    return Seen(number, "claude", session, *figures, 0.5, **more)
+def seen(number, session, turn, prompt, reused, **more):
+    return builders.seen(number, turn, prompt, reused, session=session, seconds=0.5, **more)
 
 
 MAIN = seen(1, "a", 1, 11_000, 0), seen(3, "a", 2, 11_200, 11_000)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.doctor import slots
 from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.record import Record, Seen
-from cacheproxy.doctor.reuse import Shot, Trial
+from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.reuse import Trial
+from tests.doctor import builders
 
 
-def seen(number, session, turn, prompt, reused, *broken):
-    figures = (turn, False, prompt, reused, *(broken or ("ok", "")), float(number))
-    return Seen(number, "claude", session, *figures)
+def seen(number, session, turn, prompt, reused, reason=""):  # noqa: PLR0917 (a table)
+    verdict = "BREAK" if reason else "ok"
+    return builders.seen(number, turn, prompt, reused, verdict, reason=reason, session=session)
 
 
 # as the real server had it: four slots, unified, a RAM cache (see cacheproxy.doctor.slots)
 TURNS = (
     seen(4, "3f9a", 2, 14_396, 14_071),
     seen(5, "3f9a:a1", 1, 4_985, 4_535),
-    seen(6, "3f9a", 3, 14_695, 4_525, "BREAK", "evicted"),
+    seen(6, "3f9a", 3, 14_695, 4_525, "evicted"),
 )
 
 
@@ -36,7 +36,7 @@ def test_a_fork_that_took_the_slot():
 def test_a_title_that_took_the_slot():
     """It shares nothing: then what was lost was not kept in RAM."""
     title = seen(5, "77b0", 1, 500, 7)
-    lost = seen(6, "3f9a", 3, 14_695, 7, "BREAK", "evicted")
+    lost = seen(6, "3f9a", 3, 14_695, 7, "evicted")
     (found,) = slots.check(Record((TURNS[0], title, lost)), ())
     assert (found.name, found.state) == ("cache-ram", State.WARN)
     assert found.text.endswith("1 turn read 14,389 tokens again")
@@ -52,13 +52,13 @@ def test_turns_that_lost_nothing(turns):
 
 def test_a_turn_that_changed_its_own_prompt_is_no_matter_of_slots():
     """Whoever ran beside it."""
-    changed = seen(6, "3f9a", 3, 14_695, 4_525, "BREAK", "system_changed")
+    changed = seen(6, "3f9a", 3, 14_695, 4_525, "system_changed")
     assert slots.check(Record((*TURNS[:2], changed)), ()) == []
 
 
 @pytest.mark.parametrize(("reused", "state"), [(639, State.OK), (33, State.WARN)])
 def test_our_own_prompt_that_came_back_or_not(reused, state):
     """On a server with one slot it proves the RAM cache, or that there is none."""
-    trial = Trial("/v1/messages", through_proxy=True, again=Shot(Usage(640, reused), 0.1))
+    trial = Trial("/v1/messages", through_proxy=True, again=builders.shot(reused))
     (found,) = slots.check(None, [trial])
     assert (found.name, found.state) == ("cache-ram", state)

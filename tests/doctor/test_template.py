@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.asking import HEALTH
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import template
 from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.doctor.record import Record
+from tests.doctor.builders import seen
 
 SAYS = "refuses late system messages -> placed as the user's, in place"
-CLAUDE = Record((Seen(1, "claude", "s", 1, False, 9, 0, "cold", "", 0.0),))
-OTHER = Record((Seen(1, "cline", "s", 1, False, 9, 0, "cold", "", 0.0),))
+CLAUDE, OTHER = Record((seen(),)), Record((seen(client="cline"),))
 
 
 def page(**placement):
@@ -21,7 +22,7 @@ def page(**placement):
 def test_what_the_proxy_has_learned_is_printed_in_its_words(peer):
     """From its health page."""
     health = page(setting="auto", late="refused", learned_by="its template", says=SAYS)
-    seen = proxies.look(peer({proxies.HEALTH: health}).url, {})
+    seen = proxies.look(peer({HEALTH: health}).url, {})
     (found,) = template.check(seen.placement, CLAUDE)
     assert (found.name, found.state, found.text) == ("template", State.OK, SAYS)
 
@@ -33,7 +34,7 @@ def test_what_the_proxy_has_learned_is_printed_in_its_words(peer):
 def test_what_is_not_known_matters_to_clients_that_send_such_messages(peer, placement):
     """They are told what can be done; nothing is said where no such client came."""
     health = page() | {"placement": placement}
-    seen = proxies.look(peer({proxies.HEALTH: health}).url, {})
+    seen = proxies.look(peer({HEALTH: health}).url, {})
     (found,) = template.check(seen.placement, CLAUDE)
     assert found.state is State.WARN
     assert "--placement user" in found.fix

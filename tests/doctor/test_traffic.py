@@ -15,9 +15,10 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.doctor import agents, record, traffic
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.load import Load, Slot
-from cacheproxy.doctor.record import Record, Seen
+from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.traffic import Look
-from cacheproxy.web.exchanges import Exchanges
+from cacheproxy.web import exchanges as page
+from tests.doctor.builders import seen
 
 NOW = 1_000_000.0
 PROXY, SERVER = "http://127.0.0.1:8081", "http://localhost:8080"
@@ -48,8 +49,8 @@ def read(peer):
     """Read the record of a proxy with these exchanges, from the page that the proxy serves."""
 
     def read(*exchanges):
-        page = asyncio.run(Exchanges(exchanges)())
-        return record.read(peer({record.PAGE: page}).url, {})
+        said = asyncio.run(page.exchanges(exchanges))
+        return record.read(peer({record.PAGE: said}).url, {})
 
     return read
 
@@ -65,11 +66,8 @@ def test_the_record_leaves_out_what_is_no_agent_s(read):
     assert [one.number for one in kept.seen] == [1]
     assert kept.seen[0].client == "claude"
     assert (kept.seen[0].prompt, kept.seen[0].reused) == (18_000, 17_000)
-    assert (kept.seen[0].status, kept.seen[0].path, kept.seen[0].failed) == (
-        200,
-        "/v1/messages",
-        False,
-    )
+    assert (kept.seen[0].status, kept.seen[0].path) == (200, "/v1/messages")
+    assert not kept.seen[0].failed
 
 
 def test_what_the_server_said_of_a_failure_is_on_one_line(peer):
@@ -137,8 +135,8 @@ def test_turns_that_lost_the_cache(read):
 )
 def test_a_break_weighs_what_it_cost(lost, state):
     """However many there were."""
-    seen = Seen(2, "c", "s", 2, False, 1807, 1700, "BREAK", "evicted", NOW, lost=lost)
-    _, turns = agents.check(Record((seen, seen, seen)), PROXY, NOW)
+    broken = seen(2, 2, 1807, 1700, "BREAK", lost=lost)
+    _, turns = agents.check(Record((broken,) * 3), PROXY, NOW)
     assert turns.state is state
 
 
@@ -151,45 +149,45 @@ def test_what_was_lost_comes_with_the_record(read):
     assert Record((replace(kept.seen[0], lost=None),)).lost_share == pytest.approx(1 / 18)
 
 
-def test_a_server_that_worked_for_others(read):
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (Load(214_300), "214,300 prompt tokens since it started, and no agent request"),
+        (Load(slots=(Slot(0, 7, 18_904),)), "slots hold a prompt of 18,904 tokens"),
+        (Load(1_900), "no agent request has come through this proxy yet"),
+    ],
+)
+def test_a_server_that_worked_for_others(load, words):
     """Before the proxy or past it: suspicious, not proven."""
-    finding = check(Look(Load(evaluated=214_300), read()))
+    finding = check(Look(load, Record(())))
     assert finding.state is State.WARN
-    assert "214,300 prompt tokens since it started, and no agent request" in finding.text
-    by_slots = check(Look(Load(slots=(Slot(0, 7, 18_904),)), read()))
-    assert "slots hold a prompt of 18,904 tokens" in by_slots.text
-    quiet = check(Look(Load(evaluated=1_900), read()))
-    assert quiet.text == "no agent request has come through this proxy yet"
+    assert words in finding.text
 
 
-class TestWatched:
-    def test_past_the_proxy(self, read):
-        """The server works, and nothing of it is ours."""
-        finding = check(Look(Load(evaluated=1_000), read()), Look(Load(215_300), read()), 60)
-        assert finding.state is State.FAIL
-        assert finding.text.startswith(
-            "the server evaluated 214,300 prompt tokens in the 60 s watched, none of it"
-        )
+NEW = Record((seen(2), seen(3)))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "new", "state", "words"),
+    [
+        (
+            *(Load(1_000), Load(215_300), Record(()), State.FAIL),
+            "the server evaluated 214,300 prompt tokens in the 60 s watched, none of it",
+        ),
+        (
+            *(Load(slots=(Slot(0, 7),)), Load(slots=(Slot(0, 12),)), Record(()), State.FAIL),
+            "the server worked on requests in the 60 s watched, none of it",
+        ),
+        (Load(0), Load(38_000), NEW, State.OK, "2 requests came through this proxy in the 60 s"),
+        (Load(0), Load(90_000), NEW, State.WARN, ", 54,000 of them for others"),
+        (Load(9_000), Load(9_000), Record(()), State.WARN, "no request came through this proxy"),
+        (Load(), Load(), Record(()), State.WARN, "as far as it tells"),
+    ],
+)
+def test_what_is_seen_while_it_is_watched(before, after, new, state, words):
+    """What came through, and what the server did besides: by counters, else by its slots."""
+    finding = check(Look(before, Record((seen(1),))), Look(after, Record((seen(1), *new.seen))), 60)
+    assert finding.state is state
+    assert words in finding.text
+    if state is State.FAIL:
         assert "ANTHROPIC_BASE_URL=http://127.0.0.1:8081 claude" in finding.fix
-
-    def test_past_the_proxy_without_counters(self, read):
-        """The slots took other requests."""
-        finding = check(
-            Look(Load(slots=(Slot(0, 7),)), read()), Look(Load(slots=(Slot(0, 12),)), read()), 60
-        )
-        assert finding.state is State.FAIL
-        assert finding.text.startswith("the server worked on requests in the 60 s watched")
-
-    def test_through_the_proxy(self, read):
-        """What came, and what else the server did."""
-        before, new = read(exchange(1)), read(exchange(1), exchange(2), exchange(3))
-        finding = check(Look(Load(0), before), Look(Load(2_000), new), 60)
-        assert (finding.state, finding.text[:22]) == (State.OK, "2 requests came throug")
-        finding = check(Look(Load(0), before), Look(Load(50_000), new), 60)
-        assert finding.state is State.WARN
-        assert "48,000 of them for others" in finding.text
-
-    def test_nobody_at_work(self, read):
-        """Then nothing can be said."""
-        finding = check(Look(Load(9_000), read()), Look(Load(9_000), read()), 60)
-        assert finding.state is State.WARN

@@ -4,16 +4,15 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
-from urllib.error import HTTPError
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.embedded import EmbeddedUnavailable, LlamaServer, StartFailedError, write_model
 from cacheproxy.embedded.model import default_template
 from tests import needs
-from tests.proxy.harness import eventually, running
+from tests.proxy.harness import eventually, running, runs
 
 pytestmark = [pytest.mark.llama, pytest.mark.slow]
 
@@ -31,12 +30,9 @@ def server(model):
 
 
 def post(server, path, **body):
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(
-        server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with opener.open(request, timeout=120) as response:
-        return json.load(response)
+    answer = Site(server.url).post(path, json.dumps(body).encode())
+    assert answer.status == 200, answer.said()
+    return answer.json()
 
 
 def chat(server, *messages, **more):
@@ -72,6 +68,8 @@ def test_the_system_text_comes_before_the_tools(server):
     assert text.startswith("<|im_start|>system\nBe brief.\n\n# Tools")
     assert '"name": "look"' in text
     assert text.endswith("<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n")
+    blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert "<|im_start|>user\na\nb<|im_end|>" in prompt(server, say("user", blocks))
 
 
 def test_its_template_can_take_move_or_refuse_late_system_messages(server, model):
@@ -81,17 +79,12 @@ def test_its_template_can_take_move_or_refuse_late_system_messages(server, model
     )
     with LlamaServer(model, n_ctx=512, chat_template=default_template("hoisted")) as hoisting:
         assert prompt(hoisting, *late).startswith("<|im_start|>system\nBe brief.\nNow.<|im_end|>\n")
-    with (
-        LlamaServer(model, n_ctx=512, chat_template=default_template("refused")) as strict,
-        pytest.raises(HTTPError) as refused,
-    ):
-        prompt(strict, *late)
-    assert b"System message must be at the beginning" in refused.value.read()
-
-
-def test_text_blocks_read_like_their_lines(server):
-    blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert "<|im_start|>user\na\nb<|im_end|>" in prompt(server, say("user", blocks))
+    template = default_template("refused")
+    with LlamaServer(model, n_ctx=512, chat_template=template) as strict:
+        asked = json.dumps({"messages": late}).encode()
+        answer = Site(strict.url).post("/apply-template", asked)
+    assert answer.status == 400
+    assert b"System message must be at the beginning" in answer.body
 
 
 def test_calls_and_results_are_rendered_and_the_next_turn_extends_the_prompt(server):
@@ -139,23 +132,10 @@ def test_it_dies_with_its_parent(model):
     eventually(lambda: not runs(child))
 
 
-def runs(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    # where nobody reaps orphans, as in many containers, a zombie stays behind
-    status = Path(f"/proc/{pid}/status")
-    return not (status.exists() and "State:\tZ" in status.read_text())
-
-
-def test_a_setting_nobody_knows_is_named_in_the_error(model):
+def test_a_start_that_fails_is_an_error_with_the_end_of_the_log(model, tmp_path):
+    """A setting nobody knows, a model that is not there."""
     with pytest.raises(StartFailedError, match="nonsense"):
         LlamaServer(model, nonsense=1)
-
-
-def test_a_missing_model_is_an_error_with_the_end_of_the_log(tmp_path):
-    needs.llama()
     with pytest.raises(StartFailedError, match="did not start"):
         LlamaServer(tmp_path / "none.gguf")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.replay.proxy import ProxyService as Proxy
 from cacheproxy.testing import capture_name, find_captures
 from tests import needs
 
-from .replay import Proxy, Session, load_sessions, start_server, write_model_for
+from .replay import Session, load_sessions, start_server, write_model_for
 
 REPLAYED = (
     "claude_2.1.114-localmodel",

@@ -8,26 +8,23 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import re
-import subprocess
-import sys
-import tempfile
-import time
-import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.demo.chat import to_chat
 from cacheproxy.demo.client import Client
+from cacheproxy.demo.run import to_chat
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import PLAIN_WORDS
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import capture_name, load_capture
+from cacheproxy.translate.chat import ChatToMessages
+from cacheproxy.translate.messages import MessagesToChat
 
 Json = dict[str, Any]
 
@@ -47,7 +44,6 @@ _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "stream_o
 _OF_THE_CONNECTION = {
     "accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding",
 }  # fmt: skip
-_BANNER = re.compile(r"^cacheproxy\b.*?(http://127\.0\.0\.1:\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +155,30 @@ def end_of_a_prompt(server: str) -> int:
     which only an answer's turn repeats; and one token is always evaluated again.
     """
     asked = {"content": "<|im_end|>\n<|im_start|>assistant\n", "parse_special": True}
-    request = urllib.request.Request(
-        f"{server}/tokenize", json.dumps(asked).encode(), {"Content-Type": "application/json"}
-    )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=120) as response:
-        return len(json.load(response)["tokens"]) + 1
+    return len(Site(server).tell("/tokenize", asked)["tokens"]) + 1
+
+
+def post(url: str, path: str, body: bytes) -> tuple[int, bytes]:
+    """Return status and body of the answer to a POST."""
+    answer = Site(url).post(path, body)
+    return answer.status, answer.body
+
+
+def by_way_of(
+    url: str, exchange: ChatToMessages | MessagesToChat, asked: Request, extra: bytes = b""
+) -> tuple[int, bytes]:
+    """Return status and body for the client of ``asked``, translated there and back.
+
+    ``extra``: members for the end of what is sent.
+    """
+    sent = exchange.request(asked)
+    status, answer = post(url, sent.target, sent.body[:-1] + extra + b"}")
+    if status == 200 and (asked.json or {}).get("stream"):
+        stream = exchange.stream()
+        pieces = [answer[at : at + 97] for at in range(0, len(answer), 97)]
+        return status, b"".join([*map(stream.feed, pieces), stream.close()])
+    given = exchange.answer(status, answer)
+    return given.status, given.body
 
 
 def replay(url: str, api: str, turns: Sequence[Turn]) -> list[Measured]:
@@ -188,73 +202,6 @@ def breaks(measured: Sequence[Measured]) -> Iterator[Measured]:
     for before, now in itertools.pairwise(measured):
         if now.reused < before.prompt - TOLERANCE:
             yield now
-
-
-class Proxy:
-    """A real ``twistd -n cacheproxy`` in front of ``upstream``, in a process that dies with ours.
-
-    The constructor returns when the first line of the banner has named the address: ``url``.
-    ``upstream`` may be "", where a config file names it.
-    """
-
-    def __init__(self, upstream: str, *options: str) -> None:
-        kept = {name: text for name, text in os.environ.items() if "CACHEPROXY_" not in name}
-        self._output = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed in close)
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "cacheproxy.demo.child"),
-                *("-n", "--pidfile=", "cacheproxy", "--config", os.devnull),
-                *("--port", "0", "--state-dir", "none", "--poll", "0"),
-                *(("--upstream", upstream) if upstream else ()),
-                *options,
-            ],
-            stdin=subprocess.PIPE,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            env={**kept, "PYTHONUNBUFFERED": "1"},
-        )
-        try:
-            self.url = self._address()
-        except BaseException:
-            self.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def signal(self, number: int) -> None:
-        """Send the service a signal."""
-        self._process.send_signal(number)
-
-    def log(self) -> str:
-        """Return all it has said so far."""
-        return _whole(self._output).decode("utf-8", "replace")
-
-    def close(self) -> None:
-        """Stop the service."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._output.close()
-
-    def _address(self) -> str:
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            ended = self._process.poll() is not None
-            first, newline, _ = self.log().partition("\n")
-            if newline and (found := _BANNER.match(first)):
-                return found[1]
-            if ended:
-                break
-            time.sleep(0.02)
-        raise RuntimeError(f"the proxy did not start: {self.log()}")
 
 
 def pin_rules() -> list[str]:
@@ -285,11 +232,3 @@ def _texts(value: Any) -> Iterator[str]:
         yield from _texts(inner)
     for inner in value if isinstance(value, list) else ():
         yield from _texts(inner)
-
-
-def _whole(file: IO[bytes]) -> bytes:
-    """Return all of ``file`` without moving the place in it, which a child writes at, too.
-
-    A seek and a read would now and then make the child write over its own first line.
-    """
-    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.demo import conversation
 from cacheproxy.demo.client import Client
 from cacheproxy.embedded import LlamaServer, write_model
+from cacheproxy.replay.proxy import ProxyService as Proxy
 from tests import needs
 from tests.proxy.harness import eventually
-
-from .replay import Proxy
 
 pytestmark = pytest.mark.llama
 
@@ -36,8 +35,7 @@ def bodies(recorded):
 
 
 def page(proxy, path):
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/{path}", timeout=120) as answer:
-        return answer.read()
+    return Site(proxy.url).get(f"/_cacheproxy/{path}").body
 
 
 @pytest.fixture

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.server.metrics_page import sample_of
 from cacheproxy.embedded import LlamaServer, write_model
+from cacheproxy.replay.proxy import ProxyService as Proxy
 from tests import needs
 from tests.metrics.builders import parsed, value
 from tests.proxy.harness import eventually
-
-from .replay import Proxy
 
 pytestmark = pytest.mark.llama
 
@@ -30,17 +29,11 @@ def server(tmp_path_factory):
 
 
 def get(url):
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=120) as response:
-        return response.read().decode()
+    return Site(url).get("").body.decode()
 
 
 def ask(url, path, said):
-    headers = {"Content-Type": "application/json", "X-Session-Id": path}
-    sent = urllib.request.Request(url + path, json.dumps(said).encode(), headers)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(sent, timeout=120) as response:
-        response.read()
+    assert Site(url, {"X-Session-Id": path}).post(path, json.dumps(said).encode()).status == 200
 
 
 def test_tokens_are_those_that_the_server_counted(server):

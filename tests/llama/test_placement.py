@@ -9,16 +9,16 @@ import json
 import random
 import socket
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.embedded import write_model
+from cacheproxy.replay.proxy import ProxyService as Proxy
 from tests import needs
 
-from .replay import PATHS, TOLERANCE, Proxy, erase, start_server
+from .replay import PATHS, TOLERANCE, erase, start_server
 from .templates import TEMPLATES
 
 pytestmark = pytest.mark.llama
@@ -92,14 +92,8 @@ def body_of(api, messages):
 
 def post(url, api, body):
     """The status, and what the server says of the prompt."""
-    data = json.dumps(body).encode()
-    asked = urllib.request.Request(url + PATHS[api], data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(asked, timeout=60) as answer:
-            return answer.status, usage_of(json.load(answer))
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, Usage()
+    answer = Site(url).post(PATHS[api], json.dumps(body).encode())
+    return answer.status, usage_of(answer.json()) if answer.status == 200 else Usage()
 
 
 def talk(url, api):

@@ -9,10 +9,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from cacheproxy.embedded import write_model
+from cacheproxy.replay.proxy import ProxyService as Proxy
 from tests import needs
 from tests.proxy.harness import Client, eventually
 
-from .replay import Proxy, erase, start_server
+from .replay import erase, start_server
 
 pytestmark = pytest.mark.llama
 

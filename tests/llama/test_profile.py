@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import socket
 import time
-import urllib.request
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.embedded import write_model
+from cacheproxy.replay.proxy import ProxyService as Proxy
 from tests import needs
 
-from .replay import Proxy, start_server
+from .replay import start_server
 from .templates import REWRITING, TEMPLATES
 
 pytestmark = pytest.mark.llama
@@ -25,8 +26,7 @@ THOUGHTS = {
 
 
 def page_of(proxy, name):
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/{name}", timeout=120) as page:
-        return json.load(page)
+    return Site(proxy.url).page(f"/_cacheproxy/{name}")
 
 
 def profile_of(proxy):
@@ -47,12 +47,7 @@ def wait_for_slots(proxy, count):
 
 def chat(proxy, text):
     body = {"model": "random", "max_tokens": 1, "messages": [{"role": "user", "content": text}]}
-    data = json.dumps(body).encode()
-    asked = urllib.request.Request(
-        f"{proxy.url}/v1/chat/completions", data, {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(asked, timeout=60) as answer:
-        return answer.status
+    return Site(proxy.url).post("/v1/chat/completions", json.dumps(body).encode()).status
 
 
 def until(condition):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.conversation.verdict import Rewrite
@@ -40,19 +40,14 @@ def reactor():
 
 def ask(url, request):
     """Send a request to the server; return what it counted."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    asked = urllib.request.Request(
-        url + request.target, request.body, {"Content-Type": "application/json"}
-    )
-    with opener.open(asked, timeout=120) as answer:
-        return usage_of(json.load(answer))
+    return usage_of(Site(url).post(request.target, request.body).json())
 
 
 def compared(url, before, after):
     """Both requests, sent, and what is known of them; the usage of the second."""
     was, now = ask(url, before), ask(url, after)
     one = prompt_of(before, Order.SYSTEM_FIRST)
-    other = prompt_of(after, Order.SYSTEM_FIRST, one)
+    other = prompt_of(after, Order.SYSTEM_FIRST)
     return Compared(one, other, was.prompt, now.prompt, parting(one, other)), now
 
 

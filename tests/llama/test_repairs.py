@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.spared import spared_tokens
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.judge.judge import Before, judge
@@ -48,11 +48,7 @@ def body_of(api, version, cch):
 
 
 def ask(url, path, body):
-    data = json.dumps({"model": "random"} | body).encode()
-    asked = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(asked, timeout=120) as response:
-        return usage_of(json.load(response))
+    return usage_of(Site(url).tell(path, {"model": "random"} | body))
 
 
 @pytest.mark.parametrize("api", PATHS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.demo.client import Client
+from cacheproxy.replay.proxy import ProxyService as Proxy
 from cacheproxy.testing import capture_name, find_captures, load_capture
 
 from . import openclaw_2026_02
@@ -16,7 +17,6 @@ from .exceptions import EXCEPTIONS, reasons
 from .replay import (
     PATHS,
     TOLERANCE,
-    Proxy,
     Turn,
     body_for,
     breaks,

@@ -9,8 +9,9 @@ import socket
 import pytest
 
 from cacheproxy.embedded import LlamaServer, write_model
+from cacheproxy.replay.proxy import ProxyService as Proxy
 
-from .replay import Proxy, erase
+from .replay import erase
 
 anthropic = pytest.importorskip("anthropic")
 openai = pytest.importorskip("openai")

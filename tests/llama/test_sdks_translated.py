@@ -11,8 +11,7 @@ import itertools
 import pytest
 
 from cacheproxy.embedded import LlamaServer, write_model
-
-from .replay import Proxy
+from cacheproxy.replay.proxy import ProxyService as Proxy
 
 pytest.importorskip("anthropic")
 pytest.importorskip("openai")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.request
 from dataclasses import replace
 
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage_reader import UsageReader
-from cacheproxy.core.server.metrics_page import sample_of
 from cacheproxy.core.server.status import Metrics, State
+from cacheproxy.doctor.load import sample_at
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.learning.poller import Poller
@@ -35,12 +35,6 @@ pytestmark = pytest.mark.llama
 def model(tmp_path_factory):
     needs.llama()
     return write_model(tmp_path_factory.mktemp("totals") / "tiny.gguf")
-
-
-def get(url):
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=120) as response:
-        return response.read().decode()
 
 
 class Setup:
@@ -66,7 +60,7 @@ class Setup:
     def end_server(self):
         """What it counted in its life is the truth."""
         if self._settings.get("endpoint_metrics", True):
-            figures = sample_of(get(f"{self.url}/metrics")).figures.completed()
+            figures = sample_at(Site(self.url)).figures.completed()
             for name in TOKENS:
                 self.truth[name] += getattr(figures, name)
         self.server.close()
@@ -79,7 +73,7 @@ class Setup:
         self.totals = Totals(self._reactor, self._folder, time.time)
         self.totals.check()
         self._plugins = Plugins()
-        self._plugins.register(self.totals.recorder, "totals")
+        self._plugins.register(self.totals, "totals")
         upstream = Upstream(self._reactor, UpstreamURL.parse(self.url), 2.0)
         self._poller = Poller(upstream, 10.0, self.totals.looked, self._reactor, wall=time.time)
 
@@ -99,13 +93,8 @@ class Setup:
             "messages": [{"role": "user", "content": f"{WORDS} {self.asked % 3}"}],
         }
         began = time.monotonic()
-        request = urllib.request.Request(
-            self.url + path, json.dumps(said).encode(), {"Content-Type": "application/json"}
-        )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=120) as response:
-            reader = UsageReader(response.headers["content-type"])
-            reader.feed(response.read())
+        reader = UsageReader("text/event-stream")
+        reader.feed(Site(self.url).post(path, json.dumps(said).encode()).body)
         if recorded:
             usage = reader.close()
             assert usage.prompt

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from itertools import pairwise
 
 import pytest
@@ -16,7 +14,7 @@ from cacheproxy.testing import request
 from cacheproxy.translate.chat import ChatToMessages
 from tests.translate.chat.events import CHUNK, COMPLETION, assembled
 
-from .replay import end_of_a_prompt, erase
+from .replay import by_way_of, end_of_a_prompt, erase, post
 
 pytestmark = pytest.mark.llama
 
@@ -69,32 +67,13 @@ CASES = {
 }
 
 
-def post(url, path, body):
-    """Return (status, body) of a POST."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    asked = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
-    try:
-        with opener.open(asked, timeout=120) as response:
-            return response.status, response.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
-
-
 def native(url, body):
     return post(url, PATH, json.dumps(body).encode())
 
 
 def translated(url, body):
     """Return (status, body) for the client of a chat ``body``, by way of the Messages API."""
-    exchange = ChatToMessages(created=1234)
-    asked = exchange.request(request(body, PATH))
-    status, answer = post(url, asked.target, asked.body)
-    if status == 200 and body.get("stream"):
-        stream = exchange.stream()
-        pieces = [answer[at : at + 97] for at in range(0, len(answer), 97)]
-        return status, b"".join([*map(stream.feed, pieces), stream.close()])
-    given = exchange.answer(status, answer)
-    return given.status, given.body
+    return by_way_of(url, ChatToMessages(created=1234), request(body, PATH))
 
 
 def message_of(answer, *, stream, ours):

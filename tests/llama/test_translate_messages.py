@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 
 import pytest
 
 pytest.importorskip("anthropic")
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.testing import request
-from cacheproxy.translate.messages import MessagesToChat, Spellings
+from cacheproxy.translate.messages import MessagesToChat
 from tests.translate.messages.chunks import MESSAGE, assembled, events
 
-from .replay import end_of_a_prompt, erase
+from .replay import by_way_of, end_of_a_prompt, erase, post
 
 pytestmark = pytest.mark.llama
 
@@ -59,34 +58,14 @@ CASES = {
 }
 
 
-def post(url, path, body):
-    """Return (status, body) of a POST."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    asked = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
-    try:
-        with opener.open(asked, timeout=120) as response:
-            return response.status, response.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
-
-
 def native(url, body, path="/v1/messages"):
     return post(url, path, json.dumps(body).encode())
 
 
 def translated(url, body, spellings=None):
     """Return (status, body) for the client of a Messages ``body``, by way of the chat API."""
-    exchange = MessagesToChat(spellings)
-    asked = exchange.request(request(body))
-    # the server's own extra, of which neither API knows
-    sent = asked.body[:-1] + b',"seed":1}'
-    status, answer = post(url, asked.target, sent)
-    if status == 200 and body.get("stream"):
-        stream = exchange.stream()
-        pieces = [answer[at : at + 97] for at in range(0, len(answer), 97)]
-        return status, b"".join([*map(stream.feed, pieces), stream.close()])
-    answer = exchange.answer(status, answer)
-    return answer.status, answer.body
+    # the seed is the server's own extra, of which neither API knows
+    return by_way_of(url, MessagesToChat(spellings), request(body), b',"seed":1')
 
 
 def plain(message):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import urllib.request
+from contextlib import closing
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.server.prefill import PrefillReader
 
@@ -29,12 +30,10 @@ ASKED = {
 def usage_of(url, path, *, stream):
     """Ask once, and read the answer in small pieces, as it may come."""
     body = json.dumps({"model": "random", "stream": stream, **ASKED[path]}).encode()
-    request = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=120) as response:
-        reader = UsageReader(response.headers["content-type"])
-        while chunk := response.read(97):
-            reader.feed(chunk)
+    data = Site(url).post(path, body).body
+    reader = UsageReader("text/event-stream" if stream else "application/json")
+    for at in range(0, len(data), 97):
+        reader.feed(data[at : at + 97])
     return reader.close()
 
 
@@ -61,18 +60,11 @@ def test_how_far_it_is_with_a_prompt_is_told_to_who_asked(llama):
         message = {"role": "user", "content": words}
         body = {"model": "random", "messages": [message], "stream": True, "max_tokens": 1}
         body |= {"return_progress": True, "stream_options": {"include_usage": True}}
-        sent = json.dumps(body).encode()
-        request = urllib.request.Request(
-            llama.url + "/v1/chat/completions", sent, {"Content-Type": "application/json"}
-        )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        reader, usage, told, has_begun = (
-            PrefillReader(),
-            UsageReader("text/event-stream"),
-            [],
-            False,
-        )
-        with opener.open(request, timeout=120) as response:
+        reader, usage = PrefillReader(), UsageReader("text/event-stream")
+        told, has_begun, site = [], False, Site(llama.url)
+        with closing(site.connect()) as connection:
+            sent = json.dumps(body).encode()
+            response = site.begin(connection, "POST", "/v1/chat/completions", sent)
             while chunk := response.read1(1 << 16):
                 has_begun = has_begun or reader.feed(chunk)
                 told.append(reader.progress)

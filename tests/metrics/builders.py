@@ -5,8 +5,9 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families
 
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.metrics.snapshot import Now
-from cacheproxy.web.metrics import MetricsPage
+from cacheproxy.metrics.counting import Metrics
+from cacheproxy.metrics.snapshot import Standing
+from cacheproxy.web.metrics import Families, MetricsPage, content
 
 Series = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -30,13 +31,12 @@ def value(series: Series, name: str, /, **labels: str) -> float | None:
     return sum(found) if found else None
 
 
-def page_of(metrics, now=None, rules=()):
-    """A page that nobody asks by HTTP."""
-    return MetricsPage(metrics, now or Now("1.0", Failures(), lambda: 0.0), rules, None)
+def families(metrics=None, standing=None, rules=(), channels=()) -> Families:
+    """What the page is made of, now."""
+    standing = standing or Standing("1.0", Failures(), lambda: 0.0)
+    return MetricsPage(metrics or Metrics(), standing, rules, None, channels).families()
 
 
-def shown(metrics, now=None, rules=(), channels=()) -> Series:
-    """What the page says."""
-    page = page_of(metrics, now, rules)
-    page.refresh(channels)
-    return parsed(page.content().body.decode())
+def shown(*arguments, **more) -> Series:
+    """What the page says now."""
+    return parsed(content(families(*arguments, **more)).body.decode())

@@ -38,10 +38,3 @@ def test_credentials_are_no_labels():
     labels = Labels(5)
     assert "Xy12Zw34Qq" not in labels.of("sk-ant-api03-Xy12Zw34QqXy12Zw34Qq")
     assert "geheim" not in labels.of("a-geheim4711geheim", lambda: [b"geheim4711geheim"])
-
-
-def test_long_texts_are_not_kept():
-    """A megabyte of model name is looked at in its first characters."""
-    labels = Labels(5)
-    labels.of("x" * 1_000_000)
-    assert max(map(len, labels.known)) <= 256

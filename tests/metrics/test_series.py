@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.metrics import table
-from cacheproxy.metrics.counted import Counted
-from cacheproxy.metrics.family import family
-from cacheproxy.metrics.series import Counter, Histogram
-from tests.metrics.theirs import Theirs, pages
+from cacheproxy.metrics.counting import Metrics
+from cacheproxy.web.metrics import content
+from tests.metrics.builders import families, parsed, value
+from tests.metrics.theirs import ROWS, Theirs, pages
+from tests.observe.exchanges import body, exchange
 
 VALUES = st.sampled_from(["claude", "http://localhost:8080", "other", 'a "b"\\\n', "é"])
 
@@ -24,56 +22,37 @@ def events_of(row):
     return st.tuples(st.just(row), st.tuples(*[VALUES] * len(row.labels)), amounts)
 
 
-def count(series, values, amount):
-    """Count it as the observer does."""
-    if isinstance(series, Histogram):
-        buckets = series[values]
-        buckets.counts[bisect_left(series.bounds, amount)] += 1
-        buckets.sum += amount
-    else:
-        series[values] += amount
-
-
-@given(st.lists(st.sampled_from(table.COUNTED).flatmap(events_of), max_size=60))
+@given(st.lists(st.sampled_from(ROWS).flatmap(events_of), max_size=60))
 def test_the_same_events_make_the_same_families(events):
     """Names, types, words, labels, figures and their order, in both formats of the page."""
-    counted, theirs = Counted(), Theirs()
-    ours = {
-        row: (counted.histogram if row.buckets else counted.counter)(row) for row in table.COUNTED
-    }
+    metrics, theirs = Metrics(), Theirs()
+    ours = {each.row: each for each in metrics.series}
     for row, values, amount in events:
-        count(ours[row], values, amount)
+        if row.buckets:
+            ours[row].observe(values, amount)
+        else:
+            ours[row][values] += amount
         theirs.add(row, values, amount)
-    counted.refresh()
-    assert list(counted.collect()) == list(theirs.collect())
-    assert pages(counted) == pages(theirs)
+    found = families(metrics)
+    found.standing.clear()
+    assert list(found.collect()) == list(theirs.collect())
+    assert pages(found) == pages(theirs)
 
 
-def test_a_counter_that_was_only_looked_at_has_no_series():
-    counter = Counter(table.RULE_HITS)
-    assert counter["stamp",] == 0
-    assert not counter.family().samples
-    counter["stamp",] += 0
-    assert [each.value for each in counter.family().samples] == [0]
+def test_a_page_in_the_making_does_not_change():
+    """A thread makes it while exchanges are counted, and while the next one is asked for."""
+    metrics = Metrics()
+    metrics.cacheproxy_exchange_finished(exchange(body("a"), edited_after=0.1))
+    first = families(metrics)
+    before = content(first).body
+    metrics.cacheproxy_exchange_finished(exchange(body("a"), edited_after=0.1))
+    later = content(families(metrics)).body
+    assert content(first).body == before != later
+    for name in ("cacheproxy_requests_total", "cacheproxy_edit_seconds_count"):
+        assert [value(parsed(page.decode()), name) for page in (before, later)] == [1, 2]
 
 
-def test_a_copy_stays_as_it_is():
-    """Also of a series that there was before."""
-    counter, histogram = Counter(table.RULE_HITS), Histogram(table.EDIT)
-    for _ in range(2):
-        copies = (counter.copied(), histogram.copied())
-        before = [copy.family() for copy in copies]
-        count(counter, ("stamp",), 1)
-        count(histogram, ("up",), 0.1)
-        assert [copy.family() for copy in copies] == before
-        assert [counter.family(), histogram.family()] != before
-
-
-def test_a_family_is_of_its_rows_kind():
-    """A counter's goes without its ending, as OpenMetrics has it."""
-    for row in (*table.COUNTED, *table.STANDING):
-        made = family(row)
-        assert made.type == row.kind
-        assert made.name == row.name.removesuffix("_total")
-        assert made.documentation == row.says
-        assert not made.samples
+def test_no_name_is_there_twice():
+    """Prometheus would refuse the page."""
+    names = [family.name for family in families().collect()]
+    assert len(set(names)) == len(names) > 20

@@ -9,16 +9,15 @@ import pytest
 
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.server.status import Look, Slot, State
-from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import Now
-from tests.metrics.builders import page_of, shown, value
+from cacheproxy.metrics.snapshot import Standing
+from tests.metrics.builders import families, shown, value
 
 UP = "http://localhost:8080"
 
 
 def said_of(look=None, failures=None, channels=(), moment=100.0):
-    now = Now("1.2", failures or Failures(), lambda: moment, lambda: look)
-    return shown(Metrics(), now, channels=channels)
+    standing = Standing("1.2", failures or Failures(), lambda: moment, lambda: look)
+    return shown(None, standing, channels=channels)
 
 
 def test_what_runs():
@@ -39,18 +38,13 @@ def test_connections_and_what_is_under_way_on_them():
 
 @pytest.mark.parametrize("state", list(State))
 def test_the_upstream_as_it_was_seen_last(state):
-    """Up, or not, and how long ago that was."""
+    """Up, or not, and how long ago that was; nothing before the first look."""
+    assert value(said_of(), "cacheproxy_upstream_up") is None
     said = said_of(Look(UP, 1.7e9, 90.0, state))
     assert value(said, "cacheproxy_upstream_up", upstream=UP) == (state is State.UP)
     assert value(said, "cacheproxy_poll_age_seconds", upstream=UP) == 10.0
     assert value(said, "cacheproxy_upstream_slots") is None
     assert value(said, "cacheproxy_upstream_kv_used_ratio") is None
-
-
-def test_nothing_is_said_of_an_upstream_nobody_looked_at():
-    said = said_of()
-    assert value(said, "cacheproxy_upstream_up") is None
-    assert value(said, "cacheproxy_poll_age_seconds") is None
 
 
 def test_slots_and_what_they_hold():
@@ -81,10 +75,12 @@ def test_names_that_are_alike_when_cut_are_one():
     for end in "ab":
         failures.of("x" * 200 + end).failed += 1
         failures.of("x" * 200 + end).left_out = True
-    page = page_of(Metrics(), Now("1", failures, lambda: 0.0))
-    page.refresh()
-    lines = page.content().body.decode().splitlines()
-    assert len([line for line in lines if line.startswith("cacheproxy_left_out{")]) == 1
+    (left_out,) = (
+        family
+        for family in families(None, Standing("1", failures, lambda: 0.0)).collect()
+        if family.name == "cacheproxy_left_out"
+    )
+    assert len(left_out.samples) == 1
     said = said_of(failures=failures)
     assert value(said, "cacheproxy_failures_total", kind="failed") == 2
     assert value(said, "cacheproxy_left_out") == 1

@@ -6,7 +6,10 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 
-from cacheproxy.metrics import table
+from cacheproxy.metrics.counting import Metrics
+
+ROWS = [series.row for series in Metrics().series]
+"""Of all that is counted, in the order of the page."""
 
 
 class Theirs:
@@ -15,7 +18,7 @@ class Theirs:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._of = {}
-        for row in table.COUNTED:
+        for row in ROWS:
             arguments = (row.name, row.says, row.labels)
             self._of[row.name] = (
                 prometheus_client.Histogram(*arguments, registry=self.registry, buckets=row.buckets)

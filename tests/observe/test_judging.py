@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.document.memo import Memo
@@ -46,7 +47,7 @@ def delivered():
 def judging(reactor, delivered, monkeypatch):
     """One that takes every body for a large one."""
     monkeypatch.setattr(module, "_THREAD_ABOVE", 0)
-    judging = Judging(reactor, delivered.append)
+    judging = Judging(reactor, delivered.append, Store())
     judging.start()
     yield judging
     judging.stop()
@@ -84,7 +85,7 @@ def test_when_too_much_waits_exchanges_go_on_without_a_verdict(
 
 def test_a_comparison_that_fails_loses_no_exchange(judging, reactor, delivered, monkeypatch):
     """It is delivered as it came."""
-    monkeypatch.setattr(judging._prompts, "judge", None)
+    monkeypatch.setattr(judging._verdicts, "judge", None)
     judging(exchange(body("a")))
     reactor.run(1)
     assert delivered[0].verdict is None
@@ -92,7 +93,7 @@ def test_a_comparison_that_fails_loses_no_exchange(judging, reactor, delivered, 
 
 def test_a_small_body_is_judged_at_once_unless_a_large_one_waits(reactor, delivered):
     """The way to the thread costs more than the work; but turns stay in order."""
-    judging = Judging(reactor, delivered.append)
+    judging = Judging(reactor, delivered.append, Store())
     judging.start()
     judging(exchange(body("a"), usage=Usage(1000, 0)))
     assert delivered[0].verdict.judgement is Judgement.COLD
@@ -106,7 +107,7 @@ def test_a_small_body_is_judged_at_once_unless_a_large_one_waits(reactor, delive
 
 def test_a_large_body_of_which_little_is_new_is_judged_at_once(reactor, delivered):
     """What was compared before costs next to nothing."""
-    judging = Judging(reactor, delivered.append)
+    judging = Judging(reactor, delivered.append, Store())
     judging.start()
     texts = ["a" * (200 << 10), "b"]
     memo = Memo()

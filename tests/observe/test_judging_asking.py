@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from twisted.logger import globalLogPublisher
 
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Evidence, Judgement, Reason, Rewrite
 from cacheproxy.core.judge.proof import Proof
@@ -26,7 +27,7 @@ def delivered():
 @pytest.fixture
 def asking(delivered):
     """One that judges at once, and may ask."""
-    return Judging(None, delivered.append)
+    return Judging(None, delivered.append, Store())
 
 
 @pytest.fixture
@@ -265,7 +266,7 @@ def test_a_turn_that_was_counted_elsewhere_has_moved(asking, delivered):
     asking(first)
     server.last.callback(None)
     asking.known = server = Server(COUNTS, url="http://elsewhere")
-    asking(second.changed(upstream="http://elsewhere"))
+    asking(replace(second, upstream="http://elsewhere"))
     server.last.callback(0)
     assert delivered[-1].verdict.reason is Reason.MOVED
     assert server.questions == ["counted"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.task import Clock
-from twisted.logger import globalLogPublisher
 
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
@@ -31,6 +31,7 @@ from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report
 from cacheproxy.observe.logline import LogLine, lines, verdict
+from tests.observe import exchanges
 
 SECRET = "kanarienvogel"
 BODY = json.dumps(
@@ -56,20 +57,15 @@ def exchange(**changes):
     fields = {
         "received": RECEIVED,
         "sent": RECEIVED,
-        "reports": (),
         "session": Session("claude", "3f9a-1111"),
         "turn": 14,
         "verdict": Verdict(Judgement.OK),
-        "upstream": "http://localhost:8080",
-        "status": 200,
-        "outcome": Outcome.COMPLETE,
         "usage": Usage(18_211, 17_928, 412, 0.5, 12.5),
-        "wall": 1_700_000_000.0,
         "first_byte": 0.94,
         "seconds": 13.4,
         "bytes_down": 4000,
     }
-    return Exchange(**fields | changes)
+    return replace(exchanges.exchange({}), **fields | changes)
 
 
 def line(**changes):
@@ -100,13 +96,9 @@ def test_a_turn():
     ],
 )
 def test_what_the_server_does_not_say_is_not_made_up(changes, words):
-    """An unknown figure is left out, or said to be unknown."""
+    """An unknown figure is left out, or said to be unknown; so is the time to no first byte."""
     assert words in line(**changes)
-
-
-def test_without_a_first_byte_there_is_no_time_to_it():
-    """An empty answer, or none."""
-    assert "first" not in line(first_byte=None)
+    assert "first" not in line(**changes, first_byte=None)
 
 
 @pytest.mark.parametrize(
@@ -274,91 +266,62 @@ def test_every_exchange_has_a_line(usage, fields):
     assert SECRET not in found
 
 
-@pytest.fixture
-def events():
-    """The log events that come, in their order."""
-    found = []
-    globalLogPublisher.addObserver(found.append)
-    yield found
-    globalLogPublisher.removeObserver(found.append)
-
-
-def test_the_observer_logs_each_line(events):
-    """As text of its own, in which braces mean nothing."""
-    clock = Clock()
-    odd = Request("GET", "/{braces}/{0}")
-    LogLine(clock, verbose=False).cacheproxy_exchange_finished(exchange(received=odd, turn=0))
-    clock.advance(0.2)
-    (event,) = events
-    assert event["text"].endswith("GET /{braces}/{0}  200  13400 ms")
-    assert event["log_format"] == "{text}"
-
-
 def test_lines_that_come_together_are_one_event(events):
+    """As text of its own, in which braces mean nothing; what waits at the end is logged, too."""
     clock = Clock()
     log_line = LogLine(clock, verbose=False)
-    for number in range(3):
-        log_line.cacheproxy_exchange_finished(
-            exchange(received=Request("GET", f"/{number}"), turn=0)
-        )
+
+    def finish(path):
+        log_line.cacheproxy_exchange_finished(exchange(received=Request("GET", path), turn=0))
+
+    for path in ("/{braces}/{0}", "/1", "/2"):
+        finish(path)
     assert not events
     clock.advance(0.2)
     (event,) = events
-    assert [text.split()[2] for text in event["text"].splitlines()] == ["/0", "/1", "/2"]
-    log_line.cacheproxy_exchange_finished(exchange(received=Request("GET", "/3"), turn=0))
-    clock.advance(0.2)
-    assert "/3" in events[1]["text"]
-
-
-def test_what_waits_at_the_end_is_logged(events):
-    clock = Clock()
-    log_line = LogLine(clock, verbose=False)
-    log_line.cacheproxy_exchange_finished(exchange())
+    assert [text.split()[2] for text in event["text"].splitlines()] == ["/{braces}/{0}", "/1", "/2"]
+    assert event["log_format"] == "{text}"
+    finish("/3")
     log_line.finish()
     log_line.finish()
-    assert len(events) == 1
+    assert [each["text"].split()[2] for each in events[1:]] == ["/3"]
     assert not clock.getDelayedCalls()
 
 
-def broken(reason, where=None, **why):
-    return exchange(
-        number=812,
-        usage=Usage(18_904, 2_611),
-        verdict=Verdict(Judgement.BREAK, reason, where, **why),
-    )
+HERE = Break(
+    "/messages/0/content/0/text", 9204, Count(2611, "estimated"), Kind.DATE, SECRET, SECRET
+)
 
 
-def test_a_break_has_a_second_line_that_says_why():
+@pytest.mark.parametrize(
+    ("judged", "said"),
+    [
+        (
+            Verdict(Judgement.BREAK, Reason.MESSAGES_CHANGED, HERE),
+            "messages_changed: ~13.8% shared, then date in /messages/0/content/0/text.",
+        ),
+        (  # the server's own, and what shows it
+            Verdict(
+                Judgement.BREAK,
+                Reason.EVICTED,
+                expected=Count(18_400, "measured"),
+                evidence=(Evidence.OTHERS,),
+                basis=Basis.RENDERED,
+            ),
+            "evicted: 2,611 of 18,400 tokens that both prompts share were left: "  # noqa: ISC004
+            "another conversation had its place meanwhile.",
+        ),
+        (  # nobody can explain it, but what it was not is known
+            Verdict(Judgement.BREAK, Reason.UNKNOWN, ruled_out=("the rendered prompts agree",)),
+            "unknown: why is not known (ruled out: the rendered prompts agree).",
+        ),
+    ],
+)
+def test_a_break_has_a_second_line_that_says_why(judged, said):
     """Reason, share, kind and place, and how to learn more; never the text."""
-    where = Break(
-        "/messages/0/content/0/text", 9204, Count(2611, "estimated"), Kind.DATE, SECRET, SECRET
-    )
-    first, second = lines(broken(Reason.MESSAGES_CHANGED, where))
-    assert first.split("  (")[0].endswith("BREAK")
-    assert second.strip() == (
-        "messages_changed: ~13.8% shared, then date in /messages/0/content/0/text."
-        "   cacheproxy diagnose 812"
-    )
-    assert SECRET not in first + second
-
-
-def test_a_break_that_is_the_servers_says_so():
-    """And what shows it."""
-    equal, shown = Count(18_400, "measured"), (Evidence.OTHERS,)
-    verdict = {"expected": equal, "evidence": shown, "basis": Basis.RENDERED}
-    _, second = lines(broken(Reason.EVICTED, **verdict))
-    assert second.strip() == (
-        "evicted: 2,611 of 18,400 tokens that both prompts share were left: another conversation "
-        "had its place meanwhile.   cacheproxy diagnose 812"
-    )
-
-
-def test_a_break_that_nobody_can_explain_says_what_it_was_not():
-    _, second = lines(broken(Reason.UNKNOWN, ruled_out=("the rendered prompts agree",)))
-    assert second.strip() == (
-        "unknown: why is not known (ruled out: the rendered prompts agree)."
-        "   cacheproxy diagnose 812"
-    )
+    found = list(lines(exchange(number=812, usage=Usage(18_904, 2_611), verdict=judged)))
+    assert found[0].split("  (")[0].endswith("BREAK")
+    assert [each.strip() for each in found[1:]] == [f"{said}   cacheproxy diagnose 812"]
 
 
 def test_a_change_of_which_the_cost_is_not_known_is_named():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cacheproxy.core.server.status import Look, Slot, State
@@ -70,7 +72,7 @@ def test_an_answer_without_a_first_byte_counts_to_its_end():
     """It may have been read until then."""
     late = turn(begun=38.0, ended=40.0)
     assert passed(late).since(10.0, AFTER, OURS) == []
-    assert passed(late).since(10.0, AFTER.changed(first_byte=None), OURS) == [late]
+    assert passed(late).since(10.0, replace(AFTER, first_byte=None), OURS) == [late]
 
 
 def test_turns_are_told_in_the_order_in_which_they_ended():

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import re
 
-import pytest
-from twisted.logger import globalLogPublisher
-
 from cacheproxy.core.server.prefill import Prefill, Progress
 from cacheproxy.observe.prefills import Prefills, line
 
 
 def prefill(seconds, done=2048, total=11_000, session="claude/3f9a"):
     return Prefill(session, 14, Progress(done, total), seconds)
-
-
-@pytest.fixture
-def logged():
-    lines = []
-
-    def observe(event):
-        lines.append(event.get("text"))
-
-    globalLogPublisher.addObserver(observe)
-    yield lines
-    globalLogPublisher.removeObserver(observe)
 
 
 def test_the_line():

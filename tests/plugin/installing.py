@@ -53,13 +53,6 @@ def cacheproxy_normalize({arguments}):
 '''
 
 
-CODE = """
-@hookimpl
-def cacheproxy_rules():
-    return [CodeRule("code", "why", lambda request, previous: [], own={own})]
-"""
-
-
 def distribution(folder, name, module, entry, *, version="1.0"):
     """Put what an installer would leave of a distribution into ``folder``; return that folder."""
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"

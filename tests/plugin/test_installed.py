@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.core.rules.rule import is_quick
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.packages import Packages
 from tests.plugin.installing import (
-    CODE,
     NORMALIZE,
     RULE,
     SESSION,
@@ -162,22 +162,31 @@ def test_blocking_a_package_that_is_not_there_is_an_error(install):
         loaded(block=("wrong", "good", "baad"))
 
 
-@pytest.mark.parametrize(
-    ("name", "own"), [("cacheproxy-openclaw", True), ("cacheproxy-openclaw-x", False)]
-)
-def test_only_this_projects_packages_are_our_own(install, name, own):
-    """By their distribution: what a rule says of itself does not count."""
-    code = CODE + SESSION.format("mine") + NORMALIZE.format(arguments="request", new="y")
-    install("mine", code.format(own=not own), own_name=name)
-    plugins = loaded()
-    assert [(rule.name, rule.own) for rule in plugins.normalizers()] == [
-        ("code", own),
-        ("mine", own),
-    ]
-    assert [(hook.plugin, hook.own) for hook in plugins.session_hooks()] == [
-        ("mine", own),
-        ("clients", True),  # our own, which names declared clients
-    ]
+CODE = """
+from cacheproxy import quick
+
+{mark}
+def find(request, previous):
+    return []
+
+@hookimpl
+def cacheproxy_rules():
+    return [CodeRule("code", "why", find)]
+"""
+
+
+@pytest.mark.parametrize("mark", ["@quick", "# not quick"])
+def test_code_runs_without_a_guard_where_it_is_marked_as_quick(install, mark):
+    """Whoever wrote it: rules, and both hooks."""
+    hooks = SESSION.format("mine") + NORMALIZE.format(arguments="request", new="y")
+    install("mine", CODE.format(mark=mark) + hooks.replace("@hookimpl", f"@hookimpl\n{mark}"))
+    plugins, is_marked = loaded(), mark == "@quick"
+    assert {rule.name: is_quick(rule) for rule in plugins.normalizers()} == {
+        "code": is_marked,
+        "mine": is_marked,
+    }
+    asks = {hook.plugin: getattr(hook.ask, "quick", False) for hook in plugins.session_hooks()}
+    assert asks == {"mine": is_marked, "clients": True}  # our own, which names declared clients
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import CodeRule, Rule
+from cacheproxy.core.rules.rule import CodeRule, Rule, is_quick
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.packages import choose
 from tests.observe.exchanges import exchange as exchange_of
@@ -149,7 +149,7 @@ def test_a_normalizer_of_its_own_kind_is_taken_as_it_is_at_the_start(install):
                 return [Edit("/a", "z", "why")]
 
         listed = ["z"]
-        code = CodeRule("code", "", lambda request, previous: [], literals=listed, own=True)
+        code = CodeRule("code", "", lambda request, previous: [], literals=listed)
 
         @hookimpl
         def cacheproxy_rules():
@@ -165,7 +165,7 @@ def test_a_normalizer_of_its_own_kind_is_taken_as_it_is_at_the_start(install):
     assert [rule.literals for rule in rules] == [("x",), (), ("z",)]
     assert normalize(request_of(), rules[:1]).request.json == {"a": "y"}
     assert normalize(request_of(), rules[1:]).request.json == {"a": "z"}
-    assert not any(rule.own for rule in rules)
+    assert not any(map(is_quick, rules))
 
 
 RULES = [

@@ -482,6 +482,16 @@ def running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[Any
             process.kill()
 
 
+def runs(pid: int) -> bool:
+    """Whether process ``pid`` is there, and more than a zombie that nobody reaps."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/status")
+    return not (status.exists() and "State:\tZ" in status.read_text())
+
+
 def share_of_a_processor(pid: int, seconds: float = 1.0) -> float:
     """What process ``pid`` uses meanwhile, by what one uses that never rests."""
     with running([sys.executable, "-c", "while True: pass"]) as restless:

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from cacheproxy.asking import CommandError, Site
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.replay.cold import erase, marked, new_mark
-from cacheproxy.replay.errors import ReplayError
+from tests.peer import NOBODY
 
 from . import conversation
 
@@ -53,5 +54,5 @@ def test_a_tool_without_a_description_leaves_the_mark_to_the_next():
 
 
 def test_a_server_that_cannot_empty_its_slots_is_told():
-    with pytest.raises(ReplayError, match="--slot-save-path"):
-        erase("http://127.0.0.1:9", {})
+    with pytest.raises(CommandError, match="--slot-save-path"):
+        erase(Site(NOBODY))

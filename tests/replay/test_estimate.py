@@ -102,4 +102,4 @@ def test_sums_are_those_of_the_turns_both_passes_have(rules):
 def test_reuse_that_the_pass_does_not_explain_is_not_cold(rules):
     usages = [(1000, 900), (1050, 1000)]
     rows = assess(turns(rules, usages, through=True), None, Everything(), Order.SYSTEM_FIRST, quiet)
-    assert [row.number for row in figures(rows, rows[:0]).warm] == [1]
+    assert figures(rows, rows[:0]).warm == [1]

@@ -2,9 +2,11 @@
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.replay.memory import Everything, Slots, shared_tokens, slots_of
 from tests import needs
+from tests.peer import NOBODY
 
 from . import conversation
 
@@ -48,8 +50,8 @@ def test_a_server_is_asked_whether_it_keeps_more_than_its_slots(settings, known,
     needs.llama()
     model = write_model(tmp_path / "m.gguf", text=conversation.text())
     with LlamaServer(model, n_ctx=8192, **settings) as server:
-        assert slots_of(server.url, {}, "m") == known
+        assert slots_of(Site(server.url), "m") == known
 
 
 def test_no_server_or_another_one_says_nothing_of_slots():
-    assert slots_of("http://127.0.0.1:9", {}, "m") is None
+    assert slots_of(Site(NOBODY), "m") is None

@@ -79,7 +79,7 @@ def test_no_credential_and_nothing_of_the_connection_is_sent():
     )
     sent = headers_of(prepared(request("{}", headers=headers), answers=1), None)
     assert sent.pop("X-Claude-Code-Session-Id") == "abc"
-    assert set(sent) == {"Content-Type", "Connection"}
+    assert sent == {}
     assert headers_of(request("{}"), "key")["X-Api-Key"] == "key"
 
 

@@ -11,7 +11,7 @@ from cacheproxy.replay.record import record
 from cacheproxy.replay.report import WIDTH, Report
 from cacheproxy.replay.run import Run, Target, Via
 from cacheproxy.replay.wire import Answer
-from cacheproxy.replay.words import TIMES, seconds, share, times
+from cacheproxy.words import TIMES, seconds, share, times
 
 from . import conversation
 from .test_estimate import quiet, turns

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cacheproxy.asking import Site
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.embedded import LlamaServer, write_model
@@ -16,6 +17,7 @@ from cacheproxy.replay.plan import plan
 from cacheproxy.replay.rules import ruleset
 from cacheproxy.replay.run import Run, Target, Via, chosen, is_named, places_of
 from tests import needs
+from tests.peer import NOBODY
 
 from . import conversation
 
@@ -32,18 +34,22 @@ def quiet(_doing, _done):
 
 def measured(run, progress=quiet):
     run.run(progress)
-    counter = Counter(run.target.url, {})
+    counter = Counter(run.target.site)
     order = counter.order()
     assert order is Order.SYSTEM_FIRST
     return figures(*(assess(turns, counter, Slots(1), order, quiet) for turns in run.passes))
+
+
+def share(row):
+    return row.usage.reused / row.usage.prompt
 
 
 def check_estimates(found, *, exact=True):
     rows = [row for row in (*found.captured, *found.through) if row.error is not None]
     assert rows
     for row in rows:
-        assert abs(row.error) <= WITHIN, (row.number, row.reused, row.assessed.expected)
-        assert row.assessed.expected.exact is exact
+        assert abs(row.error) <= WITHIN, (row.number, row.usage.reused, row.expected)
+        assert row.expected.exact is exact
 
 
 @pytest.mark.parametrize("via", Via)
@@ -51,14 +57,14 @@ def check_estimates(found, *, exact=True):
 def test_the_rules_turn_breaks_into_reuse_and_the_estimate_knows_it(dialect, via, llama, rules):
     run = Run(plan(conversation.captured(dialect)), Target(llama.url), rules, via=via)
     found = measured(run)
-    assert all(row.share < 0.3 for row in found.captured)
-    assert found.through[0].share < 0.3
-    assert all(row.share > 0.8 for row in found.through[1:])
+    assert all(share(row) < 0.3 for row in found.captured)
+    assert share(found.through[0]) < 0.3
+    assert all(share(row) > 0.8 for row in found.through[1:])
     assert not found.warm
     check_estimates(found)
-    reasons = {row.assessed.verdict.reason for row in found.captured[1:]}
+    reasons = {row.verdict.reason for row in found.captured[1:]}
     assert reasons == {"system_changed"}
-    assert {row.assessed.verdict.judgement for row in found.through[1:]} == {"ok"}
+    assert {row.verdict.judgement for row in found.through[1:]} == {"ok"}
     assert found.server_time is (dialect != "messages")
 
 
@@ -67,7 +73,7 @@ def test_an_emptied_slot_starts_a_pass_cold_and_leaves_the_bodies_alone(llama, r
     for _ in range(2):
         run = Run(planned, Target(llama.url), rules, Cold.ERASE, Via.RULES)
         found = measured(run)
-        assert [rows[0].reused for rows in (found.captured, found.through)] == [0, 0]
+        assert [rows[0].usage.reused for rows in (found.captured, found.through)] == [0, 0]
     assert run.captured[0].asked is planned.items[0].request
 
 
@@ -77,14 +83,12 @@ def test_a_slot_that_was_emptied_in_between_is_a_break_that_is_not_explained(nam
 
     def progress(doing, _done):
         if doing == f"request 3 of 4 {name}":
-            erase(llama.url, {})
+            erase(Site(llama.url))
 
     run = Run(plan(conversation.captured()), Target(llama.url), rules, via=Via.RULES)
     found = measured(run, progress)
     unknown = [
-        row.number
-        for row in (*found.captured, *found.through)
-        if row.assessed.verdict.reason == "unknown"
+        row.number for row in (*found.captured, *found.through) if row.verdict.reason == "unknown"
     ]
     # as captured the prompts part at their start: the change is the reason, erased or not
     assert unknown == ([3] if name == "through cacheproxy" else [])
@@ -107,8 +111,8 @@ def test_the_order_of_a_template_is_asked_for(tmp_path):
     template += "{% for m in messages %}{{ m.content }}{% endfor %}"
     model = write_model(tmp_path / "m.gguf", template=template)
     with LlamaServer(model, n_ctx=2048) as server:
-        assert Counter(server.url, {}).order() is Order.TOOLS_FIRST
-    assert Counter("http://127.0.0.1:9", {}).order() is None
+        assert Counter(Site(server.url)).order() is Order.TOOLS_FIRST
+    assert Counter(Site(NOBODY)).order() is None
 
 
 def test_sessions_are_named_and_chosen(rules):

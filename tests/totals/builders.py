@@ -16,45 +16,45 @@ NOW = 1_700_000_000.0
 MS = round(NOW * 1000)
 
 _PLAIN = Record(
-    wall=NOW,
     began=0.0,
+    client="agent",
+    at=MS,
     number=1,
     upstream=URL,
-    client="agent",
     session="3f9a",
     model="asked-for",
     dialect="anthropic",
+    outcome=Outcome.COMPLETE,
+    verdict=Judgement.OK,
+    reason=None,
+    shape=None,
+    rules=None,
     turn=2,
     side=False,
-    status=200,
-    outcome=Outcome.COMPLETE,
     failed=False,
+    status=200,
     prompt=1000,
     reused=900,
     evaluated=100,
     output=50,
-    prompt_seconds=0.5,
-    output_seconds=2.0,
-    first_byte=0.6,
-    seconds=3.0,
-    added=0.002,
-    verdict=Judgement.OK,
-    reason=None,
-    shape=None,
-    place=None,
+    prompt_ms=500,
+    output_ms=2000,
+    first_ms=600,
+    total_ms=3000,
+    added_us=2000,
     lost=None,
-    lost_seconds=None,
+    lost_ms=None,
     spared=0,
-    spared_seconds=0.0,
-    rules=None,
+    spared_ms=0,
     up=4000,
     down=700,
+    place=None,
 )
 
 
-def record(**changes) -> Record:
-    """A turn that went well, 900 of its 1,000 prompt tokens reused."""
-    return _PLAIN._replace(**changes)
+def record(*, wall=NOW, **changes) -> Record:
+    """A turn that went well, 900 of its 1,000 prompt tokens reused; ``wall`` in seconds."""
+    return _PLAIN._replace(at=round(wall * 1000), **changes)
 
 
 def look(wall=NOW, *, served="qwen", start="1", url=URL, moment=0.0, **figures) -> Look:

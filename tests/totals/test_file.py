@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from cacheproxy.totals import file, migrations
-from cacheproxy.totals.file import BusyError, open_file
+from cacheproxy.totals import file
+from cacheproxy.totals.file import open_file
 from cacheproxy.totals.migrations import LATEST, TotalsError
 
 from .builders import keep, record, store_in
@@ -34,21 +34,16 @@ def test_file_and_folder_are_their_owners_alone(tmp_path):
     store.connection.close()
 
 
-def test_a_file_that_others_could_read_is_so_no_longer(tmp_path):
-    """It may come from a backup."""
-    store_in(tmp_path).connection.close()
-    (tmp_path / file.NAME).chmod(0o644)
-    store_in(tmp_path).connection.close()
-    assert mode(tmp_path / file.NAME) == 0o600
-
-
 def test_what_was_kept_is_there_when_it_is_opened_again(tmp_path):
+    """A file that others could read, as from a backup, is private again."""
     store = store_in(tmp_path)
     keep(store, record(), record())
     store.connection.close()
+    (tmp_path / file.NAME).chmod(0o644)
     again = store_in(tmp_path)
     assert again.connection.execute("SELECT count(*) FROM exchanges").fetchone() == (2,)
     assert again.first == 3
+    assert mode(tmp_path / file.NAME) == 0o600
     again.connection.close()
 
 
@@ -97,14 +92,6 @@ def test_a_file_of_a_newer_cacheproxy_is_left_alone(tmp_path):
     assert not list(tmp_path.glob("totals-damaged-*"))
 
 
-def test_one_process_has_the_file(tmp_path):
-    store = store_in(tmp_path)
-    with pytest.raises(BusyError, match="in use by another cacheproxy"):
-        open_file(tmp_path)
-    store.connection.close()
-    open_file(tmp_path)[0].close()
-
-
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(TotalsError, match="cannot keep totals in") as caught:
@@ -122,7 +109,3 @@ def test_a_link_is_not_followed(tmp_path):
     with pytest.raises(TotalsError):
         open_file(folder)
     assert mode(other) != 0o600
-
-
-def test_every_version_has_its_script():
-    assert len(migrations.scripts()) == LATEST >= 2

@@ -18,8 +18,8 @@ RECORDS = [
         number=number,
         wall=NOW + 37 * number,
         session=f"s{number % 3}",
-        first_byte=None if number % 5 == 0 else 0.01 * 1.3**number,
-        prompt_seconds=None if number % 4 == 0 else 0.5,
+        first_ms=None if number % 5 == 0 else round(10 * 1.3**number),
+        prompt_ms=None if number % 4 == 0 else 500,
         reused=None if number % 7 == 0 else 900,
         evaluated=None if number % 7 == 0 else 100,
         reason=Reason.EVICTED if number % 6 == 0 else None,
@@ -28,11 +28,11 @@ RECORDS = [
         lost=100 if number % 6 == 0 else None,
         failed=number % 9 == 0,
         turn=0 if number % 8 == 0 else number,
-        added=None if number % 11 == 0 else 0.001,
+        added_us=None if number % 11 == 0 else 1000,
         output=1 if number % 13 == 0 else 50,
-        output_seconds=1e-6 if number % 13 == 0 else 2.0,
+        output_ms=0 if number % 13 == 0 else 2000,
         spared=number % 3 * 100,
-        spared_seconds=number % 3 * 0.5,
+        spared_ms=number % 3 * 500,
     )
     for number in range(1, 60)
 ]

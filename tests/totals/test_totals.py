@@ -40,7 +40,7 @@ def ask(totals, reactor, question, *arguments):
 
 def finished(totals, *exchanges):
     plugins = Plugins()
-    plugins.register(totals.recorder, "totals")
+    plugins.register(totals, "totals")
     for each in exchanges:
         plugins.finished(each)
 

@@ -1,6 +1,8 @@
-"""A page asked for without a network: the real site, channel and request."""
+"""Pages asked for: of a real proxy, or of the real site, channel and request without a network."""
 
 from __future__ import annotations
+
+import json
 
 from twisted.internet.error import ConnectionLost
 from twisted.internet.task import Clock
@@ -10,6 +12,24 @@ from twisted.python.failure import Failure
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
+from tests.proxy.harness import Client, whole
+
+
+def get(proxy, target, *fields, method=b"GET", payload=None):
+    """The whole answer of a proxy."""
+    with Client(proxy.address) as client:
+        return client.ask(target, payload, *fields, method=method).answer(method=method)
+
+
+def turn(proxy, upstream, said, prompt, reused, *fields):
+    """One turn, which the upstream says cost ``prompt`` tokens with ``reused`` from cache."""
+    usage = {"input_tokens": prompt - reused, "cache_read_input_tokens": reused, "output_tokens": 7}
+    answer = json.dumps({"type": "message", "usage": usage}).encode()
+    reply = whole(answer, b"Content-Type: application/json")
+    upstream.reset(lambda peer, _: peer.send(reply))
+    with Client(proxy.address) as client:
+        sent = client.ask("/v1/messages", json.dumps(said).encode(), *fields)
+        assert sent.answer().status == 200
 
 
 class Asking:

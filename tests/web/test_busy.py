@@ -6,14 +6,15 @@ import json
 
 import pytest
 
-from tests.proxy.harness import Client, Proxy
+from tests.proxy.harness import Proxy
+
+from .asking import get
 
 pytestmark = pytest.mark.slow
 
 
 def ask(proxy, path):
-    with Client(proxy.address) as client:
-        answer = client.ask(path, method=b"GET").answer()
+    answer = get(proxy, path)
     return answer.status, json.loads(answer.body)
 
 

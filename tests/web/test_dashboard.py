@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from twisted.internet.defer import Deferred
 
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.rules.fold import Report
@@ -16,7 +17,7 @@ from cacheproxy.core.server.counters import Figures
 from cacheproxy.core.server.identify import Server
 from cacheproxy.core.server.metrics_page import Sample
 from cacheproxy.core.server.status import Look, Metrics, Slot, State
-from cacheproxy.observe.known import KnownPrompts
+from cacheproxy.observe.verdicts import Verdicts
 from cacheproxy.web.dashboard import upstream_of
 from cacheproxy.web.pages import QueryError
 from tests.observe.exchanges import body, exchange
@@ -46,7 +47,7 @@ def judged(known, number, said, **changes):
 @pytest.fixture
 def broken():
     """A dashboard of two turns, of which the second broke."""
-    shown, known = Shown(), KnownPrompts()
+    shown, known = Shown(), Verdicts(Store())
     system = f"nonce {{}} {SECRET} {'x ' * 3000}"
     first = body("a", system=system.format("1a2b3c4d"))
     second = body("a", "b", "c", system=system.format("9c8d7e6f"))

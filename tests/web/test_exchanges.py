@@ -9,18 +9,13 @@ import pytest
 
 from cacheproxy.core.diagnose.report import Report
 from tests.observe.exchanges import body
-from tests.proxy.harness import Client, Proxy, Upstream, whole
+from tests.proxy.harness import Proxy
+
+from .asking import get, turn
 
 pytestmark = pytest.mark.slow
 
 SECRET = "kanarienvogel"
-
-
-@pytest.fixture(scope="module")
-def upstream():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
 
 
 @pytest.fixture(scope="module")
@@ -29,29 +24,31 @@ def proxy(upstream, tmp_path_factory):
         yield proxy
 
 
-def get(proxy, target):
-    with Client(proxy.address) as client:
-        answer = client.ask(target, None, method=b"GET").answer(method=b"GET")
+def page(proxy, target):
+    answer = get(proxy, target)
     return answer.status, json.loads(answer.body)
-
-
-def turn(proxy, upstream, said, prompt, reused):
-    """One turn, which the upstream says cost ``prompt`` tokens with ``reused`` from cache."""
-    usage = {"input_tokens": prompt - reused, "cache_read_input_tokens": reused, "output_tokens": 1}
-    answer = json.dumps({"type": "message", "usage": usage}).encode()
-    reply = whole(answer, b"Content-Type: application/json")
-    upstream.reset(lambda peer, _: peer.send(reply))
-    with Client(proxy.address) as client:
-        sent = client.ask("/v1/messages", json.dumps(said).encode(), b"X-Session-Id: s1")
-        assert sent.answer().status == 200
 
 
 def test_a_break_is_told_of_and_explained(proxy, upstream):
     """The list has figures alone; the report quotes what changed, to the user who asks."""
-    turn(proxy, upstream, body("a", system=f"nonce 1a2b {SECRET} {'x ' * 3000}"), 2000, 0)
-    turn(proxy, upstream, body("a", "b", system=f"nonce 9c8d {SECRET} {'x ' * 3000}"), 2010, 3)
+    turn(
+        proxy,
+        upstream,
+        body("a", system=f"nonce 1a2b {SECRET} {'x ' * 3000}"),
+        2000,
+        0,
+        b"X-Session-Id: s1",
+    )
+    turn(
+        proxy,
+        upstream,
+        body("a", "b", system=f"nonce 9c8d {SECRET} {'x ' * 3000}"),
+        2010,
+        3,
+        b"X-Session-Id: s1",
+    )
     for _ in range(100):
-        status, listed = get(proxy, "/_cacheproxy/exchanges")
+        status, listed = page(proxy, "/_cacheproxy/exchanges")
         found = listed["exchanges"]
         if len(found) == 2:
             break
@@ -59,20 +56,20 @@ def test_a_break_is_told_of_and_explained(proxy, upstream):
     assert status == 200
     assert [one["verdict"] for one in found] == ["cold", "BREAK"]
     assert found[1]["reason"] == "system_changed"
-    assert found[1]["usage"] == {"prompt": 2010, "reused": 3, "output": 1}
+    assert found[1]["usage"] == {"prompt": 2010, "reused": 3, "output": 7}
     assert SECRET not in json.dumps(listed)
-    status, said = get(proxy, "/_cacheproxy/diagnose/last")
+    status, said = page(proxy, "/_cacheproxy/diagnose/last")
     assert status == 200
     report = Report.from_json(said)
     assert (report.number, report.turn, report.path) == (2, 2, "/system")
     assert "9c8d" in report.excerpts.now
-    assert get(proxy, "/_cacheproxy/diagnose/1")[0] == 200
+    assert page(proxy, "/_cacheproxy/diagnose/1")[0] == 200
     assert SECRET not in proxy.output
 
 
 @pytest.mark.parametrize("name", ["99", "", "x/../y", "%2e"])
 def test_an_exchange_nobody_remembers_is_a_404(proxy, name):
     """With a word on what there is."""
-    status, said = get(proxy, f"/_cacheproxy/diagnose/{name}")
+    status, said = page(proxy, f"/_cacheproxy/diagnose/{name}")
     assert status == 404
     assert "exchanges" in said["error"]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from importlib.metadata import version
 
 import pytest
 from twisted.internet.defer import Deferred
 
-from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.server.identify import Server
-from cacheproxy.web.health import PATH, Health
+from cacheproxy.web.health import PATH
 from cacheproxy.web.pages import OwnPages
-from tests.proxy.harness import Client, Proxy, Upstream, answer_ok, free_port, whole
+from tests.proxy.harness import Client, Proxy, answer_ok, free_port, whole
 
-from .asking import Asking
+from .asking import Asking, get
 
 pytestmark = pytest.mark.slow
 
@@ -38,13 +35,6 @@ def llama_server(peer, received):
 
 
 @pytest.fixture(scope="module")
-def upstream():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
-
-
-@pytest.fixture(scope="module")
 def proxy(upstream, tmp_path_factory):
     folder = tmp_path_factory.mktemp("health")
     (folder / "config.toml").write_text(RULE)
@@ -56,8 +46,7 @@ def proxy(upstream, tmp_path_factory):
 @pytest.fixture
 def ask(proxy):
     def ask(target=HEALTH, method=b"GET", body=None):
-        with Client(proxy.address) as client:
-            answer = client.ask(target, body, method=method).answer(method=method)
+        answer = get(proxy, target, method=method, payload=body)
         assert answer.end == "whole"
         assert answer.values(b"content-type") == [b"application/json"]
         assert answer.values(b"cache-control") == [b"no-store"]
@@ -184,23 +173,6 @@ def test_for_a_remote_upstream_no_rule_is_on(tmp_path):
     assert found["rules"] == []
     assert failed.status in (502, 504)
     assert b"nosuch.invalid" in failed.body
-
-
-def test_the_page_is_a_plain_object():
-    """Without a reactor."""
-    server = Server("Ollama", "0.12", "qwen", None, None)
-
-    async def probe():
-        return server
-
-    failures = Failures()
-    page = Health("1.0", "http://u", ["a"], probe, failures)
-    failures.of("a").failed += 2
-    found = asyncio.run(page())
-    assert found["upstream"]["server"]["kind"] == "Ollama"
-    assert found["rules"] == ["a"]
-    assert found["failures"]["a"]["failed"] == 2
-    json.dumps(found)
 
 
 def asked(page):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import secrets
 import signal
 import time
@@ -12,31 +11,24 @@ import pytest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as openmetrics_families,
 )
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred
 
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.metrics.counting import Metrics
-from cacheproxy.metrics.snapshot import Now
-from cacheproxy.web.metrics import MetricsPage
+from cacheproxy.metrics.snapshot import Standing
+from cacheproxy.web.metrics import MetricsPage, content
 from cacheproxy.web.pages import Content
-from tests.metrics.builders import page_of, parsed, value
+from tests.metrics.builders import families, parsed, value
 from tests.observe.exchanges import body
-from tests.proxy.harness import Client, Proxy, Upstream, eventually, whole
+from tests.proxy.harness import Client, Proxy, eventually
 from tests.test_imports import loaded_by
 
-from .asking import Asking
+from .asking import Asking, get, turn
 
 pytestmark = pytest.mark.slow
 
 PAGE = "/_cacheproxy/metrics"
 RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'stamp=\\d+'\nreplacement = ''\n"
-
-
-@pytest.fixture(scope="module")
-def upstream():
-    upstream = Upstream()
-    yield upstream
-    upstream.close()
 
 
 @pytest.fixture(scope="module")
@@ -47,24 +39,8 @@ def proxy(upstream, tmp_path_factory):
         yield proxy
 
 
-def get(proxy, *fields, method=b"GET", target=PAGE, payload=None):
-    with Client(proxy.address) as client:
-        return client.ask(target, payload, *fields, method=method).answer(method=method)
-
-
 def series(proxy):
-    return parsed(get(proxy).body.decode())
-
-
-def turn(proxy, upstream, said, prompt, reused, *fields):
-    usage = {"input_tokens": prompt - reused, "cache_read_input_tokens": reused, "output_tokens": 7}
-    answer = json.dumps({"type": "message", "usage": usage}).encode()
-    upstream.reset(
-        lambda peer, _: peer.send(whole(answer, b"Content-Type: application/json")),
-    )
-    with Client(proxy.address) as client:
-        sent = client.ask("/v1/messages", json.dumps(said).encode(), *fields)
-        assert sent.answer().status == 200
+    return parsed(get(proxy, PAGE).body.decode())
 
 
 def counted(proxy, name, wanted, **labels):
@@ -95,7 +71,7 @@ def test_a_reload_keeps_what_was_counted(upstream, tmp_path):
     arguments = ("--config", str(tmp_path / "config.toml"), "--upstream", upstream.url)
     upstream.reset()
     with Proxy(tmp_path, *arguments) as own:
-        get(own, target="/v1/models")
+        get(own, "/v1/models")
         counted(own, "cacheproxy_requests_total", 1)
         (tmp_path / "config.toml").write_text(RULE + RULE.replace("stamp", "other"))
         own.signal(signal.SIGHUP)
@@ -107,7 +83,7 @@ def test_a_reload_keeps_what_was_counted(upstream, tmp_path):
 
 def test_the_format_is_the_one_asked_for(proxy):
     """Plain text, or OpenMetrics, which its own parser accepts."""
-    plain = get(proxy)
+    plain = get(proxy, PAGE)
     assert plain.status == 200
     assert plain.values(b"content-type") == [b"text/plain; version=0.0.4; charset=utf-8"]
     assert plain.values(b"cache-control") == [b"no-store"]
@@ -116,7 +92,7 @@ def test_the_format_is_the_one_asked_for(proxy):
     prometheus = (
         b"Accept: application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.3"
     )
-    answer = get(proxy, prometheus)
+    answer = get(proxy, PAGE, prometheus)
     assert answer.values(b"content-type")[0].startswith(b"application/openmetrics-text; version=1.")
     names = {family.name for family in openmetrics_families(answer.body.decode())}
     assert {"cacheproxy_requests", "cacheproxy_build_info", "cacheproxy_connections"} <= names
@@ -124,10 +100,10 @@ def test_the_format_is_the_one_asked_for(proxy):
 
 
 def test_it_is_compressed_only_if_asked(proxy):
-    answer = get(proxy, b"Accept-Encoding: gzip")
+    answer = get(proxy, PAGE, b"Accept-Encoding: gzip")
     assert answer.values(b"content-encoding") == [b"gzip"]
     assert b"cacheproxy_build_info" in gzip.decompress(answer.body)
-    assert b"cacheproxy_build_info" in get(proxy, b"Accept-Encoding: identity, br").body
+    assert b"cacheproxy_build_info" in get(proxy, PAGE, b"Accept-Encoding: identity, br").body
 
 
 @pytest.mark.parametrize(
@@ -142,13 +118,11 @@ def test_it_is_compressed_only_if_asked(proxy):
 )
 def test_an_accept_header_of_nonsense(accept):
     """It is neither an error nor repeated."""
-    page = page_of(Metrics())
-    page.refresh()
-    content = page.content(accept)
-    assert content.status == 200
-    assert b"cacheproxy_build_info" in content.body
-    assert not set(content.type) & set(b'<>"\xff')
-    assert len(content.type) < 200
+    answer = content(families(), accept)
+    assert answer.status == 200
+    assert b"cacheproxy_build_info" in answer.body
+    assert not set(answer.type) & set(b'<>"\xff')
+    assert len(answer.type) < 200
 
 
 def test_streams_are_open_while_they_are(proxy, upstream):
@@ -182,31 +156,20 @@ def test_no_prompt_no_session_and_no_key(proxy, upstream):
     with Client(proxy.address) as client:
         client.ask(f"/v1/models?key={sign}", method=b"GET").answer(method=b"GET")
     time.sleep(0.2)
-    text = get(proxy).body.decode()
+    text = get(proxy, PAGE).body.decode()
     assert sign not in text
     assert "kanarie" not in text  # nor the piece of it that a name would be cut to
     assert sign not in proxy.output
 
 
-def asked(work):
-    """A page asked for in memory, whose thread does ``work``."""
-    return Asking(MetricsPage(Metrics(), Now("1", Failures(), lambda: 0.0), (), work))
-
-
 def test_a_page_that_nobody_waits_for_is_not_written():
     """The client left while a thread made it."""
     waiting = Deferred()
-    asking = asked(lambda _: waiting)
+    page = MetricsPage(Metrics(), Standing("1", Failures(), lambda: 0.0), (), lambda _: waiting)
+    asking = Asking(page)
     asking.leave()
     waiting.callback(Content(b"text/plain", b"page"))
     assert not asking.written
-
-
-def test_a_page_that_fails_is_a_500():
-    """Without what the failure said."""
-    asking = asked(lambda _: fail(RuntimeError("kanarie")))
-    assert asking.status == 500
-    assert b"kanarie" not in asking.written
 
 
 def test_the_page_does_not_choose_the_reactor():

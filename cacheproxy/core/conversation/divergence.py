@@ -94,8 +94,3 @@ def _part(was: Segment | None, now: Segment | None, more: Iterator[Segment]) -> 
     if was.part is now.part or any(segment.part is now.part for segment in more):
         return was.part
     return now.part
-
-
-def extends(before: Prompt, after: Prompt) -> bool:
-    """Whether ``after`` is ``before`` and more: a turn that loses nothing."""
-    return before.model == after.model and parting(before, after).was is None

@@ -7,14 +7,17 @@ server with one slot pays for by losing the conversation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from operator import attrgetter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
+from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.prompt.prompt import Part, Prompt
+from cacheproxy.core.prompt.request import Request
 
-_TEXT = attrgetter("text")
+_COST, _TEXT = attrgetter("cost"), attrgetter("text")
 _HALF = 0.5
 _SAME_SYSTEM = 0.6
 """Share of its words from which a system text is the same one, some fields of it changed."""
@@ -33,94 +36,97 @@ class Place(NamedTuple):
     replaced: bool = False
 
 
-class _History(NamedTuple):
-    """Digests of all texts of the messages, those of the first message, how many messages."""
+class Before(NamedTuple):
+    """The turn before: its prompt as sent and unedited, and its tokens if they were counted.
 
-    texts: tuple[int, ...] = ()
-    first: tuple[int, ...] = ()
-    length: int = 0
-
-    @classmethod
-    def of(cls, prompt: Prompt) -> _History:
-        texts, pieces, heads = prompt.digests, prompt.made.run.pieces, prompt.made.heads
-        if len(pieces) <= heads:  # one text, or an API whose messages are not told apart
-            return cls(texts, texts[:1], len(texts))
-        return cls(texts, pieces[heads].digests, len(pieces) - heads)
-
-    def begins_anew(self, before: _History) -> bool:
-        """Whether it is ``before`` in other words: neither its beginning, nor half as long.
-
-        A conversation only grows, and a turn taken back keeps the beginning.
-        """
-        return self.first != before.first and 0 < 2 * self.length <= before.length
-
-
-_NO_HISTORY = _History()
-
-
-@dataclass(slots=True)
-class _Lane:
-    """What is kept of a lane: its last messages, its tools and system text."""
-
-    tools: frozenset[str]
-    system: tuple[str, ...]
-    messages: _History = _NO_HISTORY
-    turns: int = 0
-
-
-@dataclass(slots=True)
-class Lanes:
-    """The lanes of one session. Each keeps its last system text and a number per message block.
-
-    How many lanes and sessions there are is for the owner to bound.
+    ``request``: as sent, to be rendered again; ``upstream``: where it went; ``generated``: tokens
+    of its answer; ``was_ok``: whether it had reused all of the one before. ``ended``: seconds since
+    the epoch; ``start``: of the server then (see ``Profile``).
     """
 
-    _lanes: list[_Lane] = field(default_factory=list)
+    sent: Prompt
+    unedited: Prompt
+    tokens: int | None = None
+    request: Request | None = None
+    upstream: str = ""
+    generated: int | None = None
+    was_ok: bool = False
+    ended: float = 0.0
+    start: str | None = None
 
-    @property
-    def main(self) -> int:
-        """The lane that is the conversation: with tools before those without, then the longest.
 
-        It may change as more comes: a title is asked for before the first turn.
-        """
-        ranks = [(bool(lane.tools), lane.turns, -index) for index, lane in enumerate(self._lanes)]
-        return ranks.index(max(ranks)) if ranks else 0
+@dataclass(eq=False, slots=True)
+class Lane:
+    """Requests that extend one another.
 
-    def place(self, prompt: Prompt) -> Place:
-        """Return the lane that ``prompt`` extends, or a new one, and count it."""
-        tools = tools_of(prompt)
-        system = tuple(map(_TEXT, prompt.of(Part.SYSTEM)))
-        messages = _History.of(prompt)
-        index, replaced = self._find(tools, system, messages)
-        if index is None:
-            index = len(self._lanes)
-            self._lanes.append(_Lane(tools, system))
-        lane = self._lanes[index]
-        lane.tools, lane.system, lane.messages = tools, system, messages
-        lane.turns += 1
-        is_side = len(self._lanes) > 1 and index != self.main
-        return Place(index, lane.turns, is_side, replaced)
+    ``number``: from 0, in the order of their first. ``request``: the last one that went upstream,
+    as the rules left it, and ``prompt``: what it says, tools first. ``turns``: how many were
+    evaluated; ``before``: the last of these, None before the first. ``cost``: bytes that all of
+    it takes, roughly.
+    """
 
-    def contains(self, prompt: Prompt) -> float:
-        """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
-        texts = prompt.digests
-        return max((_share(lane.messages.texts, texts) for lane in self._lanes), default=0.0)
+    number: int
+    request: Request
+    prompt: Prompt
+    turns: int = 0
+    before: Before | None = None
+    cost: int = 0
 
-    def _find(
-        self, tools: frozenset[str], system: tuple[str, ...], messages: _History
-    ) -> tuple[int | None, bool]:
-        shares = [
-            _share(lane.messages.texts, messages.texts) if _alike_tools(lane.tools, tools) else 0.0
-            for lane in self._lanes
-        ]
-        best = max(shares, default=0.0)
-        if best >= _HALF:
-            return len(shares) - 1 - shares[::-1].index(best), False
-        for index in reversed(range(len(self._lanes))):
-            lane = self._lanes[index]
-            if lane.tools == tools and alike_systems("".join(lane.system), "".join(system)):
-                return index, messages.begins_anew(lane.messages)
-        return None, False
+    def count(self) -> None:
+        """Count its cost: what two prompts have in common is there but once."""
+        self.cost, before = self.prompt.cost + len(self.request.body), self.before
+        if before is None:
+            return
+        if before.request is not None and before.request.body is not self.request.body:
+            self.cost += len(before.request.body)
+        if before.sent.made is not self.prompt.made:
+            self.cost += before.sent.cost
+        self.cost += _own_cost(before.unedited, before.sent)
+
+
+def find_lane(lanes: Sequence[Lane], prompt: Prompt) -> tuple[Lane | None, bool]:
+    """Return the lane of a session that ``prompt`` extends, None for a new one.
+
+    And whether its history was written anew (``Place.replaced``).
+    """
+    tools = tools_of(prompt)
+    best, most = None, (_HALF, 0)
+    for lane in lanes:
+        if _alike_tools(tools_of(lane.prompt), tools):
+            share = _share(lane.prompt.digests, prompt.digests)
+            if share >= most:
+                best, most = lane, share
+    if best is not None:
+        return best, False
+    for lane in reversed(lanes):
+        if tools_of(lane.prompt) == tools and alike_systems(
+            system_of(lane.prompt), system_of(prompt)
+        ):
+            return lane, _begins_anew(lane.prompt, prompt)
+    return None, False
+
+
+def share_of(lanes: Iterable[Lane], prompt: Prompt) -> float:
+    """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
+    shares = (_share(lane.prompt.digests, prompt.digests) for lane in lanes)
+    return max(shares, default=(0.0, 0))[0]
+
+
+def is_another(lane: Lane, prompt: Prompt) -> bool:
+    """Whether ``prompt`` begins as the lane did, but has none of the answers in it.
+
+    So it is of another conversation, unless somebody has taken back all there was.
+    """
+    known, texts = lane.prompt.digests, prompt.digests
+    if texts[: len(known)] == known:
+        return False
+    answers = {
+        digest
+        for piece in lane.prompt.pieces
+        if piece.segments and piece.segments[-1].source == "model"
+        for digest in piece.digests
+    }
+    return bool(answers) and answers.isdisjoint(texts)
 
 
 def tools_of(prompt: Prompt) -> frozenset[str]:
@@ -138,12 +144,40 @@ def alike_systems(one: str, other: str) -> bool:
     return one == other or share_of_words(one, other) >= _SAME_SYSTEM
 
 
-def _share(known: tuple[int, ...], messages: tuple[int, ...]) -> float:
-    """How much of ``known`` is among ``messages``: all of it, as a rule, and in the same order."""
+def _begins_anew(before: Prompt, after: Prompt) -> bool:
+    """Whether ``after`` is ``before`` in other words: neither its beginning, nor half as long.
+
+    A conversation only grows, and a turn taken back keeps the beginning.
+    """
+    (was, length), (now, left) = _opening(before), _opening(after)
+    return was != now and 0 < 2 * left <= length
+
+
+def _opening(prompt: Prompt) -> tuple[tuple[int, ...], int]:
+    """Return the digests of the first message, and how many messages there are."""
+    texts, pieces, heads = prompt.digests, prompt.made.run.pieces, prompt.made.heads
+    if len(pieces) <= heads:  # one text, or an API whose messages are not told apart
+        return texts[:1], len(texts)
+    return pieces[heads].digests, len(pieces) - heads
+
+
+def _share(known: tuple[int, ...], messages: tuple[int, ...]) -> tuple[float, int]:
+    """How much of ``known`` is among ``messages``, and how many texts that is.
+
+    It is all of it, as a rule, and in the same order.
+    """
     if not known or messages[: len(known)] == known:
-        return float(bool(known))
-    return sum(map(frozenset(messages).__contains__, known)) / len(known)
+        return float(bool(known)), len(known)
+    count = sum(map(frozenset(messages).__contains__, known))
+    return count / len(known), count
 
 
 def _alike_tools(one: frozenset[str], other: frozenset[str]) -> bool:
     return one is other or len(one & other) >= _HALF * len(one | other)
+
+
+def _own_cost(prompt: Prompt, other: Prompt) -> int:
+    """Bytes of the pieces of ``prompt`` that are not the very same in the other one."""
+    ours, theirs = prompt.pieces, other.pieces
+    own = compress(ours, map(is_not, ours, theirs))
+    return sum(map(_COST, chain(own, ours[len(theirs) :])))

@@ -20,9 +20,12 @@ _HEADERS = (
     b"session_id",
     b"x-session-id",
     b"x-session-affinity",
-    b"thread-id",
 )
+_THREAD = b"thread-id"
+"""Codex: the agent's own; the session's first agent has the session's id."""
 _AGENT_HEADERS = (b"x-claude-code-agent-id", b"x-openai-subagent")
+_PARENT = b"x-parent-session-id"
+_HASH = re.compile(r"[0-9a-f]{16}")
 
 DOCTOR = "cacheproxy-doctor"
 """The name that the requests of ``cacheproxy doctor`` go by: they are no conversation."""
@@ -51,12 +54,18 @@ class Session(NamedTuple):
         tail = re.sub(r"[^A-Za-z0-9]", "", self.id)
         return f"{self.client}/{tail[:4]}"
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the client named it; else its id was made of how it begins, as others may."""
+        return not _HASH.fullmatch(self.id)
+
 
 def session_of(request: Request, answer: str | None = None, client: str | None = None) -> Session:
     """Return the session of ``request``; ``answer`` is what a plugin said (``client/id``, ``id``).
 
-    Else the first of: a session header, ``prompt_cache_key``, the session part of
-    ``metadata.user_id``, a hash of client, system text and first user message. ``client``: its
+    Else the first of: a session header (those of known clients, then any ``x-*-session-id``), with
+    the agent behind it where a subagent has it in another; ``prompt_cache_key``, the session part
+    of ``metadata.user_id``, a hash of client, system text and first user message. ``client``: its
     name, if it is known by more than the user agent.
     """
     client = client or client_of(request)
@@ -67,17 +76,32 @@ def session_of(request: Request, answer: str | None = None, client: str | None =
     return Session(client, identity)
 
 
-def hint_of(request: Request) -> tuple[str, ...]:
-    """Return whom a request is likely to come from, by its headers alone."""
-    return (request.target, _from_headers(request) or request.header("user-agent") or "")
+def parent_of(request: Request, session: Session) -> Session | None:
+    """Return the session that the ``session`` of ``request`` works for, if its client names one."""
+    named = request.first_header((_PARENT,))
+    owner, colon, _ = session.id.partition(":")
+    if named is None and not colon:
+        return None
+    return Session(session.client, named or owner)
 
 
 def _from_headers(request: Request) -> str | None:
-    found = request.first_header(_HEADERS)
+    thread = request.first_header((_THREAD,))
+    found = request.first_header(_HEADERS) or request.first_header(_others(request)) or thread
     if found is None:
         return None
-    agent = request.first_header(_AGENT_HEADERS)
+    agent = thread if thread != found else None
+    agent = agent or request.first_header(_AGENT_HEADERS)
     return found if agent is None else f"{found}:{agent}"
+
+
+def _others(request: Request) -> list[bytes]:
+    """Return the names of all headers ``x-*-session-id``, but for those of a parent."""
+    return [
+        name
+        for name in request.header_names
+        if name.startswith(b"x-") and name.endswith(b"-session-id") and name != _PARENT
+    ]
 
 
 def _from_body(request: Request) -> str | None:

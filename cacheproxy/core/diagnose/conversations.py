@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.conversation.lanes import Lanes, Place, alike_systems, system_of, tools_of
+from cacheproxy.core.conversation.conversation import Conversation
+from cacheproxy.core.conversation.lanes import Place, alike_systems, system_of, tools_of
 from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.store import Turn as Found
 from cacheproxy.core.prompt.client import client_of
-from cacheproxy.core.prompt.prompt import Prompt, prompt_of
+from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 
-_HASH = re.compile(r"[0-9a-f]{16}")
-"""A session id made by core.conversation.session from the prompt: a resumed session has another."""
 _NO_TURN = ("/count_tokens", "/apply-template")
-_PARENT_HEADER = "x-parent-session-id"
 _HALF = 0.5
 
 
@@ -53,20 +53,24 @@ def lanes_of(
     prompt belong to none, nor do those of our own doctor, nor those that failed if only the
     ``answered`` are asked for.
     """
+    store = Store(sys.maxsize)
     sessions: dict[Session, _Session] = {}
     for index, record in enumerate(records):
         request = record.request
-        if answered and record.has_failed:
+        if (answered and record.has_failed) or request.path.endswith(_NO_TURN):
             continue
-        prompt = None if request.path.endswith(_NO_TURN) else prompt_of(request)
+        turn = store.find(record.session or session_of(request, name(request)), request)
+        prompt = turn.prompt
         if prompt is None or is_doctors(record):
             continue
-        session = record.session or session_of(request, name(request))
-        known = sessions.get(session) or _resumed(session, prompt, sessions.values())
+        known = sessions.get(turn.session) or _resumed(turn, sessions.values())
         if known is None:
-            known = _Session(session, request.header(_PARENT_HEADER))
-        sessions[session] = known
-        known.turns.append(Turn(index, record, request, prompt, known.order.place(prompt)))
+            known = _Session(turn.session, store)
+        elif known.session != turn.session:
+            turn = store.find(known.session, request)
+        sessions[turn.session] = known
+        place = store.end(turn.session, store.begin(turn, request), None)
+        known.turns.append(Turn(index, record, request, prompt, place))
     unique = list(dict.fromkeys(sessions.values()))
     lanes = [lane for session in unique for lane in session.lanes(_parent(session, unique))]
     return sorted(lanes, key=lambda lane: lane.turns[0].index)
@@ -81,51 +85,51 @@ def is_doctors(record: Captured) -> bool:
 @dataclass(eq=False, slots=True)
 class _Session:
     session: Session
-    parent: str | None = None
-    order: Lanes = field(default_factory=Lanes)
+    store: Store
     turns: list[Turn] = field(default_factory=list)
 
     @property
-    def has_id(self) -> bool:
-        return not _HASH.fullmatch(self.session.id)
+    def known(self) -> Conversation:
+        known = self.store.conversation(self.session)
+        assert known is not None
+        return known
 
     @property
     def main(self) -> list[Turn]:
-        return [turn for turn in self.turns if turn.place.lane == self.order.main]
+        return [turn for turn in self.turns if turn.place.lane == self.known.main]
 
     def lanes(self, parent: Session | None) -> Iterator[Lane]:
         for number in sorted({turn.place.lane for turn in self.turns}):
             turns = tuple(turn for turn in self.turns if turn.place.lane == number)
-            beside = self.session if number != self.order.main else None
+            beside = self.session if number != self.known.main else None
             owner = parent or beside
             yield Lane(self.session, turns, owner is not None, owner)
 
 
-def _resumed(session: Session, prompt: Prompt, known: Iterable[_Session]) -> _Session | None:
-    """Return the session that ``prompt`` goes on with, though its first message has changed."""
-    if not _HASH.fullmatch(session.id):
+def _resumed(turn: Found, known: Iterable[_Session]) -> _Session | None:
+    """Return the session that a turn goes on with, though its first message has changed."""
+    if turn.session.is_named or turn.prompt is None:
         return None
     candidates = [
         other
         for other in known
-        if not other.has_id
-        and other.session.client == session.client
-        and other.order.contains(prompt) >= _HALF
+        if not other.session.is_named
+        and other.session.client == turn.session.client
+        and other.known.share(turn.prompt) >= _HALF
     ]
     return candidates[-1] if candidates else None
 
 
 def _parent(one: _Session, others: Sequence[_Session]) -> Session | None:
     """Return the session that ``one`` works for: named by its client, or wrapped around it."""
-    owner, colon, _ = one.session.id.partition(":")
     for other in others:
         if other is one or other.session.client != one.session.client:
             continue
-        if other.session.id == one.parent or (colon and other.session.id == owner):
+        if other.session == one.known.root:
             return other.session
         first, last = one.turns[0].index, one.turns[-1].index
         is_within = other.main[0].index < first and last < other.main[-1].index
-        if not one.has_id and is_within and not _is_same_agent(one, other):
+        if not one.session.is_named and is_within and not _is_same_agent(one, other):
             return other.session
     return None
 

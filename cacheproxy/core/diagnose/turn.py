@@ -7,12 +7,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.verdict import Count, Judgement, Verdict
 from cacheproxy.core.diagnose.conversations import Lane
 from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN, Report, report
 from cacheproxy.core.diagnose.volatile import Field, fields
 from cacheproxy.core.diff.changes import Change
-from cacheproxy.core.judge.judge import Before, judge
+from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import parted_at
 from cacheproxy.core.prompt.prompt import Order, Part, prompt_of
 from cacheproxy.core.prompt.request import Request

@@ -104,11 +104,3 @@ def _covering(pattern: re.Pattern[str], text: str, position: int) -> tuple[int, 
         if found.start() > position:
             return None
     return None
-
-
-def classify(was: str, now: str) -> Kind:
-    """Return the kind of change between two short texts given whole."""
-    for shape, pattern in _COMPILED:
-        if pattern.fullmatch(was) and pattern.fullmatch(now):
-            return shape.kind
-    return Kind.TEXT

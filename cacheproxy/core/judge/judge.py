@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import Parting, parting
+from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     CHANGED,
@@ -29,7 +30,6 @@ from cacheproxy.core.judge.located import located, tokens_of
 from cacheproxy.core.judge.proof import Proof
 from cacheproxy.core.judge.repairs import as_unaided
 from cacheproxy.core.prompt.prompt import Order, Part, Prompt, reordered
-from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting
 
 _REASONS = {
@@ -41,25 +41,6 @@ _TEXTUAL = CHANGED | {Reason.UNKNOWN}
 _ORDERS = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
 _NOTHING = Count(0, "estimated")
 _PROVEN = (Basis.TOLD, Basis.RENDERED)
-
-
-class Before(NamedTuple):
-    """The turn before: its prompt as sent and unedited, and its tokens if they were counted.
-
-    ``request``: as sent, to be rendered again; ``upstream``: where it went; ``generated``: tokens
-    of its answer; ``was_ok``: whether it had reused all of the one before. ``ended``: seconds since
-    the epoch; ``start``: of the server then (see ``Profile``).
-    """
-
-    sent: Prompt
-    unedited: Prompt
-    tokens: int | None = None
-    request: Request | None = None
-    upstream: str = ""
-    generated: int | None = None
-    was_ok: bool = False
-    ended: float = 0.0
-    start: str | None = None
 
 
 class _Compared(NamedTuple):
@@ -111,7 +92,10 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     without = could
     if same_model and (unedited is not sent or before.unedited is not before.sent):
         without = _unaided(compared, unedited, profile, spoken)
-    saved = _saved(usage, could, without)
+    # The server never reuses less without the edits than what stayed equal unedited.
+    reused = could.tokens if usage.reused is None else usage.reused
+    gained = max(0, reused - without.tokens) if could.tokens > without.tokens else 0
+    saved = Count(gained, "estimated")
     reason = None if same_model else Reason.MODEL_CHANGED
     if reason is None and left.was is not None:
         reason = _REASONS[left.part]
@@ -202,15 +186,6 @@ def _scaled(before: Before, sent: Prompt) -> int | None:
     if before.tokens is None or not before.sent.chars:
         return None
     return round(before.tokens * sent.chars / before.sent.chars)
-
-
-def _saved(usage: Usage, could: Count, without: Count) -> Count:
-    if usage.reused is None:
-        return Count(max(0, could.tokens - without.tokens), "estimated")
-    if could.tokens <= without.tokens:
-        return _NOTHING
-    # The server never reuses less without the edits than what stayed equal unedited.
-    return Count(max(0, usage.reused - min(without.tokens, usage.reused)), "estimated")
 
 
 def _lost_its_head(could: Count, usage: Usage) -> bool:

@@ -58,6 +58,11 @@ class Request:
                 return by_name[name].decode("latin-1")
         return None
 
+    @property
+    def header_names(self) -> Iterable[bytes]:
+        """The names of the headers in lower case, each once."""
+        return self._by_name
+
     @Once
     def document(self) -> Document | None:
         """The body's JSON text with its spans, or None if it is no JSON object."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from cacheproxy.core.document.edits import REMOVE, Edit, apply
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.rule import CodeRule, Normalizer, Rule
+from cacheproxy.core.rules.rule import CodeRule, Normalizer, Rule, is_quick
 
 MOST_EDITS = 10_000
 """Edits that a normalizer with code may make in one request. Ten thousand messages fit in no
@@ -16,6 +16,7 @@ model's context; an endless generator has to end somewhere."""
 MOST_TEXT = 1 << 20
 """Characters that the edits of one normalizer may hold besides as many as the body has: enough to
 move every text of the request, never to multiply it."""
+_T = TypeVar("_T")
 _SETTLED = (Rule, CodeRule)
 """Those whose literals can be asked for without care."""
 _MOST_WHY = 200
@@ -42,23 +43,93 @@ class _RefusedError(ValueError):
     """What a normalizer returned is no list of edits, or too many, or too large."""
 
 
+class GivenUpError(Exception):
+    """A call of others' code gave nothing; says why, or nothing where that was said before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign(Generic[_T]):
+    """A call of others' code, by its name in the log: to be awaited, and made by whoever drives.
+
+    Raises GivenUpError.
+    """
+
+    name: str
+    function: Callable[[], _T]
+
+    def __await__(self) -> Generator[Foreign[_T], _T | GivenUpError, _T]:
+        """Hand the call to the driver, and return what it gave."""
+        given = yield self
+        if isinstance(given, GivenUpError):
+            raise given
+        return given
+
+
+def advance(work: Coroutine[Foreign[Any], Any, _T], given: Any = None) -> _T | Foreign[Any]:
+    """Go on with ``work`` up to its next call of others' code, or to its end.
+
+    ``given``: what the call before came to, or a GivenUpError.
+    """
+    try:
+        return work.send(given)
+    except StopIteration as end:
+        result: _T = end.value
+        return result
+
+
+def run(work: Coroutine[Foreign[Any], Any, _T]) -> _T:
+    """Return what ``work`` comes to; others' code is called here and now, without any guard."""
+    step = advance(work)
+    while isinstance(step, Foreign):
+        step = advance(work, step.function())
+    return step
+
+
 def normalize(
+    request: Request, normalizers: Sequence[Normalizer], previous: Request | None = None
+) -> Normalized:
+    """Fold ``request`` through ``normalizers`` without any guard around others' code."""
+    return run(fold(request, normalizers, previous))
+
+
+async def fold(
     request: Request, normalizers: Sequence[Normalizer], previous: Request | None = None
 ) -> Normalized:
     """Fold ``request`` through ``normalizers``; each sees the result of the earlier ones.
 
     Never raises on account of a normalizer (law 4): one that fails, or whose edits cannot be
-    made, is left out and named in its report. A body that is no JSON object is not touched.
+    made, is left out and named in its report. A body that is no JSON object is not touched. What
+    is neither a row in a table nor ``quick`` is others' code, which sees but copies.
     """
     reports: list[Report] = []
     for normalizer in normalizers:
         is_settled = type(normalizer) in _SETTLED
         if is_settled and not may_fire(normalizer, request):
             continue
-        request, report = step(request, normalizer, previous, asked=is_settled)
+        if type(normalizer) is Rule or is_quick(normalizer):
+            request, report = step(request, normalizer, previous)
+        elif is_settled and not is_for(normalizer, request):
+            continue
+        else:
+            request, report = await _guarded(request, normalizer, previous)
         if report is not None:
             reports.append(report)
     return Normalized(request, tuple(reports))
+
+
+async def _guarded(
+    request: Request, normalizer: Normalizer, previous: Request | None
+) -> tuple[Request, Report | None]:
+    seen = replace(previous, memo=None) if previous is not None else None
+
+    def take() -> tuple[Request, Report | None]:
+        return step(request, normalizer, seen, shown=replace(request, memo=None))
+
+    call: Foreign[tuple[Request, Report | None]] = Foreign(normalizer.name, take)
+    try:
+        return await call
+    except GivenUpError as error:
+        return request, Report(normalizer.name, error=str(error)) if str(error) else None
 
 
 def step(
@@ -67,26 +138,24 @@ def step(
     previous: Request | None = None,
     *,
     shown: Request | None = None,
-    asked: bool = False,
 ) -> tuple[Request, Report | None]:
     """Take ``request`` through one normalizer: the request after it, and its report if any.
 
-    It is asked only if the request is its client's. Only our own code without literals is asked
+    It is asked only if the request is its client's. Only quick code without literals is asked
     before that, and counts after it: it may know without the JSON that there is nothing for it, and
     whose request it is may have to be read. ``shown``: an equal request that the normalizer
-    gets to see instead, so that nothing it does to that one reaches others. ``asked``: it is known
-    that it may fire. Whatever it raises is its own failure, a SystemExit as well; only a
-    KeyboardInterrupt goes on, which may be the user's.
+    gets to see instead, so that nothing it does to that one reaches others. Whatever it raises is
+    its own failure, a SystemExit as well; only a KeyboardInterrupt goes on, which may be the
+    user's.
     """
     is_rule = type(normalizer) is Rule
-    is_ours = is_rule or (type(normalizer) is CodeRule and normalizer.own)
     try:
-        if not asked and not may_fire(normalizer, request):
+        if type(normalizer) not in _SETTLED and not may_fire(normalizer, request):
             return request, None
-        asks_last = is_ours and not is_rule and not normalizer.literals
+        asks_last = shown is None and not is_rule and not normalizer.literals
         if not asks_last and not is_for(normalizer, request):
             return request, None
-        if not is_ours and request.document is None:
+        if shown is not None and request.document is None:
             return request, None
         found = normalizer.edits(shown or request, previous)
         edits = _checked(found or (), request, trusted=is_rule)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.pointer import (
@@ -30,6 +30,9 @@ VOLATILE = "volatile"
 """A regex group of this name is the only part of a match that is replaced."""
 MOST_REPLACEMENT = 64 << 10
 """Characters of a replacement: it stands for a stamp or an id, and may be put in many places."""
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class RuleError(ValueError):
@@ -220,8 +223,7 @@ class CodeRule:
     """A rule that needs code: ``find(request, previous)`` returns its edits.
 
     ``find`` obeys the contract of the hook cacheproxy_normalize. The other fields are those
-    of Rule. ``own``: the code is this project's, so that it may run on the reactor; set by
-    cacheproxy.plugin.plugins alone, whatever a package says.
+    of Rule. It is called in a thread with a deadline, unless ``find`` is ``quick``.
 
     Raises RuleError.
     """
@@ -232,7 +234,6 @@ class CodeRule:
     default: bool = True
     literals: tuple[str, ...] = ()
     needs_previous: bool = False
-    own: bool = False
     client: Client | None = None
 
     def __post_init__(self) -> None:
@@ -249,12 +250,28 @@ class CodeRule:
         return self.find(request, previous)
 
 
+def quick(function: _Function) -> _Function:
+    """Mark a plugin's function as one that never takes long, whatever the body.
+
+    It is called where the bytes are relayed, without a thread and without a deadline: each
+    millisecond that it takes, all streams wait. To be put on a ``CodeRule``'s function, and under
+    ``@hookimpl``.
+    """
+    function.quick = True  # type: ignore[attr-defined]
+    return function
+
+
+def is_quick(rule: Normalizer) -> bool:
+    """Whether the function of ``rule`` is marked as ``quick``."""
+    return type(rule) is CodeRule and getattr(rule.find, "quick", False) is True
+
+
 def client_name(rule: Normalizer) -> str:
     """Return for which client ``rule`` is; ``*``: for all."""
     return EVERY if rule.client is None else rule.client.name
 
 
-def settled(rule: Normalizer, *, own: bool, client: Client | None = None) -> Rule | CodeRule:
+def settled(rule: Normalizer, client: Client | None = None) -> Rule | CodeRule:
     """Return ``rule`` as one of the two classes above, whose fields stay what they are now.
 
     ``client``: whose it is if it does not say so itself. Raises RuleError.
@@ -265,7 +282,7 @@ def settled(rule: Normalizer, *, own: bool, client: Client | None = None) -> Rul
         return rule if client is said else replace(rule, client=client)
     literals = tuple(rule.literals) if isinstance(rule.literals, list) else rule.literals
     if type(rule) is CodeRule:
-        return replace(rule, own=own, literals=literals, client=client)
+        return replace(rule, literals=literals, client=client)
     return CodeRule(
         name=rule.name,
         why=rule.why,
@@ -273,7 +290,6 @@ def settled(rule: Normalizer, *, own: bool, client: Client | None = None) -> Rul
         default=rule.default,
         literals=literals,
         needs_previous=rule.needs_previous,
-        own=own,
         client=client,
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import kind_of
+from cacheproxy.core.rules.fold import Foreign, GivenUpError, kind_of
 
 MOST_ID = 256
 """Characters of ``client/id``: it is kept for each session, and its client is logged."""
@@ -17,13 +18,12 @@ MOST_ID = 256
 class SessionHook:
     """One plugin's hook cacheproxy_session.
 
-    ``plugin``: its name. ``ask``: calls it. ``own``: the code is this project's, so that it may
-    run on the reactor. ``client``: whose requests it is asked about; None: everybody's.
+    ``plugin``: its name. ``ask``: calls it; in a thread with a deadline, unless it is ``quick``.
+    ``client``: whose requests it is asked about; None: everybody's.
     """
 
     plugin: str
     ask: Callable[[Request], object]
-    own: bool = False
     client: Client | None = None
 
     @property
@@ -60,3 +60,26 @@ class SessionHook:
         if self.client is not None and not self.client.is_every and "/" not in said:
             said = f"{self.client.name}/{said}"
         return said, None
+
+
+async def asked(
+    hooks: Iterable[SessionHook], request: Request
+) -> tuple[str | None, list[tuple[str, str]]]:
+    """Return the first answer to whose conversation it is, and what went wrong before, by hook."""
+    problems: list[tuple[str, str]] = []
+    for hook in hooks:
+        if not hook.is_for(request):
+            continue
+        if getattr(hook.ask, "quick", False) is True:
+            answer, problem = hook.answer(request)
+        else:
+            try:
+                shown = replace(request, memo=None)
+                answer, problem = await Foreign(hook.name, partial(hook.answer, shown))
+            except GivenUpError as error:
+                answer, problem = None, str(error) or None
+        if problem is not None:
+            problems.append((hook.name, problem))
+        if answer is not None:
+            return answer, problems
+    return None, problems

@@ -11,7 +11,7 @@ What others asked of a server between its last reading and its end, nobody can k
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 _TOKENS = ("prompt", "reused", "evaluated", "generated")
 """Figures by which is told whether responses fit into counters: responses know no others well."""
@@ -43,15 +43,7 @@ class Figures:
             prompt = reused + evaluated
         elif evaluated is None and prompt is not None and reused is not None:
             evaluated = prompt - reused
-        return Figures(
-            prompt,
-            reused,
-            evaluated,
-            self.generated,
-            self.prefill,
-            self.generation,
-            self.requests,
-        )
+        return replace(self, prompt=prompt, evaluated=evaluated)
 
 
 NAMES = tuple(field.name for field in fields(Figures))

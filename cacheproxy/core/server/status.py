@@ -167,7 +167,7 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
     elif statuses.get(METRICS) in ABSENT or statuses.get(METRICS) == 200:
         metrics = Metrics.OFF
     loading = statuses.get(HEALTH) == 503 or 503 in statuses.values()
-    served = _served(pages.get("/v1/models"))
+    served, props = _served(pages.get("/v1/models")), pages.get(PROPS)
     return Look(
         url=url,
         wall=wall,
@@ -178,9 +178,9 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         server=answers.server,
         served=served or (sample.model if sample is not None else None),
         slots=slots_of(pages.get(SLOTS)),
-        start=start_of(pages.get(PROPS), sample),
+        start=start_of(props, sample),
         tasks=_tasks(pages.get(SLOTS)),
-        formats=_formats(pages.get(PROPS)),
+        formats=clock_formats(props.get("chat_template") if isinstance(props, dict) else None),
         context=_context(pages.get(RUNNING)),
         has_cleared=_has_cleared(pages.get(SLOTS)),
     )
@@ -188,9 +188,12 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
 
 def slots_of(page: Any) -> tuple[Slot, ...]:
     """Return the slots that llama-server's ``/slots`` lists; none for anything else."""
-    if not isinstance(page, list):
-        return ()
-    return tuple(_slot(slot) for slot in page[:_MOST_SLOTS] if isinstance(slot, dict))
+    return tuple(map(_slot, _slots_in(page)))
+
+
+def _slots_in(page: Any) -> list[dict[str, Any]]:
+    found = page[:_MOST_SLOTS] if isinstance(page, list) else ()
+    return [slot for slot in found if isinstance(slot, dict)]
 
 
 def _slot(slot: Mapping[str, Any]) -> Slot:
@@ -206,36 +209,24 @@ def _slot(slot: Mapping[str, Any]) -> Slot:
 
 def _tasks(page: Any) -> int | None:
     """Return the highest number of a task: they are given in order, from 0, by each server."""
-    if not isinstance(page, list):
-        return None
-    tasks = [slot["id_task"] for slot in page if isinstance(slot, dict) and "id_task" in slot]
-    known = [task for task in tasks if type(task) is int and task >= 0]
-    return max(known, default=None)
+    tasks = (slot.get("id_task") for slot in _slots_in(page))
+    return max((task for task in tasks if type(task) is int and task >= 0), default=None)
 
 
 def _has_cleared(page: Any) -> bool:
     """Whether an idle slot that had a task holds nothing."""
-    slots = page[:_MOST_SLOTS] if isinstance(page, list) else ()
     return any(
-        isinstance(slot, dict)
-        and slot.get("is_processing") is False
+        slot.get("is_processing") is False
         and type(slot.get("id_task")) is int
         and slot["id_task"] >= 0
         and slot.get("n_prompt_tokens") == 0
-        for slot in slots
+        for slot in _slots_in(page)
     )
-
-
-def _formats(props: Any) -> tuple[str, ...]:
-    return clock_formats(props.get("chat_template") if isinstance(props, dict) else None)
 
 
 def _context(page: Any) -> int | None:
     """Return the context of the one model that Ollama has loaded."""
-    models = page.get("models") if isinstance(page, dict) else None
-    if not isinstance(models, list) or len(models) != 1 or not isinstance(models[0], dict):
-        return None
-    return _number(models[0].get("context_length")) or None
+    return _number(_only(page, "models").get("context_length")) or None
 
 
 def start_of(props: Any, sample: Sample | None) -> str | None:
@@ -253,11 +244,16 @@ def start_of(props: Any, sample: Sample | None) -> str | None:
 
 
 def _served(page: Any) -> str | None:
-    data = page.get("data") if isinstance(page, dict) else None
-    if not isinstance(data, list) or len(data) != 1 or not isinstance(data[0], dict):
-        return None
-    name = data[0].get("id")
+    name = _only(page, "data").get("id")
     return name[:120] if isinstance(name, str) and name and name.isprintable() else None
+
+
+def _only(page: Any, name: str) -> dict[str, Any]:
+    """Return the one object that ``page`` lists under ``name``; {} where there is not one."""
+    found = page.get(name) if isinstance(page, dict) else None
+    if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], dict):
+        return {}
+    return found[0]
 
 
 def _number(value: Any) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from cacheproxy.core.server.flags import of_kind
 from cacheproxy.core.server.identify import (
     LLAMA_SERVER,
     LM_STUDIO,
@@ -23,7 +24,6 @@ from cacheproxy.core.server.identify import (
 from cacheproxy.core.server.profile import Kind, Memory, Profile, Reporting
 from cacheproxy.core.server.status import Look
 
-VLLM_FLAG, SGLANG_FLAG = "--enable-prompt-tokens-details", "--enable-cache-report"
 _REPORTS = {
     LLAMA_SERVER: Reporting.ALWAYS,
     MLX: Reporting.ALWAYS,
@@ -33,7 +33,6 @@ _REPORTS = {
     LM_STUDIO: Reporting.NEVER,
     TABBY: Reporting.NEVER,
 }
-_FLAGS = {VLLM: VLLM_FLAG, SGLANG: SGLANG_FLAG}
 _OLLAMA_REPORTS = (0, 33, 3)
 _VERSION = re.compile(r"v?(\d{1,6})\.(\d{1,6})\.(\d{1,6})", re.ASCII)
 _LITTLE = 0.5
@@ -56,7 +55,7 @@ def told(look: Look, before: Profile | None = None) -> Profile:
         server=server,
         memory=_memory(look, known.memory),
         reporting=_reporting(server.kind, server.version),
-        flag=_FLAGS.get(server.kind, ""),
+        flag=of_kind(server.kind).reporting,
         counts_reuse=counts or known.counts_reuse,
         # A cache that is on may still never find anything: only "off" is an answer.
         reuses=False if server.kind == TRANSFORMERS or reuses is False else None,

@@ -15,8 +15,10 @@ Json = dict[str, Any]
 HEAD, ONE, LATE, TWO, THREE = (
     f"cacheproxy-{word}" for word in ("head", "one", "late", "two", "three")
 )
-THOUGHT, RESULT, SAYS = "cacheproxy-thought", "cacheproxy-result", "cacheproxy-says"
-"""Of an assistant's reasoning, of a tool's result, and of the tool's own description."""
+THOUGHT, CALL, RESULT, SAYS = (
+    f"cacheproxy-{word}" for word in ("thought", "call", "result", "says")
+)
+"""Of an assistant's reasoning, a tool's call and its result, and of the tool's own description."""
 _TOOL, _CALL_ID = "cacheproxy_tool", "cachepr0x"
 """A call's id is nine letters or digits in Mistral's templates."""
 _TOOLS = [
@@ -25,17 +27,17 @@ _TOOLS = [
         "function": {
             "name": _TOOL,
             "description": SAYS,
-            "parameters": {"type": "object", "properties": {}},
+            "parameters": {"type": "object", "properties": {"what": {"type": "string"}}},
         },
     }
 ]
 PLAIN = "plain"
 """The question that comes first: a conversation without late messages."""
-OPEN, ENDED = "open", "ended"
-"""A turn that waits for the model behind a tool's result, and the same when the user has answered.
+FIRST, OPEN, ENDED = "first", "open", "ended"
+"""A conversation's first request, the same behind a tool's result, and when the user has answered.
 """
 BARE_OPEN, BARE_ENDED = "bare open", "bare ended"
-"""The same of a client that sends no reasoning back."""
+"""The last two of a client that sends no reasoning back."""
 KEEPERS: tuple[tuple[str, bool], ...] = (
     ("preserve_reasoning", True),
     ("preserve_thinking", True),
@@ -64,7 +66,7 @@ def first_questions() -> dict[str, Json]:
 
 def tool_questions() -> dict[str, Json]:
     """Return what is asked besides where late messages have to be the user's."""
-    called = _called()
+    called = turn()[OPEN]["messages"]
     return {
         "tool": {"messages": called, "tools": _TOOLS},
         "tool user": {"messages": [*called, _said("user", LATE)], "tools": _TOOLS},
@@ -73,32 +75,37 @@ def tool_questions() -> dict[str, Json]:
 
 def turn_questions() -> dict[str, Json]:
     """Return what tells how a turn fares when the next one begins: its thinking, its tools."""
-    answered = [_said("assistant", TWO), _said("user", THREE)]
+    sent_back, bare = turn(THOUGHT), turn()
     return {
-        ENDED: {"messages": [*_called(THOUGHT), *answered], "tools": _TOOLS},
-        BARE_OPEN: {"messages": _called(), "tools": _TOOLS},
-        BARE_ENDED: {"messages": [*_called(), *answered], "tools": _TOOLS},
-        OPEN: {"messages": _called(THOUGHT), "tools": _TOOLS},
+        ENDED: sent_back[ENDED],
+        BARE_OPEN: bare[OPEN],
+        BARE_ENDED: bare[ENDED],
+        OPEN: sent_back[OPEN],
     }
+
+
+def turn(thought: str = "") -> dict[str, Json]:
+    """Return one conversation as it grows: FIRST, OPEN, ENDED.
+
+    ``thought``: the reasoning before the tool's call, if the client sends it back. It stands under
+    both its names; servers read one of them.
+    """
+    function = {"name": _TOOL, "arguments": json.dumps({"what": CALL})}
+    call = {"id": _CALL_ID, "type": "function", "function": function}
+    calling: Json = {"role": "assistant", "content": "", "tool_calls": [call]}
+    if thought:
+        calling |= {"reasoning_content": thought, "reasoning": thought}
+    result = {"role": "tool", "tool_call_id": _CALL_ID, "content": RESULT}
+    first = [_said("system", HEAD), _said("user", ONE)]
+    called = [*first, calling, result]
+    ended = [*called, _said("assistant", TWO), _said("user", THREE)]
+    grown = {FIRST: first, OPEN: called, ENDED: ended}
+    return {name: {"messages": messages, "tools": _TOOLS} for name, messages in grown.items()}
 
 
 def body_of(question: Json, **more: Any) -> bytes:
     """Return the JSON body to send for a question."""
     return json.dumps(question | more).encode()
-
-
-def _called(thought: str = "") -> list[Json]:
-    """A tool's call and its result; ``thought``: the reasoning before it, under both its names."""
-    call = {"id": _CALL_ID, "type": "function", "function": {"name": _TOOL, "arguments": "{}"}}
-    calling: Json = {"role": "assistant", "content": "", "tool_calls": [call]}
-    if thought:
-        calling |= {"reasoning_content": thought, "reasoning": thought}
-    return [
-        _said("system", HEAD),
-        _said("user", ONE),
-        calling,
-        {"role": "tool", "tool_call_id": _CALL_ID, "content": RESULT},
-    ]
 
 
 def _said(role: str, text: str) -> Json:

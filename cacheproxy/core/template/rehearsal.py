@@ -6,27 +6,36 @@ does not begin with, the server reads again. The pages are those of ``rendering`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.server.clock import clock_in
-from cacheproxy.core.template.questions import KEEPERS
+from cacheproxy.core.template.questions import (
+    CALL,
+    ENDED,
+    FIRST,
+    HEAD,
+    KEEPERS,
+    ONE,
+    OPEN,
+    RESULT,
+    SAYS,
+    THOUGHT,
+    THREE,
+    TWO,
+    turn,
+)
 from cacheproxy.core.template.rendering import render
 
-Json = dict[str, Any]
 Texts = tuple[str, str, str]
 Rehearsing = Generator[bytes, tuple[int, bytes], "Rehearsal | None"]
-_HEAD, _LISTED, _ONE, _THOUGHT, _CALL, _RESULT, _ANSWER, _TWO = (
-    f"cacheproxy-{word}"
-    for word in ("head", "listed", "one", "thought", "call", "result", "answer", "two")
-)
-_TOOL = "cacheproxy_tool"
-_MARKS = (_HEAD, _LISTED, _ONE, _THOUGHT, _CALL, _RESULT, _ANSWER)
+_LAST = {FIRST: ONE, OPEN: RESULT, ENDED: THREE}
+"""What is said last in each request."""
+_MARKS = (HEAD, SAYS, ONE, THOUGHT, CALL, RESULT, TWO)
 AT_RESULT, AT_USER = "at a tool's result", "at the second user message"
 
 
@@ -40,16 +49,12 @@ class Lapse:
     """One place where the conversation does not only grow.
 
     ``when``: AT_RESULT or AT_USER. ``sent_back``: whether the client sent its reasoning back.
-    ``kept`` of ``prompt`` characters of the prompt before are still there; ``lost``: of what came
-    since the first user message, the part that is not, 0 to 1. ``after``: what is read again.
+    ``after``: what is read again.
     """
 
     when: str
     rewrite: Rewrite
     sent_back: bool
-    kept: int
-    prompt: int
-    lost: float
     after: str
     does: str
 
@@ -69,40 +74,11 @@ class Rehearsal:
     lapses: tuple[Lapse, ...]
     cure: tuple[str, bool] | None
     clock: str
-    told_by: str
 
     def lapse(self, rewrite: Rewrite, *, sent_back: bool) -> Lapse | None:
         """Return the first lapse of a kind, if there is one."""
         found = (one for one in self.lapses if one.rewrite is rewrite)
         return next((one for one in found if one.sent_back is sent_back), None)
-
-
-def conversation(*, sent_back: bool) -> tuple[Json, Json, Json]:
-    """Return the conversation at its first request, at the tool's result, at the second message.
-
-    ``sent_back``: whether the reasoning is. Servers read one of two names for it.
-    """
-    called = {"name": _TOOL, "arguments": json.dumps({"what": _CALL})}
-    call = {"id": "cachepr0x", "type": "function", "function": called}
-    thought = {"reasoning_content": _THOUGHT, "reasoning": _THOUGHT} if sent_back else {}
-    first = [{"role": "system", "content": _HEAD}, {"role": "user", "content": _ONE}]
-    second = [
-        *first,
-        {"role": "assistant", "content": "", "tool_calls": [call], **thought},
-        {"role": "tool", "tool_call_id": "cachepr0x", "content": _RESULT},
-    ]
-    third = [
-        *second,
-        {"role": "assistant", "content": _ANSWER, **thought},
-        {"role": "user", "content": _TWO},
-    ]
-    parameters = {"type": "object", "properties": {"what": {"type": "string"}}}
-    function = {"name": _TOOL, "description": _LISTED, "parameters": parameters}
-    tools = [{"type": "function", "function": function}]
-    one, two, three = (
-        {"messages": messages, "tools": tools} for messages in (first, second, third)
-    )
-    return one, two, three
 
 
 def rehearsing(path: str, now: datetime, model: str = "") -> Rehearsing:
@@ -123,7 +99,7 @@ def rehearsing(path: str, now: datetime, model: str = "") -> Rehearsing:
     cure = None
     if any(lapse.rewrite is Rewrite.THINKING for lapse in found):
         cure = yield from _cure(found, page)
-    return Rehearsal(tuple(found), cure, clock, path)
+    return Rehearsal(tuple(found), cure, clock)
 
 
 def lapses(texts: Texts, *, sent_back: bool) -> list[Lapse]:
@@ -139,12 +115,10 @@ def _rendered(
 ) -> Generator[bytes, tuple[int, bytes], Texts | None]:
     """Ask for each request; None if one is refused, or has not all of what was said last."""
     texts: list[str] = []
-    for question, last in zip(
-        conversation(sent_back=sent_back), (_ONE, _RESULT, _TWO), strict=True
-    ):
+    for name, question in turn(THOUGHT if sent_back else "").items():
         asked = question | {"chat_template_kwargs": kwargs} if kwargs else question
         text = yield from render(page.path, asked, page.model)
-        if text is None or last not in text:
+        if text is None or _LAST[name] not in text:
             return None
         texts.append(text)
     return texts[0], texts[1], texts[2]
@@ -173,29 +147,19 @@ def _lapse(when: str, before: str, after: str, *, sent_back: bool) -> Lapse | No
     if kept >= max(before.rfind(mark) + len(mark) for mark in marks):
         return None
     rewrite, does = _what(before, after, kept, sent_back=sent_back)
-    asked = before.find(_ONE) + len(_ONE)
-    turn = max(1, len(before) - asked)
-    return Lapse(
-        when,
-        rewrite,
-        sent_back,
-        kept,
-        len(before),
-        min(1.0, (len(before) - kept) / turn),
-        _after(before, kept, asked),
-        does,
-    )
+    asked = before.find(ONE) + len(ONE)
+    return Lapse(when, rewrite, sent_back, _after(before, kept, asked), does)
 
 
 def _what(before: str, after: str, kept: int, *, sent_back: bool) -> tuple[Rewrite, str]:
     moved = _moved(before, after)
-    if moved == _LISTED:
+    if moved == SAYS:
         return Rewrite.TOOLS, "moves the tools, which it prints in the last user message"
-    if moved == _HEAD:
+    if moved == HEAD:
         return Rewrite.OTHER, "moves the system text, which it prints in the last user message"
-    if _THOUGHT in before and before.count(_THOUGHT) > after.count(_THOUGHT):
+    if THOUGHT in before and before.count(THOUGHT) > after.count(THOUGHT):
         return Rewrite.THINKING, "drops the thinking of the turn before"
-    between = before.find(_ONE) + len(_ONE) <= kept <= before.find(_CALL)
+    between = before.find(ONE) + len(ONE) <= kept <= before.find(CALL)
     if not sent_back and between:
         return Rewrite.THINKING, "drops the empty thinking block that it had written"
     return Rewrite.OTHER, "renders anew what it had rendered"
@@ -203,7 +167,7 @@ def _what(before: str, after: str, kept: int, *, sent_back: bool) -> tuple[Rewri
 
 def _moved(before: str, after: str) -> str | None:
     """Return the mark of what stood at the head, and has less behind it than it had."""
-    for mark in (_LISTED, _HEAD):
+    for mark in (SAYS, HEAD):
         if mark in before and _behind(mark, after) < _behind(mark, before):
             return mark
     return None
@@ -212,13 +176,13 @@ def _moved(before: str, after: str) -> str | None:
 def _behind(mark: str, text: str) -> set[str]:
     """Return which messages stand behind ``mark``."""
     at = text.find(mark)
-    return {other for other in (_ONE, _RESULT) if text.rfind(other) > at}
+    return {other for other in (ONE, RESULT) if text.rfind(other) > at}
 
 
 def _after(before: str, kept: int, asked: int) -> str:
     if kept >= asked:
         return "everything after the first user message"
-    head = before.find(_HEAD)
-    if head >= 0 and head + len(_HEAD) <= kept:
+    head = before.find(HEAD)
+    if head >= 0 and head + len(HEAD) <= kept:
         return "everything after the system text"
     return "the whole prompt"

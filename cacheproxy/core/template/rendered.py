@@ -63,13 +63,14 @@ def _of_hex(found: re.Match[str]) -> str:
     return bytes.fromhex(found[0].replace("<0x", "").replace(">", "")).decode("utf-8", "replace")
 
 
-def _byte_characters() -> dict[str, int]:
+def _spell_bytes() -> tuple[str, ...]:
     """Bytes that can be seen stand for themselves, the others for characters from U+0100 on."""
-    seen = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    seen = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [byte for byte in range(0x100) if byte not in seen]
-    return {chr(byte): byte for byte in seen} | {
-        chr(0x100 + number): byte for number, byte in enumerate(others)
-    }
+    moved = {byte: 0x100 + number for number, byte in enumerate(others)}
+    return tuple(chr(moved.get(byte, byte)) for byte in range(0x100))
 
 
-_BYTES = _byte_characters()
+BYTE_SPELLING = _spell_bytes()
+"""GPT-2's printable characters, one for each byte."""
+_BYTES = {character: byte for byte, character in enumerate(BYTE_SPELLING)}

@@ -75,16 +75,20 @@ def traits_of(
 ) -> Traits:
     """Return what the answers say; ``keeper``: what made the template keep reasoning."""
     text = rendered.get(ENDED) or rendered.get(BARE_ENDED) or ""
-    head, tool = text.find(HEAD), text.find(SAYS)
-    order = None
-    if head >= 0 <= tool:
-        order = Order.TOOLS_FIRST if tool < head else Order.SYSTEM_FIRST
     return Traits(
         Thoughts(_way(rendered, keeper), keeper, _writes_empty(rendered)),
-        order,
-        tools_last=0 <= text.find(TWO) < tool,
+        order_of(text),
+        tools_last=0 <= text.find(TWO) < text.find(SAYS),
         has_clock=now is not None and bool(clock_in(text, now, formats)),
     )
+
+
+def order_of(text: str) -> Order | None:
+    """Return what a rendered prompt begins with, None where it lacks the system text or a tool."""
+    head, tool = text.find(HEAD), text.find(SAYS)
+    if head < 0 or tool < 0:
+        return None
+    return Order.TOOLS_FIRST if tool < head else Order.SYSTEM_FIRST
 
 
 def _way(rendered: Rendered, keeper: tuple[str, bool] | None) -> Thinking:

@@ -7,9 +7,8 @@ our own beneath the same Site and Resource.
 
 from __future__ import annotations
 
-import socket
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall, IPushProducer, ISSLTransport
 from twisted.internet.protocol import Protocol, connectionDone
@@ -20,15 +19,12 @@ from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
 from cacheproxy.core.http1.request_reader import RequestError, RequestHead, RequestReader
-from cacheproxy.core.privacy.access import Refusal
-from cacheproxy.proxy.downstream.errors import error_body, reason_of
+from cacheproxy.proxy.downstream.errors import refusal
+from cacheproxy.proxy.downstream.limits import Limits, Settings
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.downstream.socket_options import set_options
 from cacheproxy.proxy.transport import eager
 from cacheproxy.proxy.transport.deadline import Deadline
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.limits import Limits
-    from cacheproxy.proxy.downstream.site import ProxySite
 
 _log = Logger()
 _READ_AHEAD = 128 << 10
@@ -49,9 +45,6 @@ _UNREAD_SECONDS = 600.0
 a few hundred kilobytes, since the rest waits at the upstream."""
 _SLOWEST_BODY = 1024
 """Bytes a second, below which a body on the whole comes too slowly."""
-_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
-"""Two minutes after a client's machine is gone its connection closes, and frees its slot."""
-_MORE = {401: b"WWW-Authenticate: Bearer\r\n", 503: b"Retry-After: 1\r\n"}
 
 
 class _Phase(Enum):
@@ -74,7 +67,7 @@ class ProxyChannel(Protocol):
 
     transport: Any  # ITCPTransport, IPushProducer and IConsumer
 
-    def __init__(self, site: ProxySite, limits: Limits) -> None:
+    def __init__(self, site: Settings, limits: Limits) -> None:
         self.site = site
         self.limits = limits
         self.request: ProxyRequest | None = None
@@ -98,7 +91,7 @@ class ProxyChannel(Protocol):
     def connectionMade(self) -> None:
         """Begin to wait for a request."""
         transport = self.transport
-        _set_options(transport)
+        set_options(transport)
         transport.registerProducer(self, True)
         self._address = getattr(transport.getHost(), "host", "")
         self._is_plain = isinstance(transport, Connection)
@@ -163,7 +156,7 @@ class ProxyChannel(Protocol):
         self.request = self.producer = None
         if self._phase is _Phase.CLOSING:
             return
-        if self.site.draining or not self.persistent:
+        if self.is_ending:
             self._leave()
             return
         self._reads_much(much=True)
@@ -182,6 +175,11 @@ class ProxyChannel(Protocol):
         """Close at once, with a reset."""
         self._phase = _Phase.CLOSING
         self.transport.abortConnection()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it closes behind the answer that is under way."""
+        return self.site.draining or not self.persistent
 
     @property
     def secure(self) -> bool:
@@ -268,9 +266,9 @@ class ProxyChannel(Protocol):
 
     def _let_in(self, head: RequestHead) -> RequestHead | None:
         """Refuse what can be refused for its head, before 100 Continue and any of the body."""
-        refusal = self._refusal(head)
-        if refusal is not None:
-            self._refuse(refusal.status, refusal.message)
+        refused = self.site.refusal(head, self._address)
+        if refused is not None:
+            self._refuse(refused.status, refused.message)
             return None
         if head.length is not None and head.length > self.limits.body:
             raise RequestError.too_large(self.limits)
@@ -280,15 +278,6 @@ class ProxyChannel(Protocol):
         access = self.site.access
         held = access.token_headers(head.values) if access.token else None
         return head.without(held) if held else head
-
-    def _refusal(self, head: RequestHead) -> Refusal | None:
-        site = self.site
-        if site.draining:
-            return Refusal(503, "the proxy is shutting down")
-        if len(site.channels) > self.limits.connections:
-            return Refusal(503, f"there are more than {self.limits.connections} connections")
-        http10 = head.version == b"HTTP/1.0"
-        return site.access.refusal(head.values, self._address, path=head.path, http10=http10)
 
     def _answer(self, head: RequestHead, body: bytes) -> None:
         """Have the site's resource answer. The upstream may take its time."""
@@ -314,19 +303,12 @@ class ProxyChannel(Protocol):
         _log.warn("refused a request: {status} {message}", status=status, message=message)
         path = self._reader.target.partition(b"?")[0].decode("latin-1")
         self._drop()
-        body = error_body(path, status, message)
-        reason = reason_of(status)
-        more = _MORE.get(status, b"")
-        transport = self.transport
-        transport.unregisterProducer()
-        transport.write(
-            b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
-            b"%sConnection: close\r\n\r\n%s" % (status, reason, len(body), more, body)
-        )
+        self.transport.unregisterProducer()
+        self.transport.write(refusal(path, status, message))
         if self.secure:  # says so, and goes on reading until the client has said so, too
-            transport.loseConnection()
+            self.transport.loseConnection()
         else:
-            transport.loseWriteConnection()
+            self.transport.loseWriteConnection()
         self._wait(_Phase.CLOSING, _LINGER_SECONDS)
 
     def _leave(self) -> None:
@@ -365,18 +347,3 @@ class ProxyChannel(Protocol):
             self._leave()
         else:
             self.abort()
-
-
-def _set_options(transport: Any) -> None:
-    """Have small answers sent at once, and a peer noticed that is gone without a word."""
-    beneath = getattr(transport, "transport", transport)  # TLS is a transport on a transport
-    if not isinstance(beneath, Connection):
-        return
-    handle = beneath.getHandle()
-    if handle.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEPALIVE.items():
-        if hasattr(socket, name):  # macOS calls the first one otherwise
-            handle.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

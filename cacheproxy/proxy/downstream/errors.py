@@ -19,6 +19,8 @@ _ANTHROPIC_TYPES = {
 
 _REASONS = {int(status): status.phrase.encode() for status in HTTPStatus}
 
+_MORE = {401: b"WWW-Authenticate: Bearer\r\n", 503: b"Retry-After: 1\r\n"}
+
 
 def reason_of(status: int) -> bytes:
     """Return the reason phrase that goes with ``status``."""
@@ -45,3 +47,13 @@ def error_body(path: str, status: int, message: str) -> bytes:
         kind = "invalid_request_error" if status < 500 else "server_error"
         body = {"error": {"message": message, "type": kind, "param": None, "code": status}}
     return json.dumps(body).encode()
+
+
+def refusal(path: str, status: int, message: str) -> bytes:
+    """Return a whole answer after which the connection closes; arguments as in ``error_body``."""
+    body = error_body(path, status, message)
+    return (
+        b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
+        b"%sConnection: close\r\n\r\n%s"
+        % (status, reason_of(status), len(body), _MORE.get(status, b""), body)
+    )

@@ -1,8 +1,12 @@
-"""What a client may send, and how long it may take."""
+"""What a client may send, how long it may take, and what else is in force."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+from cacheproxy.core.http1.request_reader import RequestHead
+from cacheproxy.core.privacy.access import Access, Refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +24,19 @@ class Limits:
     connections: int = 4096
     idle: float = 75.0
     head_seconds: float = 30.0
+
+
+class Settings(Protocol):
+    """What a connection asks its site: what is in force now, and who else is connected."""
+
+    reactor: Any
+    resource: Any
+    access: Access
+    channels: set[Any]
+    draining: bool
+
+    def refusal(self, head: RequestHead, address: str) -> Refusal | None:
+        """Return why a request with ``head`` is refused, None if it is not.
+
+        ``address``: ours, at which its connection came in.
+        """

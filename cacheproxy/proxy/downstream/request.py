@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
 from twisted.python.failure import Failure
 
+from cacheproxy.core.http1.headers import values
 from cacheproxy.core.http1.request_reader import RequestHead
 from cacheproxy.core.prompt.request import Headers
 from cacheproxy.proxy.downstream.errors import error_body, reason_of
 from cacheproxy.proxy.transport import eager
 
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.channel import ProxyChannel
-
 _BODILESS = (204, 304)
+
+
+class Connection(Protocol):
+    """What a request needs of the connection that it came on."""
+
+    transport: Any
+    producer: IPushProducer | None
+
+    @property
+    def secure(self) -> bool:
+        """Whether it is encrypted."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether no request after this one is answered."""
+
+    def done(self) -> None:
+        """Take note that the answer is whole."""
+
+    def close(self) -> None:
+        """Close when all that was written has been sent."""
+
+    def abort(self) -> None:
+        """Close at once, with a reset."""
 
 
 class ProxyRequest:
@@ -52,7 +74,7 @@ class ProxyRequest:
         "version",
     )
 
-    def __init__(self, channel: ProxyChannel, head: RequestHead, body: bytes) -> None:
+    def __init__(self, channel: Connection, head: RequestHead, body: bytes) -> None:
         self.channel = channel
         self.method = head.method
         self.uri = head.target
@@ -94,22 +116,16 @@ class ProxyRequest:
         """
         assert not self.started, "an answer has one head"
         self.started = True
-        channel = self.channel
-        if channel.site.draining:
-            channel.persistent = False
         lines = [b"%b %d %b" % (self.version, status, reason)]
-        has_length = False
-        for name, value in headers:
-            lines.append(b"%b: %b" % (name, value))
-            if len(name) == 14 and name.lower() == b"content-length":
-                has_length = True
+        lines += map(b": ".join, headers)
+        has_length = bool(values(headers, b"content-length"))
         # RFC 9112, section 6.3: these have no body, whatever their headers say.
         self._bodiless = self.method == b"HEAD" or status in _BODILESS
         if not has_length and not self._bodiless and self.version == b"HTTP/1.1":
             self._chunked = True
             lines.append(b"Transfer-Encoding: chunked")
         self.framed = has_length or self._chunked
-        if not channel.persistent:
+        if self.channel.is_ending:
             lines.append(b"Connection: close")
         lines.append(b"\r\n")
         self._unsent = b"\r\n".join(lines)

@@ -8,7 +8,8 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.resource import IResource
 from twisted.web.server import Site
 
-from cacheproxy.core.privacy.access import Access
+from cacheproxy.core.http1.request_reader import RequestHead
+from cacheproxy.core.privacy.access import Access, Refusal
 from cacheproxy.proxy.downstream.channel import ProxyChannel
 from cacheproxy.proxy.downstream.limits import Limits
 
@@ -45,6 +46,15 @@ class ProxySite(Site):
         self.resource, self.limits, self.access = resource, limits, access
         for channel in self.channels:
             channel.adopt(limits)
+
+    def refusal(self, head: RequestHead, address: str) -> Refusal | None:
+        """Return why a request is refused for its ``head``; see ``Settings``."""
+        if self.draining:
+            return Refusal(503, "the proxy is shutting down")
+        if len(self.channels) > self.limits.connections:
+            return Refusal(503, f"there are more than {self.limits.connections} connections")
+        http10 = head.version == b"HTTP/1.0"
+        return self.access.refusal(head.values, address, path=head.path, http10=http10)
 
     def drain(self) -> None:
         """Answer no new request; close the connections that wait for one."""

@@ -1,10 +1,8 @@
-"""One request from in to out."""
+"""One request from in to out: ``_relay`` is its way, step by step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, ConnectionAborted, DNSLookupError
@@ -13,11 +11,14 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.store import Turn
+from cacheproxy.core.conversation.usage import NOTHING
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import PROBE, for_client
+from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.placement.refusal import Refusal
@@ -27,17 +28,14 @@ from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.prefill import Prefill, PrefillReader, Progress
 from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
-from cacheproxy.proxy.exchange.memory import SessionMemory
-from cacheproxy.proxy.exchange.normalizing import Normalizing
-from cacheproxy.proxy.exchange.peek import peek
+from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
-from cacheproxy.proxy.exchange.placing import Placed, Placing
+from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.relay import Relay
-from cacheproxy.proxy.translation.translating import Translated, Translating, is_stream
-from cacheproxy.proxy.upstream.collect import collect
-from cacheproxy.proxy.upstream.connection import UpstreamResponse
+from cacheproxy.proxy.translation.translating import is_stream
+from cacheproxy.proxy.upstream.collect import collect, peek
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.failures import explain
-from cacheproxy.proxy.upstream.upstream import Upstream
 from cacheproxy.translate.translation import Translation, TranslationError
 
 _log = Logger()
@@ -45,189 +43,215 @@ _MOST_TRANSLATED = 64 << 20
 """Bytes of an unstreamed answer that are held to be translated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Course:
-    """What every exchange needs, put together once by tap.
-
-    ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
-    Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
-    seconds of silence after which a streaming client gets a ping, 0 for never. ``placing``: where
-    late system messages go, None where nothing is edited. ``progressed`` is told, by the number of
-    an exchange, how far the server is with its prompt, and None when that is over. ``wall`` and
-    ``clock.seconds`` are the time.
-    """
-
-    clock: Any
-    upstream: Upstream
-    normalizing: Normalizing
-    memory: SessionMemory
-    finished: Callable[[Exchange], None]
-    wall: Callable[[], float]
-    via: bytes
-    translating: Translating
-    placing: Placing | None = None
-    keep_bodies: bool = False
-    ping_after: float = 0.0
-    progressed: Callable[[int, Prefill | None], None] = lambda _, __: None
+def begin(context: ExchangeContext, down: ProxyRequest) -> int:
+    """Relay ``down``; return what a Resource's render does."""
+    exchange = _Running(context, down)
+    done = Deferred.fromCoroutine(exchange.run())
+    down.on_gone(lambda failure: exchange.client_left(failure, done))
+    done.addErrback(lambda failure: _log.failure("an observer failed", failure))
+    return NOT_DONE_YET
 
 
 @dataclass(slots=True)
-class Running:
-    """One exchange under way. ``start()`` returns what a Resource's render does."""
+class _Running:
+    """One exchange under way: what its record will say, as far as it is known.
 
-    course: Course
+    Moments are of ``context.clock``. ``reply``: an answer of our own making, or translated as a
+    whole. ``tap``: reads along with the answer. ``gone``: how the client left.
+    """
+
+    context: ExchangeContext
     down: ProxyRequest
     received: Request = field(init=False)
     started: float = field(init=False)
     wall: float = field(init=False)
-    is_probe: bool = field(init=False)
     sent: Request | None = None
     reports: tuple[Report, ...] = ()
     session: Session | None = None
     turn: int = 0
+    place: Place | None = None
     edited_at: float | None = None
     sent_at: float | None = None
     head_at: float | None = None
-    response_headers: Headers = ()
-    reply: bytes | None = None
-    replied_at: float | None = None
+    first_byte_at: float | None = None
     status: int | None = None
-    tap: UsageReader | None = None
-    refusal: Refusal | None = None
+    response_headers: Headers = ()
+    reply: bytes = b""
+    tap: UsageReader | Refusal | None = None
     relay: Relay | None = None
-    left: bool = False
-    broken_off: bool = False
-    prefills: bool = False
+    gone: Failure | None = None
 
     def __post_init__(self) -> None:
-        down = self.down
-        self.received = Request(
-            down.method.decode("latin-1"),
-            down.uri.decode("latin-1"),
-            down.headers,
-            down.body,
-            self.course.normalizing.memo,
-        )
-        self.started = self.course.clock.seconds()
-        self.wall = self.course.wall()
-        self.is_probe = bool(down.header_values(PROBE))
+        down, context = self.down, self.context
+        self.started, self.wall = context.clock.seconds(), context.wall()
+        method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
+        memo = context.normalizing.memo
+        self.received = Request(method, target, down.headers, down.body, memo)
 
-    def start(self) -> int:
-        """Begin; everything from here on ends in ``_end``, once."""
-        done = Deferred.fromCoroutine(self._run())
-        self.down.on_gone(lambda failure: self._client_left(failure, done))
-        done.addCallbacks(lambda _: self._end(Outcome.COMPLETE), self._failed)
-        done.addErrback(lambda failure: _log.failure("an observer failed", failure))
-        return NOT_DONE_YET
+    async def run(self) -> None:
+        """Relay; then show the record to the observers, however it went."""
+        outcome, error = Outcome.COMPLETE, None
+        try:
+            await self._relay()
+        except Exception:
+            outcome, error = self._failed(Failure())
+        relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
+        if not self.down.header_values(PROBE):  # else it is nobody's conversation
+            self.context.finished(self._record(relay, outcome, error))
 
-    def _client_left(self, failure: Failure, done: Deferred[None]) -> None:
+    def client_left(self, failure: Failure, done: Deferred[None]) -> None:
         """Cancel whatever is being waited for: the upstream closes in every phase."""
-        self.left = True
-        self.broken_off = failure.check(ConnectionAborted) is not None
+        self.gone = failure
         done.cancel()
 
-    async def _run(self) -> None:
-        course = self.course
-        prepared = await course.normalizing.prepare(self.received)
+    # The way up and down.
+
+    async def _relay(self) -> None:
+        """Take the request up and the answer down. What goes wrong is raised."""
+        context, down = self.context, self.down
+        # 1. The rules edit it, and it is found out whose conversation it belongs to.
+        prepared = await context.normalizing.prepare(self.received)
         self.reports = prepared.reports
-        self.session = None if self.is_probe else prepared.session  # then it is no turn, too
+        if prepared.turn is not None and not down.header_values(PROBE):  # else it is no turn
+            self._begin(prepared.turn, prepared.request)
+        # 2. Its late system messages go to where this upstream can take them.
         placed = await self._place(prepared.request)
-        attempts = 1
-        self.edited_at = course.clock.seconds()
+        self.edited_at = context.clock.seconds()
+        heals = True
         while True:
-            counted = await course.translating.count(placed.request)
+            # 3. A count of tokens that the upstream does not know is answered here.
+            counted = await context.translating.count(placed.request)
             if counted is not None:
                 self._answer(200, counted)
                 return
-            translated = await course.translating.translate(placed.request)
-            response = await self._send(prepared.request, placed.request, translated)
-            # Once more, at most, after the upstream did not know the client's dialect,
-            if translated is None and await course.translating.learns_from(
+            # 4. Where the upstream speaks another dialect, it is translated.
+            translated = await context.translating.translate(
+                placed.request, context.store.spellings(self.session)
+            )
+            self.sent = sent = placed.request if translated is None else translated.request
+            # 5. It is sent.
+            self.sent_at = context.clock.seconds()
+            response = await context.upstream.request(sent, via=b"1.1 " + context.via)
+            # 6. It is sent once more, at most, after the upstream did not know the dialect,
+            if translated is None and await context.translating.learns_from(
                 response, placed.request
             ):
                 placed = await self._place(prepared.request)
                 continue
             # and once more, at most, after it refused what stands where in the messages.
-            healed = await self._healed(placed, prepared.request, response, attempts)
+            healed = await self._healed(placed, prepared.request, response, may_heal=heals)
             if healed is None:
                 break
-            placed, attempts = self._take_placed(healed), attempts + 1
+            placed, heals = self._take_placed(healed), False
+        # 7. Its answer's head goes down,
+        self._take_head(response.head, is_translated=translated is not None)
         through = None
-        self._take_head(response, is_translated=translated is not None)
         if translated is not None:
             if not is_stream(response.head):
-                body = await collect(response, _MOST_TRANSLATED)
-                self._translate_whole(response, translated.translation, body)
+                self._translate(translated.translation, await collect(response, _MOST_TRANSLATED))
                 return
             through = translated.translation.stream()
-        self._head_down(response)
-        self.relay = Relay(
-            self.down,
-            response.connection,
-            self.refusal or self.tap,
-            course.clock,
-            course.clock.seconds,
+        down.send_head(response.head.status, response.head.reason, self.response_headers)
+        # 8. and its body, as it comes.
+        relay = self.relay = Relay(
+            down,
+            response,
+            context.clock,
+            tap=self.tap,
             through=through,
-            pings=self._pings(response),
-            keep=course.keep_bodies,
+            pings=self._pings(response.head),
+            keep=context.keep_bodies,
             prefill=PrefillReader() if is_stream(response.head) else None,
             progressed=self._progressed,
         )
-        response.deliverBody(self.relay)
+        relay.start()
         if not response.goes_on:  # else the head goes down with the body's first bytes
-            self.down.flush()
-        await self.relay.done
+            down.flush()
+        await relay.done
+
+    def _begin(self, turn: Turn, request: Request) -> None:
+        """Take note whose it is. ``request``: as the rules left it, as they see it next time."""
+        self.session = turn.session
+        if _is_turn(request):
+            self.place = self.context.store.begin(turn, request)
+            self.turn = self.place.turn
 
     async def _place(self, request: Request) -> Placed:
         """Return ``request`` with its late system messages where the upstream can take them."""
-        if self.course.placing is None:
+        placing = self.context.placing
+        if placing is None:
             return Placed(request)
-        return self._take_placed(await self.course.placing.place(request))
+        return self._take_placed(await placing.place(request))
+
+    def _take_placed(self, placed: Placed) -> Placed:
+        """Report what was placed last."""
+        if placed.report is not None or placed.late:
+            others = tuple([report for report in self.reports if report.rule != NAME])
+            self.reports = others if placed.report is None else (*others, placed.report)
+        return placed
 
     async def _healed(
-        self, placed: Placed, request: Request, response: UpstreamResponse, attempts: int
+        self, placed: Placed, request: Request, response: UpstreamConnection, *, may_heal: bool
     ) -> Placed | None:
         """Return ``request`` placed in another way, if ``response`` refuses the way of ``placed``.
 
         Else ``response`` is the answer.
         """
-        placing = self.course.placing
-        if placing is None:
+        placing = self.context.placing
+        if placing is None or not placed.late:
             return None
         if not placing.may_refuse(placed, response.head):
             placing.answered(placed, response.head.status)
             return None
         error = await peek(response, LARGEST)
-        if error is None or attempts > 1:
+        if error is None or not may_heal:
             placing.answered(placed, response.head.status, error or b"")
             return None
         return await placing.heal(placed, request, error)
 
-    def _take_placed(self, placed: Placed) -> Placed:
-        """Report what was placed last."""
-        others = tuple(report for report in self.reports if report.rule != NAME)
-        self.reports = others if placed.report is None else (*others, placed.report)
-        return placed
+    def _take_head(self, head: ResponseHead, *, is_translated: bool) -> None:
+        self.head_at = self.context.clock.seconds()
+        self.status = head.status
+        # A length beside chunked would contradict itself (RFC 9112, section 6.3).
+        chunked = is_translated or head.values(b"transfer-encoding")
+        self.response_headers = for_client(
+            head.headers, frozenset({b"content-length"}) if chunked else frozenset()
+        )
+        if head.status >= 400:
+            self.tap = Refusal(self.response_headers)
+        elif self.turn:
+            # A translation sees the end by itself; what is framed has its end from there.
+            tells_no_end = head.ends_with_connection and not is_translated
+            self.tap = UsageReader(
+                head.content_type.decode("latin-1"),
+                encoded=bool(head.values(b"content-encoding")),
+                ending=ending_of(self.received.path) if tells_no_end else None,
+            )
 
-    async def _send(
-        self, request: Request, placed: Request, translated: Translated | None
-    ) -> UpstreamResponse:
-        """Send it. ``request``: as the rules left it, which is what they see in the next turn."""
-        course = self.course
-        self.sent = placed if translated is None else translated.request
-        if self.session is not None and _is_turn(self.sent):
-            self.turn = self.turn or course.memory.sent(self.session, request)
-        self.sent_at = course.clock.seconds()
-        return await course.upstream.request(self.sent, via=b"1.1 " + course.via)
+    def _pings(self, head: ResponseHead) -> Pings | None:
+        context = self.context
+        if not context.ping_after or not takes_pings(head):
+            return None
+        ping = ping_for(self.received.path)
+        return Pings(context.clock, context.ping_after, ping, self.down.write)
 
-    def _translate_whole(
-        self, response: UpstreamResponse, translation: Translation, body: bytes
-    ) -> None:
-        tap = self.refusal or self.tap
-        if tap is not None:
-            tap.feed(body)
+    def _progressed(self, progress: Progress | None) -> None:
+        """Tell how far the server is with the prompt; None: it is done with it."""
+        prefill = None
+        if progress is not None and self.session is not None and self.sent_at is not None:
+            seconds = self.context.clock.seconds() - self.sent_at
+            prefill = Prefill(self.session.label, self.turn, progress, seconds)
+        self.context.progressed(id(self), prefill)
+
+    # Answers of our own.
+
+    def _translate(self, translation: Translation, body: bytes) -> None:
+        """Answer with the whole ``body`` translated; raises ResponseError."""
+        if self.tap is not None:
+            self.tap.feed(body)
+        assert self.status is not None
         try:
-            answer = translation.answer(response.head.status, body)
+            answer = translation.answer(self.status, body)
         except TranslationError as error:
             raise ResponseError(str(error)) from None
         if answer.status < 300 and (self.received.json or {}).get("stream") is True:
@@ -236,7 +260,7 @@ class Running:
 
     def _answer(self, status: int, body: bytes, headers: Headers = ()) -> None:
         """Answer with a JSON body of our own making."""
-        self.status, self.reply, self.replied_at = status, body, self.course.clock.seconds()
+        self.status, self.reply, self.first_byte_at = status, body, self.context.clock.seconds()
         others = tuple(
             (name, value)
             for name, value in headers
@@ -248,105 +272,63 @@ class Running:
         self.down.write(body)
         self.down.finish()
 
-    def _take_head(self, response: UpstreamResponse, *, is_translated: bool) -> None:
-        head = response.head
-        self.head_at = self.course.clock.seconds()
-        self.status = head.status
-        # A length beside chunked would contradict itself (RFC 9112, section 6.3).
-        chunked = is_translated or head.values(b"transfer-encoding")
-        dropped = frozenset({b"content-length"}) if chunked else frozenset()
-        self.response_headers = for_client(head.headers, dropped)
-        if head.status >= 400:
-            self.refusal = Refusal(self.response_headers)
-        elif self.turn:
-            # A translation sees the end by itself; what is framed has its end from there.
-            tells_no_end = head.ends_with_connection and not is_translated
-            self.tap = UsageReader(
-                head.content_type.decode("latin-1"),
-                encoded=bool(head.values(b"content-encoding")),
-                ending=ending_of(self.received.path) if tells_no_end else None,
-            )
-
-    def _head_down(self, response: UpstreamResponse) -> None:
-        self.down.send_head(response.head.status, response.head.reason, self.response_headers)
-
-    def _progressed(self, progress: Progress | None) -> None:
-        """Tell how far the server is with the prompt; None: it is done with it."""
-        prefill = None
-        if progress is not None and self.session is not None and self.sent_at is not None:
-            seconds = self.course.clock.seconds() - self.sent_at
-            prefill = Prefill(self.session.label, self.turn, progress, seconds)
-        self.prefills = prefill is not None
-        self.course.progressed(id(self), prefill)
-
-    def _pings(self, response: UpstreamResponse) -> Pings | None:
-        course = self.course
-        if not course.ping_after or not takes_pings(response.head):
-            return None
-        ping = ping_for(self.received.path)
-        return Pings(course.clock, course.ping_after, ping, self.down.write)
-
-    def _failed(self, failure: Failure) -> None:
+    def _failed(self, failure: Failure) -> tuple[Outcome, str | None]:
         """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
-        if self.left:
-            self._end(Outcome.CLIENT_LEFT, "broken off by the proxy" if self.broken_off else None)
-            return
+        context, down = self.context, self.down
+        if self.gone is not None:
+            by_us = self.gone.check(ConnectionAborted)
+            return Outcome.CLIENT_LEFT, "broken off by the proxy" if by_us else None
         if self.relay is not None:  # the relay has broken off the response
-            self._end(Outcome.UPSTREAM_FAILED, failure.getErrorMessage())
-            return
+            return Outcome.UPSTREAM_FAILED, failure.getErrorMessage()
         if failure.check(ConnectError, DNSLookupError):
-            self.course.translating.forget()
-            if self.course.placing is not None:
-                self.course.placing.forget()
-        status, message = explain(failure, self.course.upstream.url.text)
+            context.translating.forget()
+            if context.placing is not None:
+                context.placing.forget()
+        status, message = explain(failure, context.upstream.url.text)
         if status == 500:
             _log.failure("an exchange failed", failure)
-        if not self.down.started:
-            self.status = status
-            self.down.write(self.down.answer(status, message))
-            self.down.finish()
+        if down.started:
+            down.channel.abort()
         else:
-            self.down.channel.abort()
+            self.status = status
+            down.write(down.answer(status, message))
+            down.finish()
         refused = failure.check(TranslationError) is not None
-        self._end(Outcome.REFUSED if refused else Outcome.UPSTREAM_FAILED, message)
+        return Outcome.REFUSED if refused else Outcome.UPSTREAM_FAILED, message
 
-    def _end(self, outcome: Outcome, error: str | None = None) -> None:
-        if self.prefills:
-            self._progressed(None)
-        relay, reply = self.relay, self.reply
-        self.relay = None  # it knows us, too: the garbage collector would have to find both
-        if self.is_probe:  # nobody's conversation
-            return
-        usage = self.tap.close() if self.tap is not None else Usage()
+    # The record.
+
+    def _record(self, relay: Relay | None, outcome: Outcome, error: str | None) -> Exchange:
+        context, tap = self.context, self.tap
+        if isinstance(tap, Refusal) and outcome is Outcome.COMPLETE:
+            error = tap.said(self.received, self.sent or self.received)
         has_failed = self.status is not None and self.status >= 400
-        if self.refusal is not None and outcome is Outcome.COMPLETE:
-            error = self.refusal.said(self.received, self.sent or self.received)
-        self.course.finished(
-            Exchange(
-                received=self.received,
-                sent=self.sent,
-                reports=self.reports,
-                session=self.session,
-                turn=0 if has_failed else self.turn,
-                upstream=self.course.upstream.url.text,
-                status=self.status,
-                outcome=outcome,
-                usage=usage,
-                wall=self.wall,
-                first_byte=self._after(relay.first_byte if relay is not None else self.replied_at),
-                seconds=self.course.clock.seconds() - self.started,
-                bytes_down=relay.bytes_down if relay is not None else len(reply or b""),
-                error=error,
-                edited_after=self._after(self.edited_at),
-                sent_after=self._after(self.sent_at),
-                head_after=self._after(self.head_at),
-                response_headers=self.response_headers,
-                response_body=relay.body if relay is not None else self._kept_reply(),
-            )
+        first_byte_at, bytes_down = self.first_byte_at, len(self.reply)
+        body = self.reply or None if context.keep_bodies else None
+        if relay is not None:
+            first_byte_at, bytes_down, body = relay.first_byte, relay.bytes_down, relay.body
+        return Exchange(
+            received=self.received,
+            sent=self.sent,
+            reports=self.reports,
+            session=self.session,
+            turn=0 if has_failed or self.sent is None else self.turn,
+            upstream=context.upstream.url.text,
+            status=self.status,
+            outcome=outcome,
+            usage=tap.close() if isinstance(tap, UsageReader) else NOTHING,
+            wall=self.wall,
+            first_byte=self._after(first_byte_at),
+            seconds=context.clock.seconds() - self.started,
+            bytes_down=bytes_down,
+            error=error,
+            edited_after=self._after(self.edited_at),
+            sent_after=self._after(self.sent_at),
+            head_after=self._after(self.head_at),
+            response_headers=self.response_headers,
+            response_body=body,
+            place=self.place,
         )
-
-    def _kept_reply(self) -> bytes | None:
-        return self.reply if self.course.keep_bodies else None
 
     def _after(self, moment: float | None) -> float | None:
         return None if moment is None else moment - self.started

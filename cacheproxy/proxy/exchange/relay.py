@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.interfaces import IPushProducer
-from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
-from twisted.web.client import ResponseDone
 from zope.interface import implementer
 
 from cacheproxy.core.http1.buffer import Pieces
@@ -37,7 +35,7 @@ _MOST_KEPT = 64 << 20
 
 
 @implementer(IPushProducer)
-class Relay(Protocol):
+class Relay:
     """Writes chunks down as they come, unchanged and unbuffered; a tap reads a copy.
 
     Unchanged unless they go ``through`` a translation, which says the same in the client's dialect.
@@ -55,10 +53,9 @@ class Relay(Protocol):
         self,
         request: ProxyRequest,
         connection: UpstreamConnection,
-        tap: UsageReader | Refusal | None,
         clock: IReactorTime,
-        seconds: Callable[[], float],
         *,
+        tap: UsageReader | Refusal | None = None,
         through: Stream | None = None,
         pings: Pings | None = None,
         keep: bool = False,
@@ -73,7 +70,6 @@ class Relay(Protocol):
         self._connection = connection
         self._tap = tap
         self._clock = clock
-        self._seconds = seconds
         self._through = through
         self._pings = pings
         self._prefill = prefill
@@ -96,13 +92,14 @@ class Relay(Protocol):
         """The body as far as it came, if it was to be kept; at most 64 MiB of it."""
         return None if self._kept is None else self._kept.joined()
 
-    def connectionMade(self) -> None:
-        """Let the client's pauses pause the upstream."""
+    def start(self) -> None:
+        """Have the body delivered; let the client's pauses pause the upstream."""
         if self._pings is not None:
             self._pings.start()
         self._request.register_producer(self)
+        self._connection.deliver(self)
 
-    def dataReceived(self, data: bytes) -> None:
+    def take(self, data: bytes) -> None:
         """Pass a chunk on."""
         if self._over:
             return
@@ -119,12 +116,12 @@ class Relay(Protocol):
                 return
         self._down(data)
 
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
+    def end(self, why: Failure | None) -> None:
         """The body has ended: cleanly if it was whole, else by breaking off."""
         if self._over:
             return
-        if not isinstance(reason.value, ResponseDone):
-            self._cut(reason)
+        if why is not None:
+            self._cut(why)
             return
         if self._tap is not None and self._tap.is_cut:
             self._cut(Failure(ResponseError(CUT)))
@@ -135,7 +132,7 @@ class Relay(Protocol):
             except TranslationError:
                 self._cut(Failure())
                 return
-        self._end()
+        self._stop_all()
         self._request.unregister_producer()
         self._request.finish()
         self._tell()
@@ -160,7 +157,7 @@ class Relay(Protocol):
         """See whether the answer begins with ``data``, or how far the server is with the prompt."""
         reader = self._prefill
         if reader is None or reader.feed(data):
-            self.first_byte = self._seconds()
+            self.first_byte = self._clock.seconds()
             progress = None
         else:
             progress = reader.progress
@@ -183,12 +180,12 @@ class Relay(Protocol):
             self._kept.add(data)
 
     def _stop(self) -> None:
-        self._end()
+        self._stop_all()
         self._waiting = None
         self._connection.abort()
 
     def _cut(self, reason: Failure) -> None:
-        self._end()
+        self._stop_all()
         self._request.unregister_producer()
         self._break_off()
         self._result = reason
@@ -200,8 +197,11 @@ class Relay(Protocol):
         if waiting is not None:
             waiting.callback(None) if self._result is None else waiting.errback(self._result)
 
-    def _end(self) -> None:
+    def _stop_all(self) -> None:
         self._over = True
+        if self._progress is not None:  # the prompt was given up
+            self._progress = None
+            self._progressed(None)
         if self._pings is not None:
             self._pings.stop()
 

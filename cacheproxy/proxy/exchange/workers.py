@@ -20,6 +20,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cacheproxy.core.rules.failures import Failures
+from cacheproxy.core.rules.fold import GivenUpError
 
 _log = Logger()
 _T = TypeVar("_T")
@@ -32,18 +33,18 @@ MOST_LATE = 3
 _MOST_IDLE = 4
 
 
-class TookTooLongError(Exception):
+class TookTooLongError(GivenUpError):
     """A call passed its deadline."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"took longer than {seconds:.3g} s")
 
 
-class LeftOutError(Exception):
+class LeftOutError(GivenUpError):
     """The name was late too often, and is not called any more."""
 
 
-class NoThreadError(Exception):
+class NoThreadError(GivenUpError):
     """The system gives us no more threads."""
 
     def __init__(self) -> None:

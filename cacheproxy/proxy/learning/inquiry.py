@@ -69,14 +69,20 @@ class Inquiry:
 
     async def look(self) -> Look | None:
         """Return what the status pages tell, None where they do not in time."""
-        poller = Poller(self._upstream, 1.0, lambda _: None, self._reactor, wall=self._wall)
-        looking = Deferred.fromCoroutine(poller.look())
+        looking = Deferred.fromCoroutine(self.look_at_all())
         try:
             return await looking.addTimeout(_LOOK_SECONDS, self._reactor)
         except CancelledError:
             raise
         except Exception:  # slow, or an answer that is none
             return None
+
+    async def look_at_all(self, seconds: float = _LOOK_SECONDS) -> Look:
+        """Return what the status pages tell that do so within ``seconds`` each."""
+        poller = Poller(
+            self._upstream, 1.0, lambda _: None, self._reactor, wall=self._wall, seconds=seconds
+        )
+        return await poller.look()
 
     async def rendered(
         self, path: str, request: Request | None, formats: Sequence[str] = ()

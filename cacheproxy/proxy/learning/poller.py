@@ -29,7 +29,7 @@ from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
 _SECONDS = 5.0
-"""For each page. A server that is busy with a large batch may take a second or two."""
+"""For each page, if nothing else is said: a server busy with a large batch may take two."""
 _LARGEST = 512 << 10
 """Bytes of a page that is read: it is read on the reactor."""
 
@@ -39,7 +39,8 @@ class Poller(Service):
 
     ``upstream`` may be replaced while it runs. ``clock``: an IReactorTime; ``wall``: returns
     seconds since the epoch. ``headers``: sent along, such as an API key. A look that takes longer
-    than the interval delays the next. ``last`` is the latest, None before the first.
+    than the interval delays the next. ``last`` is the latest, None before the first. ``seconds``:
+    for each page.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Poller(Service):
         *,
         wall: Callable[[], float],
         headers: Headers = (),
+        seconds: float = _SECONDS,
     ) -> None:
         self.upstream = upstream
         self.last: Look | None = None
@@ -59,6 +61,8 @@ class Poller(Service):
         self._wall = wall
         self._headers = ((b"Accept", b"*/*"), *headers)
         self._interval = interval
+        self._seconds = seconds
+        self._waiting: list[Deferred[None]] = []
         self._loop = LoopingCall(self._run)
         self._loop.clock = clock
         self._looking: Deferred[None] | None = None
@@ -77,6 +81,7 @@ class Poller(Service):
             self._loop.stop()
         if self._looking is not None:
             self._looking.cancel()
+        self._tell_first()
 
     def _run(self) -> Deferred[None]:
         self._looking = Deferred.fromCoroutine(self._once())
@@ -93,6 +98,21 @@ class Poller(Service):
         if self.running:
             self.last = look
             self._deliver(look)
+            self._tell_first()
+
+    async def first_look(self, seconds: float) -> None:
+        """Return when the first look has been delivered, or after ``seconds``."""
+        if self.last is not None:
+            return
+        waiting: Deferred[None] = Deferred()
+        self._waiting.append(waiting)
+        self._clock.callLater(seconds, self._tell_first)
+        await waiting
+
+    def _tell_first(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.callback(None)
 
     async def look(self) -> Look:
         """Look once: ask for what is not known, or where another server is seen, for all."""
@@ -121,7 +141,7 @@ class Poller(Service):
                 continue
             try:
                 request = Request("GET", path, self._headers)
-                status, body, said = await answer(upstream, request, self._clock, _SECONDS)
+                status, body, said = await answer(upstream, request, self._clock, self._seconds)
             except CancelledError:
                 raise
             except Exception:

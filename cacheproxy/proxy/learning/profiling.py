@@ -18,7 +18,7 @@ from twisted.logger import Logger
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.dialect import CHAT
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.identify import LLAMA_SERVER
+from cacheproxy.core.server.identify import LLAMA_SERVER, Server
 from cacheproxy.core.server.identify import VLLM as VLLM_SERVER
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import UNKNOWN, Profile
@@ -34,6 +34,8 @@ from cacheproxy.proxy.upstream.upstream import Upstream
 _log = Logger()
 _ASK_AGAIN, _ASK_SOON = 300.0, 10.0
 """Seconds after which a server is asked again that did not tell, or that was down or busy."""
+_PAGE_SECONDS = 2.0
+"""For each status page, where somebody waits for what it says."""
 _MOST = 64
 """Models that are remembered: a client may name as many as it likes."""
 _PAGES = ((LLAMA, "", LLAMA_SERVER), (VLLM, CHAT, VLLM_SERVER))
@@ -51,7 +53,8 @@ class Profiling:
     short prompts. ``dialects`` and ``translating``: which API the upstream speaks, and how to
     speak it. ``wall``: returns seconds since the epoch. ``via``: our mark, against loops.
 
-    ``inferred``: what its answers have shown, for whoever judges them.
+    ``inferred``: what its answers have shown, for whoever judges them. ``last_look``: at its status
+    pages, None before the first.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Profiling:
         via: bytes = b"",
     ) -> None:
         self.inferred = Inferred()
+        self.last_look: Look | None = None
         self._reactor = reactor
         self._inquiry = Inquiry(reactor, upstream, translating, wall, via)
         self._dialects = dialects
@@ -106,6 +110,10 @@ class Profiling:
         """Return plain values for a page, once the server has been asked: it is there."""
         await self.learn()
         return for_people(self.profile)
+
+    async def server(self) -> Server | None:
+        """Return what the server says of itself now, for a page; None while it is down."""
+        return (await self._inquiry.look_at_all(_PAGE_SECONDS)).server
 
     def key(self, request: Request) -> Key:
         """Return what short prompts tell of: the API that the upstream is spoken to in, a model."""
@@ -225,7 +233,7 @@ class Profiling:
 
     async def _learn(self, request: Request | None, *, quietly: bool) -> None:
         if request is None and self._status is None:  # a request does not wait for these pages
-            look = await self._inquiry.look()
+            look = self.last_look = await self._inquiry.look()
             self._take(look)
             if self._has_asked or (look is not None and look.state is not State.UP):
                 return

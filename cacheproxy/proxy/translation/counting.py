@@ -7,10 +7,11 @@ from typing import Any
 
 from twisted.logger import Logger
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
-from cacheproxy.translate.messages import Spellings, counting
+from cacheproxy.translate.messages import counting
 from cacheproxy.translate.translation import TranslationError
 
 _log = Logger()

@@ -9,15 +9,16 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThreadPool
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
-from cacheproxy.proxy.upstream.connection import UpstreamResponse
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate import models
 from cacheproxy.translate.chat import ChatToMessages
-from cacheproxy.translate.messages import MessagesToChat, Spellings
+from cacheproxy.translate.messages import MessagesToChat
 from cacheproxy.translate.translation import Translation
 
 _THREAD_ABOVE = 256 << 10
@@ -45,23 +46,26 @@ class Translating:
         reactor: Any,
         dialects: Dialects,
         counting: Counting,
-        spellings: Spellings,
         wall: Callable[[], float],
     ) -> None:
         self._reactor = reactor
         self._dialects = dialects
         self._counting = counting
-        self._spellings = spellings
         self._wall = wall
 
-    async def translate(self, request: Request) -> Translated | None:
-        """Return ``request`` translated, None if it can go as it is. Raises TranslationError."""
-        translation = self._translation(request)
+    async def translate(
+        self, request: Request, spellings: Spellings | None = None
+    ) -> Translated | None:
+        """Return ``request`` translated, None if it can go as it is. Raises TranslationError.
+
+        ``spellings``: how the model spelled the arguments of earlier tool calls.
+        """
+        translation = self._translation(request, spellings)
         if translation is None:
             return None
         return Translated(await self._run(translation.request, request), translation)
 
-    async def learns_from(self, response: UpstreamResponse, request: Request) -> bool:
+    async def learns_from(self, response: UpstreamConnection, request: Request) -> bool:
         """Return whether ``response`` says that ``request`` has to be translated, after all.
 
         Where its path is not known there, the upstream is asked what it serves. The response is
@@ -74,7 +78,7 @@ class Translating:
             learned = await self._dialects.learn(request)
         finally:
             if learned:  # or the client has left
-                response.connection.abort()
+                response.abort()
         return learned
 
     async def count(self, request: Request) -> bytes | None:
@@ -90,12 +94,12 @@ class Translating:
         """Know nothing of the upstream: it was down."""
         self._dialects.forget()
 
-    def _translation(self, request: Request) -> Translation | None:
+    def _translation(self, request: Request, spellings: Spellings | None) -> Translation | None:
         if request.method == "GET" and request.path.rstrip("/").endswith("/models"):
             return self._models(request)
         other = self._dialects.other_than(request)
         if other == CHAT:
-            return MessagesToChat(self._spellings)
+            return MessagesToChat(spellings)
         if other == ANTHROPIC:
             return ChatToMessages(int(self._wall()))
         return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from twisted.internet.interfaces import ITransport
 from twisted.internet.tcp import Connection
 
+from cacheproxy.proxy.transport import privates
+
 
 def write(transport: ITransport, data: bytes) -> None:
     """Write ``data``: what the socket takes now, now; the rest as ``transport.write`` does.
@@ -18,7 +20,8 @@ def write(transport: ITransport, data: bytes) -> None:
     comes from within a write.
     """
     if (
-        isinstance(transport, Connection)
+        privates.ARE_THERE
+        and isinstance(transport, Connection)
         and not transport.TLS
         and not transport._tempDataBuffer  # noqa: SLF001 - there is no other way to know
         and not transport.dataBuffer

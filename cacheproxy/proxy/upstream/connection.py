@@ -2,58 +2,60 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+from typing import Protocol as Shape
 
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
-from twisted.internet.interfaces import (
-    IAddress,
-    IDelayedCall,
-    IHandshakeListener,
-    IProtocol,
-    IPushProducer,
-    IReactorTime,
-    ISSLTransport,
-    IStreamClientEndpoint,
-)
+from twisted.internet.interfaces import IHandshakeListener, ISSLTransport
 from twisted.internet.protocol import ClientFactory, Protocol
 from twisted.python.failure import Failure
-from twisted.web.client import ResponseDone
-from twisted.web.http_headers import Headers as TwistedHeaders
-from twisted.web.iweb import IResponse
 from zope.interface import implementer
 
-from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseReader
 from cacheproxy.proxy.transport import eager
 from cacheproxy.proxy.upstream import tls
-from cacheproxy.proxy.upstream.silence import Silence, UpstreamSilent
+from cacheproxy.proxy.upstream.silence import Silence
 
 if TYPE_CHECKING:
-    from twisted.internet.interfaces import ITCPTransport
+    from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
+
+    from cacheproxy.core.http1.response_head import ResponseHead
 
 _JOINED = 64 << 10
 """Bytes of body below which head and body are sent as one piece: a copy costs less than a call."""
-_WHOLE = Failure(ResponseDone())
-"""How a body ends that came whole; making one for each costs 8 µs."""
 _FLUSH_SECONDS = 2.0
 """How long an upstream that answered early may take to swallow the rest of the request; also to
 answer that TLS ends."""
+
+
+class BodyReader(Shape):
+    """Who a response's body is delivered to."""
+
+    def take(self, data: bytes) -> None:
+        """Take the next bytes of the body."""
+
+    def end(self, why: Failure | None) -> None:
+        """Take note that the body has ended. ``why``: None if it came whole. Called once."""
 
 
 @implementer(IHandshakeListener)
 class UpstreamConnection(Protocol):
     """Writes the request when connected, reads the response, closes.
 
-    ``start`` returns the Deferred that fires with the response when its head is whole;
-    cancelling it aborts the connection, or the attempt. ``silence``: seconds for which the
-    upstream may say nothing, 0 for ever. ``handshake``: within which TLS must have come about, 0
-    where there is none.
+    ``start`` returns the Deferred that fires when the response's ``head`` is whole; cancelling it
+    aborts the connection, or the attempt. The body goes to whoever it is delivered to, and waits
+    until then. ``silence``: seconds for which the upstream may say nothing, 0 for ever.
+    ``handshake``: within which TLS must have come about, 0 where there is none.
     """
 
-    transport: ITCPTransport
+    transport: Any  # ITCPTransport and IPushProducer
+    head: ResponseHead
+    """The response's, once ``start`` has fired."""
     is_whole = False
     """Whether the end of the response has come; to whom the last of its body is delivered."""
+    goes_on = False
+    """Whether the body, or its end, has come with the head and is delivered right after it."""
 
     def __init__(
         self,
@@ -65,24 +67,31 @@ class UpstreamConnection(Protocol):
         *,
         handshake: float = 0.0,
     ) -> None:
-        self.response: UpstreamResponse | None = None
         self._clock = clock
-        self._silence = Silence(clock, silence, self._too_long)
+        self._silence = Silence(clock, silence, self._give_up)
         self._request = (head, body)
-        self._reader = ResponseReader(method)
-        self._answer: Deferred[IResponse] | None = Deferred(lambda _: self.abort())
+        self._response = ResponseReader(method)
+        self._answer: Deferred[None] | None = Deferred(lambda _: self.abort())
         self._connecting: Deferred[Any] | None = None
         self._closing: IDelayedCall | None = None
         self._handshake_seconds = handshake
         self._handshake: IDelayedCall | None = None
         self._is_gone = False
+        self._has_head = False
+        self._reader: BodyReader | None = None
+        self._early: list[bytes] = []
+        self._ended: list[Failure | None] = []
 
-    def start(self, endpoint: IStreamClientEndpoint) -> Deferred[IResponse]:
+    # The request.
+
+    def start(self, endpoint: IStreamClientEndpoint) -> Deferred[None]:
         """Connect through ``endpoint`` and send the request."""
         answer = self._answer
         assert answer is not None
         if self._handshake_seconds:
-            self._handshake = self._clock.callLater(self._handshake_seconds, self._no_tls)
+            self._handshake = self._clock.callLater(
+                self._handshake_seconds, self._give_up, ResponseError(tls.NOT_IN_TIME)
+            )
         connecting = endpoint.connect(_Only(self))
         if self.transport is None:
             self._connecting = connecting
@@ -107,28 +116,53 @@ class UpstreamConnection(Protocol):
         if self._handshake is not None and self._handshake.active():
             self._handshake.cancel()
 
+    # The response.
+
     def dataReceived(self, data: bytes) -> None:
-        """Read on; pass body bytes to whoever the body is delivered to."""
+        """Read on; pass body bytes on."""
         self._silence.heard()
+        response = self._response
         try:
-            body = self._reader.feed(data)
+            body = response.feed(data)
         except ResponseError:
-            self._lost(Failure())
+            self._broken(Failure())
             self.abort()
             return
-        if self.response is None and self._reader.head is not None:
-            goes_on = bool(body) or self._reader.done
-            self.response = UpstreamResponse(self, self._reader.head, goes_on=goes_on)
+        if not self._has_head:
+            if response.head is None:
+                return
+            self._has_head = True
+            self.head = response.head
+            self.goes_on = bool(body) or response.done
             answer, self._answer = self._answer, None
             if answer is not None:
-                answer.callback(self.response)
-        if self.response is not None:
-            self.is_whole = self._reader.done
-            if body:
-                self.response.body_received(body)
-            if self.is_whole:
-                self.response.body_ended(_WHOLE)
-                self._close()
+                answer.callback(None)
+        self.is_whole = response.done
+        if body:
+            if self._reader is not None:
+                self._reader.take(body)
+            else:
+                self._early.append(body)
+                self.pauseProducing()
+        if self.is_whole:
+            self._end(None)
+            self._close()
+
+    def deliver(self, reader: BodyReader) -> None:
+        """Deliver the body to ``reader``, what has come of it at once."""
+        self._reader = reader
+        early, self._early = self._early, []
+        for data in early:
+            reader.take(data)
+        if self._ended:
+            self._tell_end(self._ended[0])
+        elif early:
+            self.resumeProducing()
+
+    def take_back(self, pieces: list[bytes]) -> None:
+        """Keep what was delivered until the body is wanted again, by somebody else."""
+        self._reader = None
+        self._early = pieces
 
     def connectionLost(self, reason: Failure = Failure(ConnectionDone())) -> None:  # noqa: B008
         """The end, early or not: an early one is an error, never a clean end.
@@ -140,23 +174,18 @@ class UpstreamConnection(Protocol):
         if self._closing is not None and self._closing.active():
             self._closing.cancel()
         self._is_gone = True
-        self._ended(reason)
-        self.response = None  # a cycle would keep both until the garbage collector comes
-
-    def _ended(self, reason: Failure) -> None:
-        if self._reader.done:
+        if self._response.done:
             return
         if not isinstance(reason.value, ConnectionDone):
             why = tls.problem(reason.value) or "the upstream reset the connection"
-            self._lost(Failure(ResponseError(why)))
+            self._broken(Failure(ResponseError(why)))
             return
         try:
-            self._reader.close()
+            self._response.close()
         except ResponseError:
-            self._lost(Failure())
+            self._broken(Failure())
         else:
-            assert self.response is not None
-            self.response.body_ended(_WHOLE)
+            self._end(None)
 
     def abort(self) -> None:
         """Close at once, whatever is going on: this is what frees the server's slot."""
@@ -171,15 +200,12 @@ class UpstreamConnection(Protocol):
     def pauseProducing(self) -> None:
         """Stop reading from the upstream: the client does not keep up."""
         self._silence.hold()
-        self._producer().pauseProducing()
+        self.transport.pauseProducing()
 
     def resumeProducing(self) -> None:
         """Read on."""
         self._silence.go_on()
-        self._producer().resumeProducing()
-
-    def _producer(self) -> IPushProducer:
-        return cast("IPushProducer", self.transport)
+        self.transport.resumeProducing()
 
     def _close(self) -> None:
         self._silence.stop()
@@ -190,12 +216,8 @@ class UpstreamConnection(Protocol):
         if len(self._request[1]) > 1 << 16 or ISSLTransport.providedBy(self.transport):
             self._closing = self._clock.callLater(_FLUSH_SECONDS, self.transport.abortConnection)
 
-    def _too_long(self, silent: UpstreamSilent) -> None:
-        self._lost(Failure(silent))
-        self.abort()
-
-    def _no_tls(self) -> None:
-        self._lost(Failure(ResponseError(tls.NOT_IN_TIME)))
+    def _give_up(self, error: Exception) -> None:
+        self._broken(Failure(error))
         self.abort()
 
     def _fail(self, failure: Failure) -> None:
@@ -204,11 +226,22 @@ class UpstreamConnection(Protocol):
         if answer is not None:
             answer.errback(failure)
 
-    def _lost(self, failure: Failure) -> None:
-        if self.response is None:
+    def _broken(self, failure: Failure) -> None:
+        if not self._has_head:
             self._fail(failure)
         else:
-            self.response.body_ended(failure)
+            self._end(failure)
+
+    def _end(self, why: Failure | None) -> None:
+        """Tell how the body ended. The first word counts."""
+        if not self._ended:
+            self._ended.append(why)
+            self._tell_end(why)
+
+    def _tell_end(self, why: Failure | None) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.end(why)
 
 
 class _Only(ClientFactory):
@@ -219,77 +252,6 @@ class _Only(ClientFactory):
     def __init__(self, connection: UpstreamConnection) -> None:
         self._connection = connection
 
-    def buildProtocol(self, addr: IAddress | None) -> UpstreamConnection:  # noqa: ARG002
+    def buildProtocol(self, addr: object) -> UpstreamConnection:  # noqa: ARG002
         """Return it."""
         return self._connection
-
-
-class _NoHeaders(TwistedHeaders):
-    """What treq sees of a response's headers: none, and it can put none there."""
-
-    def setRawHeaders(self, name: Any, values: Any) -> None:
-        """Put nothing there."""
-
-
-@implementer(IResponse)
-class UpstreamResponse:
-    """A response as treq wants it, with the upstream's own head beside.
-
-    ``goes_on``: the body, or its end, has come with the head and is delivered right after it.
-    ``head`` is what the exchange passes on. treq's wrappers see no headers, so they have
-    nothing to decode, and no cookies to keep.
-    """
-
-    version = (b"HTTP", 1, 1)
-    request = None
-    previousResponse = None
-    headers = _NoHeaders()
-
-    def __init__(
-        self, connection: UpstreamConnection, head: ResponseHead, *, goes_on: bool = False
-    ) -> None:
-        self.head = head
-        self.goes_on = goes_on
-        self.connection = connection
-        self.code = head.status
-        self.phrase = head.reason
-        self.length = 0 if head.length is None else head.length
-        self._protocol: IProtocol | None = None
-        self._early: list[bytes] = []
-        self._end: Failure | None = None
-
-    def deliverBody(self, protocol: IProtocol) -> None:
-        """Deliver the body to ``protocol`` as it comes; its connectionLost says how it ended."""
-        self._protocol = protocol
-        protocol.makeConnection(self.connection)  # type: ignore[arg-type]
-        early, self._early = self._early, []
-        for data in early:
-            protocol.dataReceived(data)
-        if self._end is not None:
-            protocol.connectionLost(self._end)
-        elif early:
-            self.connection.resumeProducing()
-
-    def take_back(self, pieces: list[bytes]) -> None:
-        """Keep what was delivered until the body is wanted again, by somebody else."""
-        self._protocol = None
-        self._early = pieces
-
-    def setPreviousResponse(self, response: IResponse) -> None:
-        """Redirects are not followed, so there is none."""
-
-    def body_received(self, data: bytes) -> None:
-        """Pass on body bytes, or keep them until somebody wants the body."""
-        if self._protocol is not None:
-            self._protocol.dataReceived(data)
-        else:
-            self._early.append(data)
-            self.connection.pauseProducing()
-
-    def body_ended(self, reason: Failure) -> None:
-        """Pass on how the body ended: ResponseDone, or an error. The first word counts."""
-        if self._end is None:
-            self._end = reason
-            protocol, self._protocol = self._protocol, None
-            if protocol is not None:
-                protocol.connectionLost(reason)

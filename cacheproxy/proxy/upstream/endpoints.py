@@ -11,6 +11,7 @@ from twisted.internet.error import ConnectionRefusedError as Refused
 from twisted.internet.interfaces import IReactorFDSet, IStreamClientEndpoint
 from zope.interface import implementer
 
+from cacheproxy.proxy.transport import privates
 from cacheproxy.proxy.upstream.direct import DirectEndpoint
 from cacheproxy.proxy.upstream.tls import with_tls
 
@@ -19,7 +20,8 @@ def endpoint_of(
     reactor: Any, host: str, port: int, timeout: float, *, secure: bool
 ) -> IStreamClientEndpoint:
     """Return what connects to ``host`` (a name or an address) within ``timeout`` seconds."""
-    connect = _twisted if secure or not IReactorFDSet.providedBy(reactor) else DirectEndpoint
+    can_be_direct = privates.ARE_THERE and IReactorFDSet.providedBy(reactor) and not secure
+    connect = DirectEndpoint if can_be_direct else _twisted
     plain: IStreamClientEndpoint
     if host == "localhost":
         four, six = (connect(reactor, each, port, timeout) for each in ("127.0.0.1", "::1"))

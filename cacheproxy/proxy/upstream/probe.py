@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple, cast
 
 from twisted.internet.defer import Deferred
@@ -11,7 +10,6 @@ from twisted.python.failure import Failure
 
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.identify import MORE_PAGES, PAGES, Server, Signs, identify, may_tell
 from cacheproxy.core.server.status import HEALTH
 from cacheproxy.proxy.upstream.collect import collect
 from cacheproxy.proxy.upstream.failures import explain
@@ -35,11 +33,12 @@ async def answer(
 
     async def whole() -> Answer:
         response = await upstream.request(request, via=via)
-        software = b"".join(response.head.values(b"server")[:1])[:80].decode("latin-1")
+        head = response.head
+        software = b"".join(head.values(b"server")[:1])[:80].decode("latin-1")
         try:
-            return Answer(response.code, await collect(response, _MOST_BYTES), software)
+            return Answer(head.status, await collect(response, _MOST_BYTES), software)
         except ResponseError:  # endless, or broken off: as good as empty
-            return Answer(response.code, b"", software)
+            return Answer(head.status, b"", software)
 
     deferred = Deferred.fromCoroutine(whole())
     return cast("Answer", await deferred.addTimeout(seconds, clock))
@@ -51,31 +50,6 @@ async def ask(
     """Do the same; return status and body."""
     status, body, _ = await answer(upstream, request, clock, seconds, via=via)
     return status, body
-
-
-async def probe(upstream: Upstream, clock: Any, seconds: float = 2.0) -> Server | None:
-    """Return what the upstream says of itself within ``seconds`` a page; None if it is down."""
-    pages: dict[str, Any] = {}
-    statuses: dict[str, int] = {}
-    signs = Signs()
-    for path in (*PAGES, *MORE_PAGES):
-        if path in MORE_PAGES and not may_tell(path, pages, signs):
-            continue
-        try:
-            request = Request("GET", path, ((b"Accept", b"*/*"),))
-            status, body, software = await answer(upstream, request, clock, seconds)
-        except Exception:
-            if not statuses:
-                return None
-            continue
-        statuses[path] = status
-        signs = Signs(signs.software or software, statuses)
-        if status == 200:
-            try:
-                pages[path] = json.loads(body)
-            except (ValueError, RecursionError):
-                continue
-    return identify(pages, signs)
 
 
 async def trouble(upstream: Upstream, clock: Any, seconds: float) -> str | None:

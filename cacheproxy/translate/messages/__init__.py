@@ -1,6 +1,5 @@
 """Clients that speak Anthropic Messages, before a server that speaks OpenAI Chat Completions."""
 
 from cacheproxy.translate.messages.exchange import MessagesToChat
-from cacheproxy.translate.messages.spellings import Spellings
 
-__all__ = ["MessagesToChat", "Spellings"]
+__all__ = ["MessagesToChat"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.ending import stop_reason, usage_for
 from cacheproxy.translate.messages.media import Json
-from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.reading import (
     arguments_of,
     choice_of,

@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.messages.asked import Asked
-from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.reading import is_object
 from cacheproxy.translate.translation import TranslationError
 from cacheproxy.translate.writing import write

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.translate.body import Body, list_of, object_of, text_in, wrong
 from cacheproxy.translate.messages.media import SEAM, Json, content_of, part_of, parts_of
-from cacheproxy.translate.messages.spellings import Spellings
 
 _SHOWN_BELOW = {"image_url": "[image: see below]", "file": "[document: see below]"}
 _FAILED = "Error: "

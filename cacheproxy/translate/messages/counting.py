@@ -9,10 +9,10 @@ from __future__ import annotations
 import string
 from typing import Any
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.body import Body
 from cacheproxy.translate.messages.conversation import chat_messages
 from cacheproxy.translate.messages.media import Json
-from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.messages.tools import chat_tools
 from cacheproxy.translate.reading import read
 from cacheproxy.translate.translation import TranslationError

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.translate.body import Body
 from cacheproxy.translate.messages.answer import message
 from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.errors import error_answer, is_error
 from cacheproxy.translate.messages.request import chat_request
-from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.messages.stream import MessageStream
 from cacheproxy.translate.reading import read
 from cacheproxy.translate.translation import Answer, TranslationError

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.body import Body, list_of, object_of, text_in, text_of, wrong
 from cacheproxy.translate.messages.conversation import chat_messages
 from cacheproxy.translate.messages.media import Json
-from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.messages.tools import chat_tools, tool_choice
 from cacheproxy.translate.translation import TranslationError
 from cacheproxy.translate.writing import write

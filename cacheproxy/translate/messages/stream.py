@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any
 
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.sse import Event, EventReader
@@ -14,7 +15,6 @@ from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.blocks import Blocks, Kind
 from cacheproxy.translate.messages.ending import stop_reason, usage_for
 from cacheproxy.translate.messages.errors import error_event, is_error
-from cacheproxy.translate.messages.spellings import Spellings
 from cacheproxy.translate.reading import (
     arguments_of,
     choice_of,

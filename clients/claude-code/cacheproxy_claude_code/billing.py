@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from cacheproxy import REMOVE, SYSTEM_HEAD, CodeRule, Edit, Request, Rule
+from cacheproxy import REMOVE, SYSTEM_HEAD, CodeRule, Edit, Request, Rule, quick
 
 LITERAL = "x-anthropic-billing-header:"
 CONSTANT = f"{LITERAL} cc_version=0;"
@@ -36,6 +36,7 @@ BILLING_HEADER = Rule(
 )
 
 
+@quick
 def _drop(request: Request, _previous: Request | None) -> Iterator[Edit]:
     """Take the header, and space around it, from the start of the prompt.
 

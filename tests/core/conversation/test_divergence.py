@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.divergence import extends, parting
+from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.prompt.prompt import Order, Part, Prompt, Segment, prompt_of
 from cacheproxy.core.prompt.segments import Run, piece_of
 from cacheproxy.testing import request
@@ -14,7 +14,7 @@ pieces = st.lists(st.text("ab", max_size=4), max_size=6)
 
 def prompt(*texts, model="m"):
     segments = [Segment(Part.MESSAGES, f"/{i}", text) for i, text in enumerate(texts)]
-    return Prompt(model, Run().then([piece_of(None, Part.MESSAGES, [each]) for each in segments]))
+    return Prompt(model, Run().then([piece_of(Part.MESSAGES, [each]) for each in segments]))
 
 
 def shared(one, other):
@@ -33,7 +33,8 @@ def test_prompts_part_where_their_texts_do(one, other):
 
 @given(one=pieces, other=pieces)
 def test_a_prompt_extends_another_if_its_text_does(one, other):
-    assert extends(prompt(*one), prompt(*other)) == "".join(other).startswith("".join(one))
+    same = parting(prompt(*one), prompt(*other)).was is None
+    assert same == "".join(other).startswith("".join(one))
 
 
 @given(one=pieces, other=pieces)
@@ -45,10 +46,6 @@ def test_the_segments_named_hold_the_place(one, other):
             assert before + at == left.shared
         else:
             assert left.shared == len("".join(texts))
-
-
-def test_another_model_extends_nothing():
-    assert not extends(prompt("a"), prompt("a", "b", model="n"))
 
 
 def body(tools=1, system=("be",), messages=("hi",)):

@@ -4,13 +4,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.core.conversation.lanes import Lanes, Place
+from cacheproxy.core.conversation.lanes import Place
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.prompt import prompt_of
 from tests.core.planting import anthropic, chat, insert, numbered, plant, prose, request, tool
 
+ONE = Session("agent", "one")
 
-def place(lanes, body):
-    return lanes.place(prompt_of(request(body)))
+
+def place(store, body):
+    """Where a request belongs that is sent and answered."""
+    asked = request(body)
+    return store.end(ONE, store.begin(store.find(ONE, asked), asked), None)
 
 
 def title(text="title"):
@@ -31,27 +37,27 @@ def subagent(turns=2):
 
 
 def test_turns_are_counted():
-    lanes = Lanes()
-    places = [place(lanes, body) for body in chat(4)]
+    store = Store()
+    places = [place(store, body) for body in chat(4)]
     assert places == [Place(0, turn, is_side=False) for turn in (1, 2, 3, 4)]
 
 
 def test_a_title_asked_for_first_is_beside_once_a_request_with_tools_comes():
-    lanes = Lanes()
+    store = Store()
     first, *rest = anthropic(3)
-    assert place(lanes, title()) == Place(0, 1, is_side=False)
-    assert place(lanes, first) == Place(1, 1, is_side=False)
-    assert lanes.main == 1
-    assert [place(lanes, body).turn for body in rest] == [2, 3]
-    assert place(lanes, title("another")).is_side
+    assert place(store, title()) == Place(0, 1, is_side=False)
+    assert place(store, first) == Place(1, 1, is_side=False)
+    assert store.conversation(ONE).main == 1
+    assert [place(store, body).turn for body in rest] == [2, 3]
+    assert place(store, title("another")).is_side
 
 
 def test_a_subagent_between_two_turns_has_a_lane_of_its_own():
-    lanes = Lanes()
+    store = Store()
     first, second, third = anthropic(3)
     one, other = subagent()
     order = [first, one, second, other, third]
-    assert [place(lanes, body) for body in order] == [
+    assert [place(store, body) for body in order] == [
         Place(0, 1, is_side=False),
         Place(1, 1, is_side=True),
         Place(0, 2, is_side=False),
@@ -62,46 +68,46 @@ def test_a_subagent_between_two_turns_has_a_lane_of_its_own():
 
 def test_a_request_that_holds_the_conversation_but_other_tools_is_beside():
     """Such as one that extracts memories from it."""
-    lanes = Lanes()
+    store = Store()
     first, second, third = anthropic(3)
-    place(lanes, first)
-    place(lanes, second)
+    place(store, first)
+    place(store, second)
     extract = {**second, "tools": [tool("remember")], "system": prose("extract")}
-    assert place(lanes, extract) == Place(1, 1, is_side=True)
-    assert place(lanes, third) == Place(0, 3, is_side=False)
+    assert place(store, extract) == Place(1, 1, is_side=True)
+    assert place(store, third) == Place(0, 3, is_side=False)
 
 
 def test_tools_that_come_later_leave_the_lane():
-    lanes = Lanes()
+    store = Store()
     first, second = anthropic(2)
-    place(lanes, first)
+    place(store, first)
     second["tools"] += [tool("later"), tool("too")]
-    assert place(lanes, second) == Place(0, 2, is_side=False)
+    assert place(store, second) == Place(0, 2, is_side=False)
 
 
 def test_a_compaction_stays_in_the_lane_and_says_so():
-    lanes = Lanes()
+    store = Store()
     *turns, last = anthropic(4)
     for body in turns:
-        place(lanes, body)
+        place(store, body)
     last["messages"] = [{"role": "user", "content": prose("summary")}]
     last["system"][0]["text"] += f" cch={numbered('nonce', 1)}"
-    assert place(lanes, last) == Place(0, 4, is_side=False, replaced=True)
+    assert place(store, last) == Place(0, 4, is_side=False, replaced=True)
 
 
 def test_a_compaction_may_repeat_what_the_client_always_says():
     """Reminders come again behind the summary, as Claude Code has it."""
-    lanes = Lanes()
+    store = Store()
     *turns, last = anthropic(5)
     reminder = {"type": "text", "text": prose("reminder")}
     for body in turns:
         body["messages"][0]["content"].insert(0, reminder)
-        place(lanes, body)
+        place(store, body)
     asked = {"role": "user", "content": [reminder, {"type": "text", "text": "go on"}]}
     last["messages"] = [{"role": "user", "content": prose("summary")}, asked]
-    assert place(lanes, last).replaced
+    assert place(store, last).replaced
     last["messages"] += [{"role": "assistant", "content": "yes"}, asked]
-    assert place(lanes, last) == Place(0, 6, is_side=False)
+    assert place(store, last) == Place(0, 6, is_side=False)
 
 
 @pytest.mark.parametrize(
@@ -116,12 +122,12 @@ def test_a_compaction_may_repeat_what_the_client_always_says():
 )
 def test_a_history_that_changed_is_no_compaction(change):
     """One keeps its beginning or its length."""
-    lanes = Lanes()
+    store = Store()
     *turns, last = anthropic(5)
     for body in turns:
-        place(lanes, body)
+        place(store, body)
     last["messages"] = change(last["messages"])
-    found = place(lanes, last)
+    found = place(store, last)
     assert (found.lane, found.replaced) == (0, False)
 
 
@@ -135,23 +141,23 @@ def test_fields_that_change_everywhere_do_not_make_a_new_lane(at, kind):
             if message["role"] == "user":
                 message["content"] = f"[{numbered(kind, turn)}] {message['content']}"
 
-    lanes = Lanes()
-    places = [place(lanes, body) for body in plant(chat(4), change)]
+    store = Store()
+    places = [place(store, body) for body in plant(chat(4), change)]
     assert [(found.lane, found.turn) for found in places] == [(0, 1), (0, 2), (0, 3), (0, 4)]
 
 
 def test_a_turn_taken_back_goes_on_in_the_lane():
-    lanes = Lanes()
+    store = Store()
     bodies = chat(4)
     for body in bodies:
-        place(lanes, body)
-    assert place(lanes, bodies[2]) == Place(0, 5, is_side=False)
+        place(store, body)
+    assert place(store, bodies[2]) == Place(0, 5, is_side=False)
 
 
 def test_how_much_of_a_conversation_a_prompt_contains():
-    lanes = Lanes()
+    store = Store()
     first, second, third = chat(3)
-    assert lanes.contains(prompt_of(request(first))) == 0
-    place(lanes, second)
-    assert lanes.contains(prompt_of(request(third))) == 1
-    assert 0 < lanes.contains(prompt_of(request(first))) < 1
+    place(store, second)
+    known = store.conversation(ONE)
+    assert known.share(prompt_of(request(third))) == 1
+    assert 0 < known.share(prompt_of(request(first))) < 1

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.conversation.session import Session, client_of, session_of
+from cacheproxy.core.conversation.session import Session, client_of, parent_of, session_of
 from cacheproxy.core.prompt.request import Request
 
 CLAUDE = (b"User-Agent", b"claude-cli/2.1.329 (external, sdk-cli)")
@@ -81,7 +81,7 @@ def test_a_plugins_answer_wins(answer, session):
 @pytest.mark.parametrize(
     "name",
     ["X-Claude-Code-Session-Id", "session-id", "Session_Id", "x-session-id", "X-Session-Affinity",
-     "thread-id"],
+     "thread-id", "x-any-session-id"],
 )  # fmt: skip
 def test_session_headers_come_before_the_body(name):
     """What a client says of itself in a header is taken, whatever the body says."""
@@ -92,8 +92,34 @@ def test_session_headers_come_before_the_body(name):
 
 def test_headers_are_asked_in_their_order():
     """Where a client sends several, the most telling one counts."""
-    headers = ((b"thread-id", b"t"), (b"x-session-id", b"x"), (b"session-id", b"s"))
+    headers = ((b"x-a-session-id", b"a"), (b"x-session-id", b"x"), (b"session-id", b"s"))
     assert session_of(request_of({}, *headers)).id == "s"
+
+
+def test_a_thread_of_a_session_is_an_agent_of_its_own():
+    """As Codex has it: the first agent's thread has the session's id."""
+    sub = (b"x-openai-subagent", b"collab_spawn")
+    assert session_of(request_of({}, (b"session-id", b"s"), (b"thread-id", b"s"))).id == "s"
+    for thread in (b"t", b"u"):
+        headers = ((b"session-id", b"s"), (b"thread-id", thread), sub)
+        assert session_of(request_of({}, *headers)).id == f"s:{thread.decode()}"
+
+
+@pytest.mark.parametrize(
+    ("headers", "parent"),
+    [
+        (((b"session-id", b"s"),), None),
+        (((b"session-id", b"s"), (b"thread-id", b"t")), Session("client", "s")),
+        (((b"x-session-id", b"s"), (b"x-parent-session-id", b"p")), Session("client", "p")),
+        (((b"x-parent-session-id", b"p"),), Session("client", "p")),
+    ],
+)
+def test_a_subagent_knows_for_whom_it_works(headers, parent):
+    """Its parent's id is never its own."""
+    asked = request_of({"messages": []}, *headers)
+    session = session_of(asked)
+    assert parent_of(asked, session) == parent
+    assert session.id != "p"
 
 
 @pytest.mark.parametrize("name", [b"x-claude-code-agent-id", b"X-OpenAI-Subagent"])

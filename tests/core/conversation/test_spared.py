@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.core.conversation.spared import spared_tokens
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.server.profile import Profile
-from cacheproxy.observe.known import KnownPrompts
+from cacheproxy.observe.verdicts import Verdicts
 from tests.observe.exchanges import SYSTEM, body, exchange
 
 STAMP = "cch=0123456789;"
@@ -52,7 +53,7 @@ def test_without_a_verdict_nobody_knows_what_was_spared():
 
 def judged(pairs):
     """What each turn spared of a session whose turns came and were sent as in ``pairs``."""
-    known = KnownPrompts()
+    known = Verdicts(Store())
     for number, (came, sent, usage) in enumerate(pairs, 1):
         finished = exchange(sent, came, usage=usage, turn=number)
         found = known.judge(finished, PROFILE)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cacheproxy.config import Config
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.record import Captured
-from cacheproxy.core.conversation.divergence import extends
+from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.session import DOCTOR, Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.diagnose.conversations import lanes_of
@@ -431,4 +431,4 @@ def test_turns_have_fields_if_and_only_if_they_do_not_extend_each_other(name, ca
         for turn, later in pairwise(lane.turns):
             found = changes(turn.request, later.request)
             if not later.place.replaced:
-                assert bool(found) != extends(turn.prompt, later.prompt)
+                assert bool(found) == (parting(turn.prompt, later.prompt).was is not None)

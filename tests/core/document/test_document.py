@@ -343,6 +343,7 @@ def test_resolve_refuses_what_is_no_index(step):
         read('{"a": [1, 2]}').resolve(["a", step])
 
 
+@pytest.mark.slow
 def test_places_deep_down_are_found_without_deep_recursion():
     """As deep as the body could be read, its places can be found from a deeper stack too."""
     depth = 900

@@ -461,6 +461,7 @@ def test_replacement_beside_a_lone_surrogate_keeps_it(raw, new):
     result.encode()
 
 
+@pytest.mark.slow
 def test_deep_places_can_be_edited():
     """A place 900 levels down is edited like any other."""
     depth = 900

@@ -29,6 +29,9 @@ def broke(reason, **more):
     return Verdict(Judgement.BREAK, reason, **more)
 
 
+UNTOLD = Verdict(Judgement.UNKNOWN)
+
+
 def at(kind, **more):
     return Profile(server=Server(kind), **more)
 
@@ -56,13 +59,6 @@ def test_every_cause_has_advice_and_never_that_of_another_server(reason, kind):
                 assert not any(word in text for word in words), (server, text)
 
 
-def test_a_restart_happens_once():
-    """At any server."""
-    for kind in ALL_KINDS:
-        (line,) = told(broke(Reason.EVICTED, evidence=(RESTARTED, OTHERS)), at(kind))
-        assert line == "nothing: the server was restarted: it happens once"
-
-
 @pytest.mark.parametrize(
     ("evidence", "has_ram", "flags"),
     [
@@ -80,106 +76,125 @@ def test_llama_server_gets_the_flags_that_fit_its_memory(evidence, has_ram, flag
     assert [line.split(": ")[:2] for line in lines] == [["llama-server", flag] for flag in flags]
 
 
-@pytest.mark.parametrize(
-    ("kind", "word"),
-    [
-        ("vLLM", "--gpu-memory-utilization 0.95"),
-        ("SGLang", "--enable-hierarchical-cache"),
-        ("Ollama", "OLLAMA_KEEP_ALIVE=-1"),
-        ("mlx-lm", "--prompt-cache-size 20"),
-        ("mlx_lm.server", "--prompt-cache-size 20"),
-        ("LM Studio", "a longer Idle TTL"),
-        ("TabbyAPI", "no setting that gives prompts more memory of TabbyAPI is known here"),
-        ("model server", "no setting that gives prompts more memory of this server is known here"),
-    ],
-)
-def test_more_memory_is_spelt_as_the_server_spells_it(kind, word):
-    """Where nothing is known, that is said."""
-    assert any(word in line for line in told(broke(Reason.EVICTED), at(kind)))
+KEPT = Thoughts(Thinking.ON_REQUEST, ("clear_thinking", False))
+DROPPED = Thoughts(Thinking.DROPPED)
+FLAG = "'{\"clear_thinking\": false}'"
+THINKING = broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.THINKING)
+LOST = broke(Reason.EVICTED)
+IDS = Changed(Kind.UUID, rules=("ids",))
+SENDS_BACK = "the client: it has to send its reasoning back"
+DOCTOR = "see: cacheproxy doctor"
 
 
 @pytest.mark.parametrize(
-    ("kind", "start"),
+    ("verdict", "profile", "client", "lines"),
     [
-        ("llama-server", "llama-server: --chat-template-kwargs '{\"clear_thinking\": false}': "),
-        ("vLLM", "vLLM: --default-chat-template-kwargs '{\"clear_thinking\": false}': "),
-        ("mlx-lm", "mlx-lm: --chat-template-args '{\"clear_thinking\": false}': "),
-        ("SGLang", 'the client: chat_template_kwargs {"clear_thinking": false} in its requests: '),
+        # a restart happens once, at any server
+        (broke(Reason.EVICTED, evidence=(RESTARTED, OTHERS)), at("vLLM"), "", ["nothing: the s"]),
+        # more memory is spelt as the server spells it; where nothing is known, that is said
+        (LOST, at("vLLM"), "", ["vLLM: --gpu-memory-utilization 0.95", "vLLM: --kv-off"]),
+        (LOST, at("SGLang"), "", ["SGLang: --mem", "SGLang: --enable-hierarchical-cache"]),
+        (LOST, at("Ollama"), "", ["Ollama: OLLAMA_KEEP_ALIVE=-1", "Ollama: OLLAMA_NUM"]),
+        (LOST, at("mlx_lm.server"), "", ["mlx-lm: --prompt-cache-size 20", "mlx-lm: --prompt"]),
+        (LOST, at("LM Studio"), "", ["LM Studio: a longer Idle TTL"]),
+        (LOST, at("TabbyAPI"), "", ["nothing: no setting that gives prompts more memory of Tab"]),
+        (LOST, at("model server"), "", ["nothing: no setting that gives prompts more memory of t"]),
+        # thinking is kept by the member of this template, and has to be sent back
+        (
+            THINKING,
+            at("llama-server", thoughts=KEPT),
+            "cline",
+            [f"llama-server: --chat-template-kwargs {FLAG}: ", SENDS_BACK],
+        ),
+        (
+            THINKING,
+            at("SGLang", thoughts=KEPT),
+            "claude",
+            ['the client: chat_template_kwargs {"clear_thinking": false} in', "the client: Claude"],
+        ),
+        (
+            THINKING,
+            at("vLLM", thoughts=DROPPED),
+            "",
+            ["nothing: this template cannot keep it", "vLLM: --chat-template FILE"],
+        ),
+        (THINKING, at("vLLM"), "", [DOCTOR]),
+        # what else a template does
+        (broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.HOISTED), UNKNOWN, "", ["the proxy: --pl"]),
+        (
+            broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.HOISTED),
+            UNKNOWN,
+            "claude",
+            ["Claude Code: CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off", "the proxy: --placement auto"],
+        ),
+        (broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.TOOLS), UNKNOWN, "", ["nothing: no cure"]),
+        (
+            broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.CLOCK),
+            at(LLAMA_SERVER),
+            "",
+            ["nothing: where it is the date", "llama-server: --chat-template-file FILE"],
+        ),
+        (broke(Reason.CHECKPOINT), at("vLLM"), "", ["nothing: "]),
+        # a context that ran out: the server's own flag, and the client's window
+        (
+            broke(Reason.CONTEXT_SHIFTED),
+            Profile(server=Server("Ollama", context=4096)),
+            "opencode",
+            [
+                "Ollama: OLLAMA_CONTEXT_LENGTH=N, or num_ctx in the Modelfile, larger than 4,096",
+                "the client: cacheproxy env opencode",
+            ],
+        ),
+        (broke(Reason.CONTEXT_SHIFTED), UNKNOWN, "openai-sdk", ["the client: cacheproxy env CLI"]),
+        (broke(Reason.NOT_CACHED), at("vLLM"), "", ["vLLM: without --no-enable-prefix-caching"]),
+        (broke(Reason.NOT_CACHED), at("transformers serve"), "", ["nothing: transformers serve h"]),
+        (broke(Reason.MODEL_CHANGED), at("Ollama"), "", ["nothing", "Ollama: OLLAMA_MAX_LOADED"]),
+        # a switch for tools that come later is known of one client
+        (broke(Reason.TOOLS_CHANGED), UNKNOWN, "claude", ["Claude Code: ENABLE_TOOL_", "see all"]),
+        (broke(Reason.TOOLS_CHANGED), UNKNOWN, "cline", ["see all: cacheproxy inspect CAPTURE"]),
+        # what is not told can be, at some servers
+        (UNTOLD, at("vLLM", reporting=Reporting.FLAGGED), "", ["vLLM: --enable-prompt-tokens-de"]),
+        (UNTOLD, at("SGLang"), "", ["SGLang: --enable-cache-report"]),
+        (UNTOLD, at("LM Studio", reporting=Reporting.NEVER), "", ["nothing: LM Studio does not"]),
+        (UNTOLD, at(LLAMA_SERVER, reporting=Reporting.ALWAYS), "", []),
     ],
 )
-def test_thinking_is_kept_by_the_member_of_this_template(kind, start):
-    """The flag is the server's; the client has to send it back, which Claude Code does."""
-    thoughts = Thoughts(Thinking.ON_REQUEST, ("clear_thinking", False))
-    verdict = broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.THINKING)
-    keeps, sends = told(verdict, at(kind, thoughts=thoughts), "cline")
-    assert keeps.startswith(start)
-    assert sends.startswith("the client: it has to send its reasoning back")
-    _, sends = told(verdict, at(kind, thoughts=thoughts), "claude")
-    assert "by itself" in sends
+def test_what_is_advised(verdict, profile, client, lines):
+    """The most helpful first."""
+    found = told(verdict, profile, client)
+    assert len(found) == len(lines), found
+    for line, start in zip(found, lines, strict=True):
+        assert line.startswith(start)
 
 
-def test_a_template_that_cannot_keep_thinking_is_said_to():
-    verdict = broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.THINKING)
-    cannot, own = told(verdict, at("vLLM", thoughts=Thoughts(Thinking.DROPPED)))
-    assert cannot.startswith("nothing: this template cannot keep it")
-    assert own.startswith("vLLM: --chat-template FILE")
-    (line,) = told(verdict, at("vLLM"))
-    assert line.startswith("see: cacheproxy doctor")
+@pytest.mark.parametrize(
+    ("verdict", "lines"),
+    [
+        # what parts the prompts is the matter, not that there is no checkpoint
+        (
+            broke(Reason.CHECKPOINT, beneath=Reason.SYSTEM_CHANGED),
+            ["a rule: ids", "llama-server: --checkpoint-min-step 256", "llama-server: --swa-full"],
+        ),
+        # a change is one where its cost is not known
+        (Verdict(Judgement.UNKNOWN, Reason.SYSTEM_CHANGED), ["a rule: ids is installed but off"]),
+    ],
+)
+def test_what_changed_comes_first(verdict, lines):
+    found = told(verdict, at(LLAMA_SERVER), changed=IDS)
+    assert all(line.startswith(start) for line, start in zip(found, lines, strict=True)), found
 
 
-def test_what_else_a_template_does():
-    def lines(rewrite, client=""):
-        return told(broke(Reason.TEMPLATE_CHANGED, rewrite=rewrite), at(LLAMA_SERVER), client)
-
-    assert [line.partition(": ")[0] for line in lines(Rewrite.HOISTED)] == ["the proxy"]
-    assert "CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off" in lines(Rewrite.HOISTED, "claude")[0]
-    (tools,) = lines(Rewrite.TOOLS)
-    assert tools.startswith("nothing: no cure")
-    once, own = lines(Rewrite.CLOCK)
-    assert once.endswith("the date that the template prints: one slow turn a day")
-    assert own.startswith("llama-server: --chat-template-file FILE")
-
-
-def test_a_checkpoint_is_no_matter_where_nothing_parts_the_prompts():
-    """So what does comes first."""
-    rule = Changed(kind=Kind.UUID, rules=("ids",))
-    verdict = broke(Reason.CHECKPOINT, beneath=Reason.SYSTEM_CHANGED)
-    first, step, window = told(verdict, at(LLAMA_SERVER), changed=rule)
-    assert "--enable ids" in first
-    assert "--checkpoint-min-step 256" in step
-    assert "--swa-full" in window
-    (line,) = told(broke(Reason.CHECKPOINT), at("vLLM"))
-    assert line.startswith("nothing: ")
-
-
-def test_a_context_that_ran_out():
-    """The server's own flag, and the client's window."""
-    profile = Profile(server=Server("Ollama", context=4096))
-    server, client = told(broke(Reason.CONTEXT_SHIFTED), profile, "opencode")
-    assert server.startswith("Ollama: OLLAMA_CONTEXT_LENGTH=N, or num_ctx")
-    assert "4,096 tokens" in server
-    assert "cacheproxy env opencode" in client
-
-
-def test_only_clients_that_can_be_set_up_are_named_so():
-    """For others a word stands for the name."""
-    assert set(CLIENTS) == SET_UP
-    (line,) = told(broke(Reason.CONTEXT_SHIFTED), client="openai-sdk")
-    assert "cacheproxy env CLIENT" in line
-
-
-def test_a_server_that_keeps_nothing():
-    (line,) = told(broke(Reason.NOT_CACHED), at("vLLM"))
-    assert "--no-enable-prefix-caching" in line
-    (line,) = told(broke(Reason.NOT_CACHED), at("transformers serve"))
-    assert line.startswith("nothing: transformers serve has no prompt cache")
-
-
-def test_claude_code_has_a_switch_for_tools_that_come_later():
-    """Others have none that is known."""
-    first, *_ = told(broke(Reason.TOOLS_CHANGED), at(LLAMA_SERVER), "claude")
-    assert first.startswith("Claude Code: ENABLE_TOOL_SEARCH=false")
-    assert "ENABLE" not in "".join(told(broke(Reason.TOOLS_CHANGED), at(LLAMA_SERVER), "cline"))
+@pytest.mark.parametrize(
+    ("changed", "start"),
+    [
+        (Changed(Kind.UUID, rules=("ids",), on=("ids",)), "the proxy: rule ids is on"),
+        (Changed(Kind.UUID, source="user"), "nothing: it stands in text that is not the client"),
+        (Changed(Kind.UUID, captures=("a b",)), "a rule: cacheproxy diagnose --propose --from 'a"),
+    ],
+)
+def test_whose_matter_a_field_is(changed, start):
+    (line,) = told(broke(Reason.MESSAGES_CHANGED), changed=changed)
+    assert line.startswith(start)
 
 
 @pytest.mark.parametrize(
@@ -190,33 +205,9 @@ def test_a_date_that_changes_in_every_third_turn_does_not_change_once_a_day(seen
     assert ("nothing: it happens once a day; one slow turn" in lines) is once
 
 
-@pytest.mark.parametrize(
-    ("kind", "reporting", "flag"),
-    [
-        ("vLLM", Reporting.FLAGGED, "--enable-prompt-tokens-details"),
-        ("SGLang", Reporting.UNKNOWN, "--enable-cache-report"),
-    ],
-)
-def test_what_is_not_told_can_be(kind, reporting, flag):
-    (line,) = told(Verdict(Judgement.UNKNOWN), at(kind, reporting=reporting))
-    assert line == f"{kind}: {flag}: started with it, it says what it reused"
-
-
-def test_a_change_is_one_where_its_cost_is_not_known():
-    """What changed comes first."""
-    verdict = Verdict(Judgement.UNKNOWN, Reason.SYSTEM_CHANGED)
-    changed, says = told(verdict, at("vLLM"), changed=Changed(Kind.UUID, rules=("ids",)))
-    assert "--enable ids" in changed
-    assert "--enable-prompt-tokens-details" in says
-
-
-def test_a_server_that_never_tells():
-    (line,) = told(Verdict(Judgement.UNKNOWN), at("LM Studio", reporting=Reporting.NEVER))
-    assert line == "nothing: LM Studio does not say what it reuses"
-    assert told(Verdict(Judgement.UNKNOWN), at(LLAMA_SERVER, reporting=Reporting.ALWAYS)) == []
-
-
-def test_a_kind_is_known_however_it_is_spelt():
+def test_names_of_clients_and_servers():
+    """Clients are those that can be set up; a kind is known however it is spelt."""
+    assert set(CLIENTS) == SET_UP
     assert of_kind("lm-studio").name == "LM Studio"
     assert of_kind("").name == of_kind("model server").name == "this server"
     assert of_kind("KoboldCpp").name == "KoboldCpp"

@@ -14,32 +14,24 @@ def blocks(size, *, is_hybrid=False):
 
 
 @pytest.mark.parametrize(
-    ("memory", "tokens"),
+    ("before", "prompt", "memory", "changed", "tokens"),
     [
-        (REWINDABLE, 100),
-        (Memory(), 100),
-        (blocks(128), 228),
-        (blocks(1024), 1124),
-        (blocks(448, is_hybrid=True), 996),
-        (CHECKPOINTED, 740),
+        (2000, 2100, REWINDABLE, False, 100),
+        (2000, 2100, Memory(), False, 100),
+        (2000, 2100, blocks(128), False, 228),
+        (2000, 2100, blocks(448, is_hybrid=True), False, 996),
+        (2000, 2100, CHECKPOINTED, False, 740),
+        # going back to a checkpoint is the cost of a change where there is one: else a quarter of
+        # a prompt could be lost to an edit, and be called fine
+        (2000, 2100, CHECKPOINTED, True, 100),
+        (2000, 2100, blocks(128), True, 228),
+        (2000, 1500, REWINDABLE, False, 600),  # a shorter prompt cannot reuse more than it has
+        (100, 120, REWINDABLE, False, 32),  # short ones have a batch of tolerance
     ],
 )
-def test_what_is_evaluated_again_without_a_break_depends_on_the_memory(memory, tokens):
-    assert allowed(2000, 2100, memory) == tokens
+def test_what_may_be_evaluated_again_without_a_break(before, prompt, memory, changed, tokens):
+    assert allowed(before, prompt, memory, changed=changed) == tokens
 
 
-def test_going_back_to_a_checkpoint_is_the_cost_of_a_change_where_there_is_one():
-    """Else a quarter of a prompt of 2,000 tokens could be lost to an edit, and be called fine."""
-    assert allowed(2000, 2100, CHECKPOINTED, changed=True) == 100
-    assert allowed(2000, 2100, blocks(128), changed=True) == 228
-
-
-def test_a_shorter_prompt_cannot_reuse_more_than_it_has():
-    assert allowed(2000, 1500, REWINDABLE) == 600
-
-
-def test_short_prompts_have_a_batch_of_tolerance():
-    assert allowed(100, 120, REWINDABLE) == 32
-    assert near(100) == 32
-    assert near(100, blocks(16)) == 48
-    assert near(10_000) == 300
+def test_what_is_near():
+    assert (near(100), near(100, blocks(16)), near(10_000)) == (32, 48, 300)

@@ -1,4 +1,4 @@
-"""Why a turn broke, as one sentence."""
+"""Why a turn broke, in words."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
     Basis,
+    Break,
     Count,
     Evidence,
     Judgement,
@@ -17,7 +18,7 @@ from cacheproxy.core.conversation.verdict import (
     Verdict,
 )
 from cacheproxy.core.diff.kind import Kind
-from cacheproxy.core.judge.explain import Facts, explain, facts_of
+from cacheproxy.core.judge.explain import PHRASES, said_of
 from cacheproxy.core.judge.judge import Before, judge
 from cacheproxy.core.judge.proof import Proof
 from cacheproxy.core.prompt.prompt import prompt_of
@@ -27,134 +28,142 @@ from tests.core.planting import chat, plant, request
 
 MEASURED = Count(4_000, "measured")
 ESTIMATED = Count(4_000, "estimated")
+THOUGHT = "/messages/4/content/0/thinking"
+NO_USAGE = Usage()
+
+
+def broke(reason, **more):
+    return Verdict(Judgement.BREAK, reason, **more)
+
+
+def at(path, kind=Kind.TEXT, position=MEASURED):
+    return Break(path, 0, position, kind, "", "")
+
+
+def left(reused):
+    return Usage(10_000, reused)
 
 
 @pytest.mark.parametrize(
-    ("facts", "sentence"),
+    ("verdict", "usage", "sentence"),
     [
         (
-            Facts(Reason.SYSTEM_CHANGED, 10_000, 3_990, ESTIMATED, "/system/0/text", Kind.DATE),
+            broke(Reason.SYSTEM_CHANGED, where=at("/system/0/text", Kind.DATE, ESTIMATED)),
+            left(3_990),
             "~40.0% shared, then date in /system/0/text",
         ),
         (
-            Facts(Reason.TOOLS_CHANGED, 10_000, 3_990, MEASURED, "/tools/3", Kind.REMOVED),
+            broke(Reason.TOOLS_CHANGED, where=at("/tools/3", Kind.REMOVED)),
+            left(3_990),
             "40.0% shared, then removed in /tools/3",
         ),
-        (Facts(Reason.MESSAGES_CHANGED), "changed text in the prompt"),
+        (broke(Reason.MESSAGES_CHANGED), NO_USAGE, "changed text in the prompt"),
         (
-            Facts(
-                Reason.TEMPLATE_CHANGED,
-                10_000,
-                3_990,
-                MEASURED,
-                "/messages/4/content/0/thinking",
-                rewrite=Rewrite.THINKING,
-            ),
-            "40.0% shared, then thinking dropped by the template in /messages/4/content/0/thinking",
+            broke(Reason.TEMPLATE_CHANGED, where=at(THOUGHT), rewrite=Rewrite.THINKING),
+            left(3_990),
+            f"40.0% shared, then thinking dropped by the template in {THOUGHT}",
         ),
         (
-            Facts(Reason.TEMPLATE_CHANGED, 10_000, 60, MEASURED, rewrite=Rewrite.CLOCK),
+            broke(Reason.TEMPLATE_CHANGED, expected=MEASURED, rewrite=Rewrite.CLOCK),
+            left(60),
             "40.0% shared, then clock in the template moved on",
         ),
-        (Facts(Reason.TEMPLATE_CHANGED), "rendered anew by the template"),
+        (broke(Reason.TEMPLATE_CHANGED), NO_USAGE, "rendered anew by the template"),
         (
-            Facts(Reason.CHECKPOINT, 10_000, 1_000, MEASURED, basis=Basis.RENDERED),
+            broke(Reason.CHECKPOINT, expected=MEASURED, basis=Basis.RENDERED),
+            left(1_000),
             "the server could only go back to 1,000 of 4,000 tokens that both prompts share",
         ),
         (
-            Facts(
+            broke(
                 Reason.CHECKPOINT,
-                10_000,
-                1_000,
-                ESTIMATED,
-                "/messages/2/content",
-                Kind.TEXT,
+                where=at("/messages/2/content", position=ESTIMATED),
                 beneath=Reason.MESSAGES_CHANGED,
             ),
+            left(1_000),
             (
                 "the server could only go back to 1,000 of ~4,000 tokens that both requests share "
                 "(messages_changed: changed text in /messages/2/content)"
             ),
         ),
         (
-            Facts(
+            broke(
                 Reason.CHECKPOINT,
-                reused=1_000,
-                shared=MEASURED,
+                expected=MEASURED,
                 basis=Basis.RENDERED,
                 rewrite=Rewrite.HOISTED,
                 beneath=Reason.TEMPLATE_CHANGED,
             ),
+            left(1_000),
             (
                 "the server could only go back to 1,000 of 4,000 tokens that both prompts share "
                 "(template_changed: system message hoisted by the template)"
             ),
         ),
         (
-            Facts(Reason.EVICTED, 10_000, 20, MEASURED, evidence=(Evidence.RESTARTED,)),
+            broke(Reason.EVICTED, expected=MEASURED, evidence=(Evidence.RESTARTED,)),
+            left(20),
             "20 of 4,000 tokens that both requests share were left: the server was restarted",
         ),
         (
-            Facts(Reason.EVICTED, evidence=(Evidence.OTHERS, Evidence.SLOTS)),
+            broke(Reason.EVICTED, evidence=(Evidence.OTHERS, Evidence.SLOTS)),
+            NO_USAGE,
             (
                 "0 of the tokens that both requests share were left: another conversation had its "
                 "place meanwhile, no slot held it any more"
             ),
         ),
-        (Facts(Reason.UNKNOWN), "why is not known"),
+        (broke(Reason.UNKNOWN), NO_USAGE, "why is not known"),
         (
-            Facts(Reason.UNKNOWN, ruled_out=("the rendered prompts agree", "it was not restarted")),
-            "why is not known (ruled out: the rendered prompts agree; it was not restarted)",
+            broke(Reason.UNKNOWN, ruled_out=("the rendered prompts agree", "no restart")),
+            NO_USAGE,
+            "why is not known (ruled out: the rendered prompts agree; no restart)",
         ),
-        (Facts(Reason.MODEL_CHANGED), "another model has another cache"),
-        (Facts(Reason.PREVIOUS_NOT_FOUND), "nothing more is known of the turn before"),
-        (
-            Facts(Reason.CONTEXT_SHIFTED),
-            "the turn before filled the context, so the server cut its beginning",
-        ),
-        (Facts(Reason.NOT_CACHED), "the server reuses nothing, its prompt cache is off"),
-        (Facts(Reason.MOVED), "the turn before went to another upstream"),
+        (broke(Reason.NOT_CACHED), NO_USAGE, "the server reuses nothing, its prompt cache is off"),
+        (Verdict(Judgement.OK), left(9_000), ""),
     ],
 )
-def test_each_reason_in_a_sentence(facts, sentence):
-    assert explain(facts) == sentence
+def test_a_verdict_in_a_sentence(verdict, usage, sentence):
+    """Nothing where nothing broke."""
+    assert said_of(verdict, usage) == sentence
 
 
 @pytest.mark.parametrize("reason", Reason)
-def test_every_reason_has_one_whatever_is_known(reason):
+def test_every_reason_has_a_sentence_and_a_short_phrase(reason):
+    """Whatever is known; no more than all is ever shared."""
     for beneath in (None, Reason.SYSTEM_CHANGED, Reason.TEMPLATE_CHANGED):
-        said = explain(Facts(reason, beneath=beneath))
-        assert said
-        assert not said.endswith(".")
-        assert "None" not in said
+        for usage in (NO_USAGE, Usage(0), Usage(3_999)):
+            said = said_of(broke(reason, beneath=beneath, expected=MEASURED), usage)
+            assert said
+            assert "None" not in said
+            assert "shared" not in said or "100.0% shared" in said
+            assert not said.endswith(".")
+    assert 10 < len(PHRASES[reason]) < 60
+    assert PHRASES[reason][0].isupper()
+    assert len(set(PHRASES.values())) == len(Reason)
 
 
-@pytest.mark.parametrize("prompt", [0, None, 3_999, 4_000])
-@pytest.mark.parametrize("reason", [Reason.SYSTEM_CHANGED, Reason.TEMPLATE_CHANGED])
-def test_no_more_than_all_is_ever_shared(prompt, reason):
-    said = explain(Facts(reason, prompt, 0, MEASURED))
-    assert ("100.0% shared" in said) is bool(prompt)
+def telling(place):
+    """A change of one part of a body, which holds a secret."""
+    return lambda body, turn: place(body, f"a secret that nobody may read {'abcdefg'[turn] * 4}")
 
 
-@pytest.mark.parametrize("judgement", [Judgement.OK, Judgement.COLD, Judgement.COMPACTED])
-def test_there_is_nothing_to_say_where_nothing_broke(judgement):
-    assert facts_of(Verdict(judgement), Usage(100, 90)) is None
-
-
-def _percent(said):
-    return [float(word.strip("~%")) for word in said.split() if word.endswith("%")]
-
-
-SECRET = "a secret that nobody may read"
+PARTS = {
+    "system": telling(lambda body, text: body["messages"][0].update(content=text)),
+    "tools": telling(lambda body, text: body["tools"][0]["function"].update(description=text)),
+    "user": telling(lambda body, text: body["messages"][1].update(content=text)),
+    "nothing": lambda body, turn: None,
+}
+TOKENS = st.integers(0, 2_000)
 
 
 @given(
-    reused=st.one_of(st.none(), st.integers(0, 2_000)),
-    prompt=st.integers(0, 2_000),
-    tokens=st.integers(0, 2_000),
-    part=st.sampled_from(["system", "tools", "user", "nothing"]),
+    reused=st.none() | TOKENS,
+    prompt=TOKENS,
+    tokens=TOKENS,
+    part=st.sampled_from(sorted(PARTS)),
     memory=st.sampled_from(Memories),
-    shared=st.one_of(st.none(), st.integers(0, 2_000)),
+    shared=st.none() | TOKENS,
     rewrite=st.sampled_from(Rewrite),
 )
 def test_no_sentence_quotes_a_prompt_or_is_over_all(  # noqa: PLR0917 (a turn)
@@ -167,27 +176,10 @@ def test_no_sentence_quotes_a_prompt_or_is_over_all(  # noqa: PLR0917 (a turn)
     usage = Usage(prompt, reused)
     profile = Profile(memory=Memory(memory))
     verdict = judge(Before(one, one, tokens), two, two, usage, profile, proof=proof, first=False)
-    facts = facts_of(verdict, usage)
-    if facts is None:
-        return
-    said = explain(facts)
+    said = said_of(verdict, usage)
     assert "secret" not in said
-    assert all(0 <= share <= 100 for share in _percent(said))
-    if " of ~" in said or (" of " in said and "tokens that" in said):
-        assert facts.reused <= facts.shared.tokens
-
-
-def _told(place):
-    def change(body, turn):
-        text = f"{SECRET} {'abcdefg'[turn] * 4}"
-        place(body, text)
-
-    return change
-
-
-PARTS = {
-    "system": _told(lambda body, text: body["messages"][0].update(content=text)),
-    "tools": _told(lambda body, text: body["tools"][0]["function"].update(description=text)),
-    "user": _told(lambda body, text: body["messages"][1].update(content=text)),
-    "nothing": lambda body, turn: None,
-}
+    shares = [float(word.strip("~%")) for word in said.split() if word.endswith("%")]
+    assert all(0 <= share <= 100 for share in shares)
+    if "tokens that both" in said:
+        where = verdict.where
+        assert reused <= (verdict.expected if where is None else where.position).tokens

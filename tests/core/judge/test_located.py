@@ -56,13 +56,6 @@ def test_a_change_is_described_by_its_shape(change, kind):
     assert (token is not None) is (kind in FIELDS)
 
 
-def test_the_token_that_changed_is_the_whole_one():
-    left = parting(*prompts(with_text(lambda turn: f"on {numbered('date', turn)}")))
-    _, token = describe_change(left)
-    assert left.now.text[slice(*token.now)] == numbered("date", 1)
-    assert left.was.text[slice(*token.was)] == numbered("date", 0)
-
-
 def test_a_place_is_given_in_bytes_and_in_tokens():
     one, two = prompts(with_text(lambda turn: f"é🜁\ud83d: {numbered('nonce', turn)}"), chat(2))
     left = parting(one, two)
@@ -72,14 +65,10 @@ def test_a_place_is_given_in_bytes_and_in_tokens():
     assert found.position == Count(round(left.shared * 1000 / two.chars), "estimated")
     assert numbered("nonce", 0) in found.was
     assert numbered("nonce", 1) in found.now
-
-
-def test_what_is_gone_has_no_place_in_the_later_text():
     one, two = prompts(lambda body, turn: turn and body["messages"].clear())
-    found = located(parting(one, two), two, 1000)
-    assert (found.byte, found.now) == (0, "")
-    assert found.path.startswith("/messages/0")
-    assert found.was
+    gone = located(parting(one, two), two, 1000)
+    assert (gone.byte, gone.now, bool(gone.was)) == (0, "", True)
+    assert gone.path.startswith("/messages/0")
 
 
 def test_where_prompts_part_is_said_though_it_is_no_break():

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.verdict import Count, Rewrite
-from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.judge.located import parted_at
 from cacheproxy.core.judge.proof import Compared, Rendered, proof_of
 from cacheproxy.core.prompt.prompt import prompt_of
 from tests.core.planting import chat, insert, plant, prose, request
-from tests.core.templates import chatml, hoist, inline, thinking
+from tests.core.templates import hoist, inline, thinking, tools_last
 
 _WORD = re.compile(r"\w+|\W")
 
@@ -47,6 +46,12 @@ def talk():
     return chat(2)
 
 
+def numbered(line):
+    """A template that begins with this line, and a number that is another each time."""
+    count = iter(range(9))
+    return lambda messages, tools: f"{line.format(next(count))}{inline(messages)}"
+
+
 def with_thoughts():
     bodies = talk()
     for body in bodies:
@@ -56,13 +61,6 @@ def with_thoughts():
     one = copy.deepcopy(bodies[1])
     one["messages"].pop()  # the model was asked once more, behind the tool's result
     return one, bodies[1]
-
-
-def tools_in_the_last_user_message(messages, tools=None):
-    """As Mistral-Small-3.2's."""
-    last = max(number for number, one in enumerate(messages) if one["role"] == "user")
-    head, tail = messages[:last], messages[last:]
-    return chatml(head)[len("null") :] + chatml(tail, tools)
 
 
 def test_prompts_that_agree():
@@ -98,31 +96,33 @@ def test_a_template_that_writes_an_empty_block_where_nobody_thought():
     assert (found.rewrite, found.where.path) == (Rewrite.THINKING, "")
 
 
-def test_a_late_system_message_that_is_hoisted():
-    one, two = talk()
-    late = {"role": "system", "content": prose("news of the day")}
-    two["messages"].insert(-1, late)
-    found, *_ = proved((one, two), hoist)
-    number = len(two["messages"]) - 2
-    assert (found.rewrite, found.where.path) == (Rewrite.HOISTED, f"/messages/{number}/content")
+LATE = f"/messages/{len(talk()[1]['messages']) - 1}/content"
 
 
-def test_a_late_system_message_that_stays_where_it_is_changes_nothing():
+def with_news():
     one, two = talk()
     two["messages"].insert(-1, {"role": "system", "content": prose("news of the day")})
-    found, *_ = proved((one, two), inline)
-    assert found.lost == 0
+    return one, two
 
 
-def test_tools_that_move_with_the_last_user_message():
-    found, *_ = proved(talk(), tools_in_the_last_user_message)
-    assert (found.rewrite, found.where.path) == (Rewrite.TOOLS, "/tools")
-
-
-def test_a_time_that_moves_on_while_the_two_are_rendered():
-    times = iter(["20 Nov 2026", "21 Nov 2026"])
-    found, *_ = proved(talk(), lambda messages, tools: f"Today: {next(times)}\n{inline(messages)}")
-    assert (found.rewrite, found.where.path) == (Rewrite.CLOCK, "")
+@pytest.mark.parametrize(
+    ("bodies", "template", "rewrite", "path"),
+    [
+        (with_news(), hoist, Rewrite.HOISTED, LATE),
+        (with_news(), inline, None, None),
+        (talk(), tools_last, Rewrite.TOOLS, "/tools"),
+        # a time that moves on while the two are rendered
+        (talk(), numbered("Today: 2{} Nov 2026\n"), Rewrite.CLOCK, ""),
+        # what changed stands in a tool that is spelled anew, and not in the words of the request
+        (talk(), numbered('{{"path": "{}"}}'), Rewrite.OTHER, ""),
+    ],
+    ids=["hoisted", "in place", "tools", "clock", "JSON"],
+)
+def test_what_a_template_does(bodies, template, rewrite, path):
+    found, *_ = proved(bodies, template)
+    assert (found.rewrite, found.where and found.where.path) == (rewrite, path)
+    assert bool(found.lost) is (rewrite is not None)
+    assert not found.fits
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_time_that_moves_on_while_the_two_are_rendered():
 def test_a_time_in_the_template_is_found_though_both_are_rendered_at_once(line, has_clock, is_seen):
     """A date is one only where the template is known to print dates."""
     found, was, _ = proved(
-        talk(), lambda messages, tools: f"{inline(messages, tools)[:0]}{line}\n{inline(messages)}",
+        talk(), lambda messages, tools: f"{line}\n{inline(messages)}",
         has_clock=has_clock,
     )  # fmt: skip
     assert found.lost == 0
@@ -170,32 +170,16 @@ def test_what_the_client_changed_fits():
     assert parted_at(one, two, None).path == "/messages/0/content"
 
 
-def test_json_that_the_template_spells_anew_is_named_as_it_is():
-    """What changed stands in a tool, and not in the words of the request."""
-    words = iter(['{"path":"x"}', '{"path": "x"}'])
-    found, *_ = proved(talk(), lambda messages, tools: f"{next(words)}{inline(messages)}")
-    assert (found.rewrite, found.where.path) == (Rewrite.OTHER, "")
-    assert found.where.kind is Kind.TEXT
-    assert not found.fits
-
-
-@pytest.mark.parametrize("off", [-8, 8, 0])
-def test_marks_around_a_prompt_may_be_counted_or_not(off):
-    assert proved(talk(), inline, off=off)[0] is not None
-
-
-@pytest.mark.parametrize("off", [-9, 9, 4_000])
-def test_a_prompt_that_is_not_the_one_that_was_counted_proves_nothing(off):
-    """Another model's template, say, or another's words."""
-    assert proved(talk(), inline, off=off)[0] is None
-
-
-def test_long_prompts_may_differ_by_a_share():
-    text = "word " * 10_000
-    shown = tokenized(text)
+@pytest.mark.parametrize(
+    ("off", "proves"), [(0, True), (-8, True), (8, True), (-9, False), (9, False), (4_000, False)]
+)
+def test_a_prompt_that_is_not_the_one_that_was_counted_proves_nothing(off, proves):
+    """Marks around it may be counted or not; long ones may differ by a share."""
+    assert (proved(talk(), inline, off=off)[0] is not None) is proves
+    shown = tokenized("word " * 10_000)
     one = talk()[0]
-    assert proof_of(shown, shown, compared(one, one, shown, shown, off=40)) is not None
-    assert proof_of(shown, shown, compared(one, one, shown, shown, off=41)) is None
+    by_share = compared(one, one, shown, shown, off=5 * abs(off))
+    assert (proof_of(shown, shown, by_share) is not None) is proves
 
 
 LINES = st.lists(st.sampled_from(["a", "think>", '"name": "bash"', "10:42", "é🜁", "\ud83d", "\n"]))
@@ -209,13 +193,6 @@ def test_nonsense_is_compared_as_it_is(one, two, has_clock):
     assert 0 <= found.shared <= min(found.before, found.now)
     assert (found.where is None) == (found.shared == found.before)
     assert found.clock is None or 0 <= found.clock <= found.now
-
-
-def test_nothing_at_all_agrees():
-    nothing = Rendered("", array("q"))
-    one = talk()[0]
-    found = proof_of(nothing, nothing, compared(one, one, nothing, nothing, has_clock=True))
-    assert (found.before, found.shared, found.clock) == (0, 0, None)
 
 
 def long_talk(turns):

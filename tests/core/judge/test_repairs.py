@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.conversation.divergence import extends, parting
+from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.judge.judge import Before, judge
 from cacheproxy.core.judge.repairs import as_repaired, as_unaided
@@ -67,36 +67,30 @@ def test_vllm_keeps_it_in_a_developers_message():
     ],
 )
 def test_llama_cpp_repairs_a_cch_of_five_on_messages_alone(api, version, cch, same):
+    """The first one."""
     assert agrees(headed(1, "1", api), headed(version, cch, api), api, ON_LLAMA) is same
+    line = "x-anthropic-billing-header: cch=abc; cch=0000{};".format
+    bodies = [{"system": line(n), "messages": [user("hi")]} for n in (1, 2)]
+    assert not agrees(*(prompt_of(request(body)) for body in bodies), "messages", ON_LLAMA)
 
 
-def test_llama_cpp_looks_at_the_first_cch_only():
-    bodies = [
-        {"system": f"x-anthropic-billing-header: cch=abc; cch=0000{n};", "messages": [user("hi")]}
-        for n in (1, 2)
-    ]
-    one, other = (prompt_of(request(body)) for body in bodies)
-    assert not agrees(one, other, "messages", ON_LLAMA)
+QUOTED = {"system": f"The header is {HEADER}.", "messages": [user(HEADER.format(1, 1))]}
+TYPED = {"messages": [user(HEADER.format(1, 1)), system(HEADER.format(1, 1))]}
 
 
-@pytest.mark.parametrize("profile", [UNKNOWN, Profile(server=Server("Ollama", "0.33"))])
-def test_of_other_servers_nothing_is_known(profile):
-    one = headed(1, 1)
-    assert as_unaided(one, "anthropic", profile) is one
-
-
-@pytest.mark.parametrize("profile", [ON_VLLM, ON_LLAMA])
-def test_a_prompt_that_needs_no_repair_is_the_very_same(profile):
-    """So that most requests cost nothing, and what both turns have is known to be equal."""
-    quoted = {"system": f"The header is {HEADER}.", "messages": [user(HEADER.format(1, 1))]}
-    one = prompt_of(request(quoted))
-    assert as_unaided(one, "anthropic", profile) is one
-
-
-def test_what_a_user_typed_stays():
-    body = {"messages": [user(HEADER.format(1, 1)), system(HEADER.format(1, 1))]}
-    one = prompt_of(request(body, "/v1/chat/completions"))
-    assert as_unaided(one, "openai-chat", ON_VLLM) is one
+@pytest.mark.parametrize(
+    ("prompt", "spoken", "profile"),
+    [
+        (headed(1, 1), "anthropic", UNKNOWN),
+        (headed(1, 1), "anthropic", Profile(server=Server("Ollama", "0.33"))),
+        (prompt_of(request(QUOTED)), "anthropic", ON_VLLM),
+        (prompt_of(request(QUOTED)), "anthropic", ON_LLAMA),
+        (prompt_of(request(TYPED, PATHS["chat"])), "openai-chat", ON_VLLM),
+    ],
+)
+def test_a_prompt_that_needs_no_repair_is_the_very_same(prompt, spoken, profile):
+    """Of other servers nothing is known; what a user typed or quotes stays."""
+    assert as_unaided(prompt, spoken, profile) is prompt
 
 
 @pytest.mark.parametrize("order", [Order.TOOLS_FIRST, Order.SYSTEM_FIRST])
@@ -137,23 +131,22 @@ def saved(late, told_by="test"):
     came = as_unaided(prompt_of(second), "anthropic", profile)
     known = Before(before, as_unaided(before, "anthropic", profile), 1000)
     sent = prompt_of(placed)
-    assert extends(before, sent)
+    assert parting(before, sent).was is None
     return judge(known, sent, came, Usage(1100, 1000), first=False).saved.tokens
 
 
-def test_placing_is_credited_where_the_message_would_have_been_hoisted():
-    """All behind the head would have been evaluated again."""
-    assert saved(Late.HOISTED) > 400
-
-
-@pytest.mark.parametrize("late", [Late.REFUSED, Late.DROPPED, Late.INLINE, Late.UNKNOWN])
-def test_placing_is_not_credited_where_nothing_would_have_been_reused_or_lost(late):
-    assert saved(late) == 0
-
-
-def test_placing_by_option_claims_nothing():
-    """Nobody asked what the server does."""
-    assert saved(Late.UNKNOWN, BY_OPTION) == 0
+@pytest.mark.parametrize(
+    ("late", "told_by", "least"),
+    [
+        (Late.HOISTED, "test", 401),  # all behind the head would have been evaluated again
+        *((late, "test", 0) for late in (Late.REFUSED, Late.DROPPED, Late.INLINE, Late.UNKNOWN)),
+        (Late.UNKNOWN, BY_OPTION, 0),  # nobody asked the server
+    ],
+)
+def test_placing_is_credited_where_the_message_would_have_been_hoisted(late, told_by, least):
+    tokens = saved(late, told_by)
+    assert tokens >= least
+    assert least or tokens == 0
 
 
 @pytest.mark.parametrize(("profile", "least"), [(ON_VLLM, 0), (UNKNOWN, 900)])
@@ -176,9 +169,3 @@ def test_it_stays_so_in_any_order(api, order):
     hoists = Profile(placement=alike(Late.HOISTED, "test"))
     texts = [each.text for each in reordered(as_unaided(came, None, hoists), order).segments]
     assert texts.index("head") < texts.index("news") < texts.index("hi")
-
-
-def test_prompts_part_after_what_the_server_repaired():
-    """As far as the texts go that are really equal."""
-    one, other = (as_repaired(headed(n, n), "anthropic", ON_VLLM) for n in (1, 2))
-    assert parting(one, other).was is None

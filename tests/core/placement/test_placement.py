@@ -42,10 +42,3 @@ def test_for_a_page_it_is_plain_values():
     assert page["told_by"] == "test"
     assert page["joins_user"] is page["joins_tool"] is True
     assert page["says"].startswith("moves late system messages to the head of the prompt: ")
-
-
-def test_one_that_tells_nothing_says_so():
-    """And harms nothing."""
-    unknown = Placement(Treatment(), Treatment())
-    assert not unknown.places
-    assert "does not tell" in unknown.says

@@ -13,6 +13,7 @@ from cacheproxy.core.placement.placing import LateMessage, late_messages, place
 from cacheproxy.testing import request
 from tests.core.late import (
     CACHE,
+    IN_PLACE,
     ITEMS,
     JOINS_BOTH,
     MODES,
@@ -101,15 +102,10 @@ def test_of_two_roles_in_one_message_the_last_counts():
     assert placed(request(body))[1] == 0
 
 
-def test_text_that_is_wrapped_already_stays():
-    """It becomes the user's as it is, be it in one block or in several."""
-    assert sent(user("hi"), system(NEWS), count=1) == [user("hi"), user(NEWS)]
+def test_text_that_is_wrapped_already_stays_however_it_is_spelled():
+    """In one block or in several; Go writes the brackets as escapes."""
     blocks = [text("<system-reminder>\na"), text("b\n</system-reminder> \n")]
     assert sent(user("hi"), system(blocks)) == [user("hi"), user(blocks)]
-
-
-def test_wrapped_text_is_known_however_it_is_spelled():
-    """Go writes the brackets as escapes; alone or in a list, it is the same text."""
     spelled = json.dumps(NEWS).replace("<", "\\u003c").replace(">", "\\u003e")
     for content in (spelled, f'[{{"type":"text","text":{spelled}}}]'):
         late = f'{{"role":"system","content":{content}}}'
@@ -193,20 +189,15 @@ def test_where_it_does_no_harm_nothing_is_edited(late):
     assert placed(asked, alike(late, "test", joins=True)) == (asked, 0)
 
 
-def test_only_system_messages():
+@pytest.mark.parametrize(("mode", "left"), [(IN_PLACE, 2), (JOINS_BOTH, 1)])
+def test_only_system_messages(mode, left):
     """They become one user message, or as many as they were."""
-    asked = request({"messages": [system("head"), system("a"), system("b")]})
-    after, count = placed(asked)
-    assert ([each["role"] for each in after.json["messages"]], count) == (
-        ["system", "user", "user"],
-        2,
-    )
-    after, count = placed(asked, JOINS_BOTH)
-    assert ([each["role"] for each in after.json["messages"]], count) == (["system", "user"], 2)
+    after, count = placed(request({"messages": [system(each) for each in ("head", *"ab")]}), mode)
+    assert [each["role"] for each in after.json["messages"]] == ["system", *["user"] * left]
+    assert count == 2
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("api", PATHS)
+@pytest.mark.parametrize(("mode", "api"), [*zip(MODES, PATHS, strict=True)])
 def test_three_hundred_are_placed(mode, api):
     """One after each answer, and all in a row."""
     turns = [each for n in range(300) for each in (user(f"{n}"), system("news"), assistant("ok"))]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,16 +11,12 @@ from cacheproxy.core.placement.reminder import (
     is_wrapped,
     merged,
     says_something,
-    text_in,
     wrapped,
     wrapped_blocks,
 )
+from tests.core.late import text
 
 IMAGE = {"type": "image"}
-
-
-def text(words, kind="text"):
-    return {"type": kind, "text": words}
 
 
 @given(st.text())
@@ -49,35 +43,6 @@ def test_what_only_quotes_the_mark_is_wrapped(words):
     assert wrapped(words) == f"<system-reminder>\n{words}\n</system-reminder>"
 
 
-def test_blocks_are_wrapped_around_the_texts():
-    """What was given stays as it is."""
-    given_blocks = [IMAGE, text("a"), IMAGE, text("b", "input_text"), {"type": "text"}]
-    kept = json.dumps(given_blocks)
-    assert wrapped_blocks(given_blocks) == [
-        IMAGE,
-        text("<system-reminder>\na"),
-        IMAGE,
-        text("b\n</system-reminder>", "input_text"),
-        {"type": "text"},
-    ]
-    assert json.dumps(given_blocks) == kept
-    assert wrapped_blocks([text("a")]) == [text("<system-reminder>\na\n</system-reminder>")]
-    assert wrapped_blocks([IMAGE]) == [IMAGE]
-    assert wrapped_blocks(wrapped_blocks(given_blocks)) == wrapped_blocks(given_blocks)
-
-
-def test_texts_that_meet_become_one():
-    """So that it makes no difference whether a text stands alone or in a list."""
-    assert merged(["a", "b"]) == "a\n\nb"
-    assert merged([[text("a")], "b"]) == merged(["a", [text("b")]]) == [text("a\n\nb")]
-    assert merged(["a", [text("b", "input_text"), IMAGE], "c"]) == [
-        text("a\n\nb", "input_text"),
-        IMAGE,
-        text("c", "input_text"),
-    ]
-    assert merged([[], "a", [IMAGE]]) == [text("a"), IMAGE]
-
-
 @pytest.mark.parametrize(
     ("content", "says", "plain"),
     [
@@ -98,7 +63,8 @@ def test_what_a_model_would_read(content, says, plain):
     assert is_all_text(content) is plain
 
 
-def test_all_text_of_a_message():
-    """One block a line."""
-    assert text_in("a") == "a"
-    assert text_in([text("a"), IMAGE, text("b")]) == "a\nb"
+def test_blocks_are_wrapped_once_and_texts_become_one():
+    once = wrapped_blocks([IMAGE, text("a"), text("b")])
+    assert wrapped_blocks(once) == once != [IMAGE, text("a"), text("b")]
+    assert wrapped_blocks([IMAGE]) == [IMAGE]
+    assert merged(["a", "b"]) == "a\n\nb"

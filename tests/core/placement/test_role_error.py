@@ -57,27 +57,18 @@ def bodies(message):
     yield message.encode()
 
 
-@pytest.mark.parametrize("message", REFUSALS)
-def test_a_refusal_is_told_by_the_words_of_templates_and_servers(message):
-    """In whichever form the error comes."""
+ERRORS = [
+    *((message, True, False) for message in REFUSALS),
+    *((message, True, True) for message in TURNS),
+    *((message, False, False) for message in OTHERS),
+]
+
+
+@pytest.mark.parametrize(("message", "late", "turns"), ERRORS)
+def test_a_refusal_is_told_by_the_words_of_templates_and_servers(message, late, turns):
+    """In whichever form the error comes; others go to the client as they came."""
     for body in bodies(message):
-        assert refuses_late(body)
-        assert not wants_turns(body)
-
-
-@pytest.mark.parametrize("message", TURNS)
-def test_that_roles_have_to_alternate_is_one_too(message):
-    """And says that texts have to be joined."""
-    for body in bodies(message):
-        assert refuses_late(body)
-        assert wants_turns(body)
-
-
-@pytest.mark.parametrize("message", OTHERS)
-def test_other_errors_are_none(message):
-    """They go to the client as they came."""
-    for body in bodies(message):
-        assert not refuses_late(body)
+        assert (refuses_late(body), wants_turns(body)) == (late, turns)
 
 
 @given(st.binary(max_size=300))

@@ -11,7 +11,7 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import Client, ClientError, client_of, declared_name
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import CodeRule, Rule
+from cacheproxy.core.rules.rule import CodeRule, Rule, quick
 from cacheproxy.testing import request
 
 HEAD = "You are Example, made by us."
@@ -209,7 +209,7 @@ def test_it_stays_so_whatever_is_edited():
     rules = [
         Rule("drop", "system-head", r"\AYou are Example, made", "Hi", client=EXAMPLE),
         Rule("digits", "user", r"\d+", "0", client=EXAMPLE),
-        CodeRule("note", "", lambda *_: [Edit("/note", "x", "")], client=EXAMPLE, own=True),
+        CodeRule("note", "", quick(lambda *_: [Edit("/note", "x", "")]), client=EXAMPLE),
         Rule("others", "user", "a", "b", client=Client("codex")),
     ]
     body = {"system": HEAD, "messages": [{"role": "user", "content": "a 17"}], "note": "y"}

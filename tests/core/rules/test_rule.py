@@ -10,7 +10,7 @@ import pytest
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.rule import CodeRule, Rule, RuleError
+from cacheproxy.core.rules.rule import CodeRule, Rule, RuleError, is_quick, quick
 
 
 def request_of(value: object) -> Request:
@@ -294,6 +294,7 @@ def test_code_rules_check_their_other_fields_too(changed):
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_rule_is_nobodys_own_unless_it_is_said():
-    """Code that may run on the reactor is the exception."""
-    assert CodeRule("x", "why", lambda request, previous: []).own is False
+def test_code_is_quick_only_where_its_author_says_so():
+    """Else it is called in a thread, with a deadline."""
+    assert not is_quick(CodeRule("x", "why", lambda request, previous: []))
+    assert is_quick(CodeRule("x", "why", quick(lambda request, previous: [])))

@@ -30,13 +30,20 @@ def test_a_clock_is_told_by_what_it_says(text, clock):
 
 
 def test_a_form_that_only_the_template_has_is_looked_for():
-    assert clock_in("day 22-of-11", NOW) == ""
+    """And where it asks for the time of day, any is that."""
+    assert clock_in("day 22-of-11", NOW) == clock_in("at 9:37", NOW) == ""
     assert clock_in("day 22-of-11", NOW, ("%d-of-%m",)) == "the date"
+    assert clock_in("at 9:37", NOW, ("%H:%M",)) == "the time"
+    assert clock_in("", NOW, ("%H:%M", "%B %d, %Y")) == ""  # asked for, not printed
 
 
-def test_the_formats_stand_in_the_template():
-    assert clock_formats("{{ strftime_now('%H:%M') }}{{ strftime_now(\"%d %b\") }}") == (
-        "%H:%M",
-        "%d %b",
-    )
-    assert clock_formats(None) == ()
+@pytest.mark.parametrize(
+    ("source", "formats"),
+    [
+        ("{{ strftime_now('%H:%M') }}{{ strftime_now( \"%d %b\" ) }}", ("%H:%M", "%d %b")),
+        ("{{ strftime_now('%y!') }}{{ strftime_now('%y!') }}", ("%y!",)),
+        *((odd, ()) for odd in (None, 7, "", "strftime_now(", "strftime_now('')", "x" * 100_000)),
+    ],
+)
+def test_the_formats_stand_in_the_template(source, formats):
+    assert clock_formats(source) == formats

@@ -13,12 +13,6 @@ from cacheproxy.core.server.profile import Kind, Memory, Profile, Reporting
 CHAT, MESSAGES, RESPONSES = "openai-chat", "anthropic", "openai-responses"
 
 
-def test_nothing_seen_says_nothing():
-    """The profile stays the very same."""
-    profile = Profile()
-    assert Inferred().completed(profile) is profile
-
-
 def test_the_order_that_fits_most_is_the_order():
     """Where two fit as often, neither."""
     inferred = Inferred()
@@ -48,37 +42,36 @@ def test_a_checkpoint_says_more_than_a_rewind():
 
 
 def test_reuse_that_was_told_once_is_told_in_that_api():
-    """Of others nothing is known; a zero alone may be a constant."""
+    """Of others nothing is known."""
     inferred = Inferred()
     inferred.saw_reuse(CHAT, 0)
     inferred.saw_reuse(MESSAGES, None)
     assert not inferred.has_reported(CHAT)
-    assert inferred.completed(Profile()).reporting is Reporting.UNKNOWN
     inferred.saw_reuse(CHAT, 80)
     assert inferred.has_reported(CHAT)
     assert not inferred.has_reported(MESSAGES)
     profile = inferred.completed(Profile())
-    assert (profile.reporting, profile.reuses) == (Reporting.ALWAYS, True)
-    assert profile.told_by
-
-
-def test_without_a_zero_reuse_may_be_told_only_where_there_is_some():
-    """As SGLang does."""
-    inferred = Inferred()
-    inferred.saw_reuse(CHAT, 80)
-    assert inferred.completed(Profile()).reporting is Reporting.WHEN_SOME
+    assert (profile.reuses, bool(profile.told_by)) == (True, True)
 
 
 @pytest.mark.parametrize(
-    ("dialect", "reporting"),
-    [(RESPONSES, Reporting.FLAGGED), (CHAT, Reporting.ALWAYS), (MESSAGES, Reporting.ALWAYS)],
+    ("known", "dialect", "counts", "reporting"),
+    [
+        (Reporting.UNKNOWN, CHAT, [0], Reporting.UNKNOWN),  # it may be a constant
+        (Reporting.UNKNOWN, CHAT, [0, 80], Reporting.ALWAYS),
+        (Reporting.UNKNOWN, CHAT, [80], Reporting.WHEN_SOME),  # as SGLang does
+        (Reporting.NEVER, CHAT, [80], Reporting.WHEN_SOME),
+        (Reporting.FLAGGED, RESPONSES, [128], Reporting.FLAGGED),  # vLLM's, which needs no flag
+        (Reporting.FLAGGED, CHAT, [128], Reporting.ALWAYS),
+        (Reporting.FLAGGED, MESSAGES, [128], Reporting.ALWAYS),
+        (Reporting.WHEN_SOME, CHAT, [0, 128], Reporting.WHEN_SOME),
+    ],
 )
-def test_vllms_flag_is_proved_by_the_apis_that_need_it(dialect, reporting):
-    """Responses tells without."""
+def test_when_reuse_is_told_is_learned_from_what_was_told(known, dialect, counts, reporting):
     inferred = Inferred()
-    inferred.saw_reuse(dialect, 128)
-    flagged = Profile(reporting=Reporting.FLAGGED, flag="--x")
-    assert inferred.completed(flagged).reporting is reporting
+    for count in counts:
+        inferred.saw_reuse(dialect, count)
+    assert inferred.completed(Profile(reporting=known)).reporting is reporting
 
 
 def test_a_server_that_found_nothing_of_three_appended_turns_reuses_nothing():
@@ -91,6 +84,7 @@ def test_a_server_that_found_nothing_of_three_appended_turns_reuses_nothing():
     for expected in (None, None, False):
         inferred.saw_reuse(CHAT, 0, appended=True)
         assert inferred.completed(Profile()).reuses is expected
+    assert inferred.completed(Profile(reuses=True)).reuses is True
     inferred.saw_reuse(CHAT, 80, appended=True)
     for _ in range(9):
         inferred.saw_reuse(CHAT, 0, appended=True)
@@ -98,17 +92,10 @@ def test_a_server_that_found_nothing_of_three_appended_turns_reuses_nothing():
     assert inferred.completed(Profile(reuses=False)).reuses is True
 
 
-def test_a_server_that_reuses_is_not_doubted_where_its_pages_say_nothing_is():
-    """What was seen counts, not the other way round."""
-    inferred = Inferred()
-    for _ in range(3):
-        inferred.saw_reuse(CHAT, 0, appended=True)
-    assert inferred.completed(Profile(reuses=True)).reuses is True
-
-
 def test_what_was_seen_is_forgotten_with_the_server():
     """All of it."""
-    inferred = Inferred()
+    inferred, unknown = Inferred(), Profile()
+    assert inferred.completed(unknown) is unknown
     inferred.saw_order(Order.SYSTEM_FIRST)
     inferred.saw_checkpoint()
     inferred.saw_reuse(CHAT, 80)

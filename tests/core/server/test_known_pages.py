@@ -78,9 +78,15 @@ def test_of_another_server_all_is_asked_for_at_once(other):
     assert known.begin() == {}
 
 
-def test_so_it_is_of_one_that_was_started_anew(known):
-    assert not known.settle(look(start="a"))[1]
-    assert known.settle(look(start="b"))[1]
+@pytest.mark.parametrize(
+    ("before", "after"), [(("a", ""), ("b", "")), (("", "BaseHTTP/0.6"), ("", "llama.cpp"))]
+)
+def test_so_it_is_of_one_that_was_started_anew_or_calls_itself_otherwise(known, before, after):
+    """What is behind a port may be another within a second; what is not told has not changed."""
+    for start, software in (before, ("", "")):
+        assert not known.settle(look(start=start or None), software)[1]
+    assert known.settle(look(start=after[0] or None), after[1])[1]
+    assert known.begin() == {}
 
 
 def test_where_its_start_is_not_told_any_more_its_counters_are_unknown(known):
@@ -97,11 +103,3 @@ def test_a_llama_server_that_never_tells_it_is_asked_for_its_counters():
     assert METRICS not in known.begin()
     known.settle(look(server=Server(LLAMA_SERVER), start="a"))
     assert METRICS in known.begin()
-
-
-def test_so_it_is_of_one_that_calls_itself_otherwise(known):
-    """In the header of its answers: what is behind a port may be another within a second."""
-    assert not known.settle(look(), "BaseHTTP/0.6 Python/3.11.7")[1]
-    assert not known.settle(look(), "")[1]
-    assert known.settle(look(), "llama.cpp")[1]
-    assert known.begin() == {}

@@ -45,32 +45,28 @@ def test_chunks_of_llama_server_tell_it_without_what_was_cached():
 
 
 @pytest.mark.parametrize(
-    "sign", [b":\n\n", b": ping\r\n\r\n", b":keepalive\n\n", b"\n", b": keepalive 1/0\n\n"]
+    "sign",
+    [
+        *(b":\n\n", b": ping\r\n\r\n", b":keepalive\n\n", b"\n", b": keepalive 1/0\n\n"),
+        *(b": keepalive 5/4\n", b": keepalive -1/4\n", b": keepalive x/4\n"),
+        *(b": keepalive 1/4/5\n", b": keepalive " + b"9" * 5000 + b"/" + b"9" * 5000 + b"\n"),
+    ],
 )
-def test_other_signs_of_life_are_no_answer(sign):
+def test_other_signs_of_life_are_no_answer_and_tell_nothing(sign):
     assert read(sign, sign, b"data: {}\n\n") == (None, 2)
 
 
 @pytest.mark.parametrize(
-    "answer", [b"data: {}", b"event: message_start\n", b"x", b"data", b'data: {"prompt_progress"']
+    "answer",
+    [
+        *(b"data: {}", b"event: message_start\n", b"x", b"data", b'data: {"prompt_progress"'),
+        *(b'data: {"prompt_progress": 7}\n', b'data: ["prompt_progress"\n'),
+        b":" + b"x" * 20_000,  # a line without end costs bounded memory
+    ],
 )
 def test_anything_else_is_the_answer(answer):
     """Also a piece of it; where nothing was told of the prompt, nothing is waited for."""
     assert read(answer) == (None, 0)
-
-
-@pytest.mark.parametrize(
-    "comment",
-    [
-        b": keepalive 5/4",
-        b": keepalive -1/4",
-        b": keepalive x/4",
-        b": keepalive 1/4/5",
-        b": keepalive " + b"9" * 5000 + b"/" + b"9" * 5000,
-    ],
-)
-def test_odd_comments_tell_nothing(comment):
-    assert read(comment + b"\n\n") == (None, None)
 
 
 @pytest.mark.parametrize("odd", [-1, "5", 5.0, True, None, [], 1 << 60])
@@ -78,12 +74,6 @@ def test_odd_chunks_tell_nothing(odd):
     assert read(chunk(total=odd, cache=0, processed=1)) == (None, None)
     assert read(chunk(total=9, cache=0, processed=odd)) == (None, None)
     assert read(chunk(total=9, cache=8, processed=3)) == (None, None)
-
-
-def test_a_line_without_end_is_the_answer():
-    """It costs bounded memory."""
-    reader = PrefillReader()
-    assert any(reader.feed(b":" + b"x" * 1000) for _ in range(20))
 
 
 @given(st.lists(st.integers(0, 200), max_size=8))

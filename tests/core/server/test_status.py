@@ -73,26 +73,19 @@ def test_another_marker_is_another_start():
     assert "media" not in one
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 405, 501])
-def test_a_server_without_metrics_says_so(status):
-    seen = look({"/health": 200, "/metrics": status})
-    assert seen.metrics is Metrics.OFF
-    assert seen.reading is None
-
-
-@pytest.mark.parametrize("status", [500, 502, 429])
-def test_a_server_that_fails_says_nothing(status):
-    """Its counters may be there again with the next look."""
-    assert look({"/health": 200, "/metrics": status}).metrics is Metrics.UNKNOWN
-
-
-def test_a_page_of_another_program_is_no_metrics():
-    assert look({"/metrics": 200}).metrics is Metrics.OFF
-
-
-def test_while_the_model_is_loaded_nothing_is_known():
-    seen = look({"/health": 503, "/metrics": 503})
-    assert (seen.state, seen.metrics) == (State.LOADING, Metrics.UNKNOWN)
+@pytest.mark.parametrize(
+    ("health", "metrics", "state", "found"),
+    [
+        *((200, absent, State.UP, Metrics.OFF) for absent in (401, 403, 404, 405, 501)),
+        # its counters may be there again with the next look
+        *((200, failed, State.UP, Metrics.UNKNOWN) for failed in (500, 502, 429)),
+        (200, 200, State.UP, Metrics.OFF),  # a page of another program
+        (503, 503, State.LOADING, Metrics.UNKNOWN),
+    ],
+)
+def test_whether_a_server_tells_its_counters(health, metrics, state, found):
+    seen = look({"/health": health, "/metrics": metrics})
+    assert (seen.state, seen.metrics, seen.reading) == (state, found, None)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +99,7 @@ def test_only_one_model_is_the_served_one(models):
 def test_odd_slots_do_not_raise(page):
     for slot in slots_of(page):
         assert (slot.id, slot.context, slot.used) == (0, 0, 0)
-
-
-def test_a_server_that_is_down_tells_nothing():
-    down = Look("http://localhost:8080", 1.0, 2.0, State.DOWN)
-    assert down.reading is None
-    assert down.kv is None
+    assert look({}, {"/slots": page}).kv is None
 
 
 def test_another_server_is_told_by_what_it_says_of_itself():

@@ -54,20 +54,20 @@ def test_each_server_reports_reuse_in_its_way(kind, version, reporting, flag, re
     assert profile.told_by
 
 
-def test_vllm_keeps_blocks():
-    """As its metrics say, and where they count reuse, that too."""
-    cache = CacheConfig(128, 4_194_304, is_hybrid=True, reuses=True)
+@pytest.mark.parametrize(
+    ("cache", "reuses"),
+    [
+        (CacheConfig(128, 4_194_304, is_hybrid=True, reuses=True), None),
+        (CacheConfig(16, reuses=False), False),
+    ],
+)
+def test_vllm_keeps_blocks(cache, reuses):
+    """As its metrics say, and where they count reuse, that too; only "off" is an answer."""
     profile = told(look(VLLM_SERVER, sample=sample(7.0, cache), start="1.0"))
     assert profile.memory == Memory(
-        Kind.BLOCKS, block=128, is_hybrid=True, context=65_536, capacity=4_194_304
+        Kind.BLOCKS, cache.block, cache.is_hybrid, context=65_536, capacity=cache.capacity
     )
-    assert (profile.counts_reuse, profile.reuses, profile.start) == (True, None, "1.0")
-
-
-def test_vllm_without_prefix_caching_reuses_nothing():
-    """It says so itself."""
-    cache = CacheConfig(16, reuses=False)
-    assert told(look(VLLM_SERVER, sample=sample(0.0, cache))).reuses is False
+    assert (profile.counts_reuse, profile.reuses, profile.start) == (True, reuses, "1.0")
 
 
 def test_what_a_look_does_not_say_has_not_changed():
@@ -83,18 +83,22 @@ def slots(*used, context=65_536):
     return tuple(Slot(n, context, tokens, busy=False) for n, tokens in enumerate(used))
 
 
-def test_whether_slots_share_a_memory_is_not_said_when_a_server_starts():
-    """Nor how much there is in all; of a single slot there is nothing to ask."""
-    fresh = told(look(LLAMA, slots=slots(0, 0, 0, 0))).memory
-    assert fresh == Memory(slots=4, context=65_536)
-    alone = told(look(replace(LLAMA, slots=1), slots=slots(0))).memory
-    assert alone == Memory(slots=1, context=65_536, capacity=65_536)
-
-
-def test_slots_that_hold_more_than_one_context_have_a_memory_each():
-    """A shared one could not."""
-    memory = told(look(LLAMA, slots=slots(40_000, 40_000, 0, 0))).memory
-    assert (memory.is_unified, memory.capacity, memory.has_ram) == (False, 4 * 65_536, None)
+@pytest.mark.parametrize(
+    ("count", "used", "memory"),
+    [
+        # whether they share a memory, and its kind, is not on the pages
+        (4, (0, 0, 0, 0), Memory(slots=4, context=65_536)),
+        (1, (0,), Memory(slots=1, context=65_536, capacity=65_536)),
+        # a shared memory could not hold more than one context
+        (
+            4,
+            (40_000, 40_000, 0, 0),
+            Memory(slots=4, context=65_536, is_unified=False, capacity=4 * 65_536),
+        ),
+    ],
+)
+def test_slots_of_a_llama_server(count, used, memory):
+    assert told(look(replace(LLAMA, slots=count), slots=slots(*used))).memory == memory
 
 
 def test_a_slot_that_was_cleared_while_idle_shares_its_memory():
@@ -106,11 +110,6 @@ def test_a_slot_that_was_cleared_while_idle_shares_its_memory():
     assert told(look(LLAMA, slots=slots(320, 0)), first).memory == first.memory
     full = told(look(LLAMA, slots=slots(60_000, 0), has_cleared=True)).memory
     assert (full.is_unified, full.has_ram) == (True, None)
-
-
-def test_the_kind_of_llama_servers_memory_is_not_on_its_pages():
-    """The answers show it."""
-    assert told(look(LLAMA, slots=slots(0))).memory.kind is Kind.UNKNOWN
 
 
 def test_the_context_that_ollama_gave_its_model():

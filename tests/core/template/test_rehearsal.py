@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -13,118 +14,44 @@ from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.template.questions import KEEPERS
 from cacheproxy.core.template.rehearsal import AT_RESULT, AT_USER, rehearsing
 from cacheproxy.core.template.rendering import LLAMA, VLLM, NoPageError
+from tests.core.templates import asked, chatml, inline, thinking, tools_last
 
 NOW = datetime(2026, 11, 22, 12, 58, tzinfo=UTC)
 AFTER_USER = "everything after the first user message"
 
 
-def last_user(messages):
-    return max(n for n, message in enumerate(messages) if message["role"] == "user")
+def rehearse(template, page=LLAMA):
+    return asked(rehearsing(page, NOW), template, page)[0]
 
 
-def said(message, thinking=""):
-    calls = json.dumps(message.get("tool_calls") or "")
-    return f"<{message['role']}>{thinking}{message['content']}{calls}</>"
-
-
-def plain(messages, tools, kwargs):
-    return json.dumps(tools) + "".join(map(said, messages)) + "<assistant>"
-
-
-def thought(message):
-    return f"<think>{message.get('reasoning_content', '')}</think>"
-
-
-def think(messages, tools, kwargs, *, kept=False):
-    """Thinking after the last user message alone, an empty block where there is none."""
-    last = last_user(messages)
-    body = [
-        said(m, thought(m) if m["role"] == "assistant" and (kept or n > last) else "")
-        for n, m in enumerate(messages)
-    ]
-    return json.dumps(tools) + "".join(body) + "<assistant>"
-
-
-def only_sent(messages, tools, kwargs):
-    """The same, but nothing is written where nothing was sent."""
-    return think(messages, tools, kwargs).replace("<think></think>", "")
-
-
-def asked(member):
-    name, value = member
-    return lambda messages, tools, kwargs: think(
-        messages, tools, kwargs, kept=kwargs.get(name) is value
-    )
-
-
-def tools_last(messages, tools, kwargs):
-    last = last_user(messages)
-    body = [said(m) + json.dumps(tools) * (n == last) for n, m in enumerate(messages)]
-    return "".join(body) + "<assistant>"
-
-
-def system_last(messages, tools, kwargs):
-    last = last_user(messages)
+def system_last(messages, tools=None, **_):
     head, *rest = messages
-    return json.dumps(tools) + "".join(
-        head["content"] * (n == last - 1) + said(m) for n, m in enumerate(rest)
-    )
-
-
-def counting(messages, tools, kwargs):
-    return f"{len(messages)} messages" + plain(messages, tools, kwargs)
-
-
-def rehearse(template, page=LLAMA, now=NOW):
-    """Answer the questions as a server with this template would; return what is made of it."""
-    asking = rehearsing(page, now)
-    body = next(asking)
-    for _ in range(100):
-        question = json.loads(body)
-        kwargs = question.get("chat_template_kwargs") or {}
-        text = template(question["messages"], question["tools"], kwargs)
-        told = {"prompt": text} if page == LLAMA else {"token_strs": list(text)}
-        try:
-            body = asking.send((200, json.dumps(told).encode()))
-        except StopIteration as end:
-            return end.value
-    raise AssertionError("it asks for ever")
-
-
-def bodies(asking, answers):
-    """Yield what is asked in turn, until there is nothing more to ask."""
-    for answer in answers:
-        try:
-            yield asking.send((200, answer))
-        except StopIteration:
-            return
+    last = max(n for n, message in enumerate(rest) if message["role"] == "user")
+    return chatml(rest[:last], tools) + chatml([head, *rest[last:]])
 
 
 @pytest.mark.parametrize("page", [LLAMA, VLLM])
 def test_a_template_in_which_it_only_grows(page):
-    found = rehearse(plain, page)
-    assert (found.lapses, found.cure, found.clock, found.told_by) == ((), None, "", page)
+    found = rehearse(inline, page)
+    assert (found.lapses, found.cure, found.clock) == ((), None, "")
 
 
 def test_thinking_that_is_dropped_at_the_second_user_message():
     """Whether it is sent back or not, and nothing that is known keeps it."""
-    found = rehearse(think)
+    found = rehearse(partial(thinking, empty=True))
     assert [(one.when, one.rewrite, one.sent_back) for one in found.lapses] == [
         (AT_USER, Rewrite.THINKING, True),
         (AT_USER, Rewrite.THINKING, False),
     ]
-    lapse = found.lapse(Rewrite.THINKING, sent_back=True)
-    assert lapse.says == (
+    assert found.lapse(Rewrite.THINKING, sent_back=True).says == (
         "at the second user message this template drops the thinking of the turn before: "
         f"{AFTER_USER} is read again"
     )
-    assert 0 < lapse.kept < lapse.prompt
-    assert lapse.lost > 0.9
     assert found.cure is None
 
 
 def test_thinking_that_is_dropped_only_where_it_is_sent():
-    found = rehearse(only_sent)
+    found = rehearse(thinking)
     assert [one.sent_back for one in found.lapses] == [True]
     assert found.lapse(Rewrite.THINKING, sent_back=False) is None
 
@@ -132,37 +59,39 @@ def test_thinking_that_is_dropped_only_where_it_is_sent():
 @pytest.mark.parametrize("member", KEEPERS)
 def test_a_template_that_can_be_asked_to_keep_it(member):
     """By whichever member of chat_template_kwargs."""
-    found = rehearse(asked(member))
+    name, value = member
+    found = rehearse(
+        partial(thinking, empty=True, keeps=lambda late, kwargs: late or kwargs.get(name) is value)
+    )
     assert found.lapses
     assert found.cure == member
 
 
-def test_tools_that_stand_in_the_last_user_message():
-    found = rehearse(tools_last)
-    assert {one.rewrite for one in found.lapses} == {Rewrite.TOOLS}
-    assert found.lapses[0].after == AFTER_USER
+@pytest.mark.parametrize(
+    ("template", "rewrite", "does", "steps", "after"),
+    [
+        (tools_last, Rewrite.TOOLS, "moves the tools", [AT_USER], "everything after the system"),
+        (system_last, Rewrite.OTHER, "moves the system text", [AT_USER], "the whole prompt"),
+        (
+            lambda messages, tools=None: f"{len(messages)} messages" + chatml(messages, tools),
+            Rewrite.OTHER,
+            "renders anew",
+            [AT_RESULT, AT_USER],
+            "the whole prompt",
+        ),
+    ],
+)
+def test_what_else_a_template_moves(template, rewrite, does, steps, after):
+    """A head that changes is read again at the tool's result already."""
+    found = rehearse(template)
+    assert [one.when for one in found.lapses] == steps * 2
+    assert {one.rewrite for one in found.lapses} == {rewrite}
+    assert all(does in one.says and one.after.startswith(after) for one in found.lapses)
     assert found.cure is None
 
 
-def test_a_system_text_that_stands_in_the_last_user_message():
-    (lapse, _) = rehearse(system_last).lapses
-    assert lapse.rewrite is Rewrite.OTHER
-    assert "moves the system text" in lapse.says
-
-
-def test_a_head_that_changes_with_each_message():
-    """The whole prompt is read again, at the tool's result already."""
-    found = rehearse(counting)
-    assert [one.when for one in found.lapses] == [AT_RESULT, AT_USER] * 2
-    assert {one.after for one in found.lapses} == {"the whole prompt"}
-    assert {one.lost for one in found.lapses} == {1.0}
-
-
 def test_a_template_with_a_clock():
-    def clocked(*more):
-        return "Today: 2026-11-22" + plain(*more)
-
-    found = rehearse(clocked)
+    found = rehearse(lambda *more: "Today: 2026-11-22" + inline(*more))
     assert (found.clock, found.lapses) == ("the date", ())
 
 
@@ -203,8 +132,7 @@ def test_what_is_no_rendering_says_nothing(status, body):
 @given(st.lists(st.text(max_size=200), min_size=20, max_size=20))
 def test_whatever_is_answered_it_comes_to_an_end(texts):
     """With an answer, or with none."""
-    asking = rehearsing(LLAMA, NOW)
-    next(asking)
+    said = iter(texts)
     marks = "cacheproxy-one cacheproxy-result cacheproxy-two"
-    answers = (json.dumps({"prompt": text + marks}).encode() for text in texts)
-    assert len(list(bodies(asking, answers))) < len(texts)
+    rehearse(lambda *_, **__: next(said) + marks)
+    assert next(said, None) is not None

@@ -33,25 +33,22 @@ def test_the_text_of_either_server(answer, text):
     assert text_of(answer) == text
 
 
-def test_the_tokens_of_a_byte_level_tokenizer():
-    """As a real vLLM spells them: a space, a line's end and letters beyond ASCII come back."""
-    assert (
-        text_of({"token_strs": VLLM})
-        == "<|im_start|>system\ncacheproxy-head\nünï 22 Nov<|im_end|>\n"
-    )
+DEEPSEEK = "<\uff5cbegin▁of▁sentence\uff5c>"
+"""A mark of a byte-level tokenizer that has SentencePiece's space in its name."""
 
 
-def test_the_tokens_of_sentencepiece():
-    """Its spaces, and bytes that have no token of their own."""
-    pieces = ["<s>", "▁a", "▁head", "<0x0A>", "▁gr", "<0xC3>", "<0xBC>", "n"]
-    assert text_of({"token_strs": pieces}) == "<s> a head\n grün"
-
-
-def test_marks_with_the_other_ones_space_in_their_names():
-    """DeepSeek's tokenizer is byte-level."""
-    mark = "<\uff5cbegin▁of▁sentence\uff5c>"
-    pieces = [mark, "a", "Ġb", "Ġc", "ĊĊ", "d"]
-    assert text_of({"token_strs": pieces}) == f"{mark}a b c\n\nd"
+@pytest.mark.parametrize(
+    ("pieces", "text"),
+    [
+        (VLLM, "<|im_start|>system\ncacheproxy-head\nünï 22 Nov<|im_end|>\n"),
+        (["<s>", "▁a", "▁head", "<0x0A>", "▁gr", "<0xC3>", "<0xBC>", "n"], "<s> a head\n grün"),
+        ([DEEPSEEK, "a", "Ġb", "Ġc", "ĊĊ", "d"], f"{DEEPSEEK}a b c\n\nd"),
+    ],
+    ids=["byte level", "SentencePiece", "DeepSeek's"],
+)
+def test_tokens_become_text(pieces, text):
+    """Spaces, line ends, letters beyond ASCII and bytes without a token come back."""
+    assert text_of({"token_strs": pieces}) == text
 
 
 @given(st.lists(st.text()))
@@ -62,12 +59,8 @@ def test_any_tokens_make_a_text(pieces):
 
 @pytest.mark.parametrize("body", [b"", b"\xff", b"[" * 100_000, b'{"prompt": 1}', b"null"])
 def test_a_body_that_is_no_answer(body):
-    """It tells nothing, and raises nothing."""
+    """It tells nothing, and raises nothing; we asked for a dozen words, not for megabytes."""
     assert read(body) is None
-
-
-def test_a_page_of_megabytes_is_not_read():
-    """We asked for a dozen words."""
     large = json.dumps({"prompt": "x" * (4 << 20)}).encode()
     assert read(large) is None
     assert read(large, len(large)) is not None

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.placement.placement import Late, Treatment
+from cacheproxy.core.placement.placement import Late, Placement, Treatment
 from cacheproxy.core.template.questions import PLAIN, body_of, first_questions, tool_questions
-from cacheproxy.core.template.rendering import placement_of, wants_model
-from tests.core.templates import RefusedError, as_user, drop, hoist, inline, strict, turns
+from cacheproxy.core.template.rendering import LLAMA, asking, placement_of, wants_model
+from tests.core.templates import RefusedError, as_user, asked, drop, hoist, inline, strict, turns
 
 QUESTIONS = first_questions() | tool_questions()
 
 
-def answers(template):
-    found = {}
-    for name, question in QUESTIONS.items():
-        try:
-            found[name] = template(**question)
-        except RefusedError:
-            found[name] = None
-    return found
-
-
-ask = partial(placement_of, told_by="test")
+def ask(template):
+    return asked(asking(LLAMA), template)[0]
 
 
 @pytest.mark.parametrize(
@@ -38,23 +28,13 @@ ask = partial(placement_of, told_by="test")
         (hoist, Late.HOISTED, Late.INLINE),
         (drop, Late.DROPPED, Late.DROPPED),
         (strict, Late.REFUSED, Late.REFUSED),
+        (turns, Late.REFUSED, Late.REFUSED),
     ],
 )
 def test_each_kind_of_template_is_told_by_its_text(template, late, lead):
-    """For both roles; none of these wants roles in turns."""
-    placement = ask(answers(template))
-    assert placement.system == placement.developer == Treatment(late, lead)
-    assert not placement.joins_user
-    assert not placement.joins_tool
-    assert placement.told_by == "test"
-
-
-def test_a_template_that_wants_turns_is_told_too():
-    """Behind a user message, and behind a tool's result."""
-    placement = ask(answers(turns))
-    assert placement.system.late is Late.REFUSED
-    assert placement.joins_user
-    assert placement.joins_tool
+    """For both roles; one of these wants roles in turns, behind a tool's result, too."""
+    treatment, joins = Treatment(late, lead), template is turns
+    assert ask(template) == Placement(treatment, treatment, joins, joins, told_by=LLAMA)
 
 
 def test_the_roles_are_told_apart():
@@ -65,45 +45,41 @@ def test_the_roles_are_told_apart():
             raise RefusedError
         return inline(messages, tools)
 
-    placement = ask(answers(only_system))
+    placement = ask(only_system)
     assert placement.system == Treatment(Late.INLINE, Late.INLINE)
     assert placement.developer == Treatment(Late.REFUSED, Late.REFUSED)
     assert placement.places
 
 
-def test_without_the_questions_of_tools_nothing_is_known_of_results():
-    """They are asked only where something has to be placed."""
-    first = {name: text for name, text in answers(turns).items() if name in first_questions()}
-    assert not ask(first).joins_tool
-    assert ask(first).joins_user
-    no_tools = answers(turns) | {"tool": None}
-    assert not ask(no_tools).joins_tool
+def test_a_server_that_renders_not_even_a_plain_conversation_tells_nothing():
+    def refuses(messages, tools=None):
+        raise RefusedError
+
+    assert asked(asking(LLAMA), refuses) == (None, 1)
+
+
+PLAINLY = inline(**QUESTIONS[PLAIN])
 
 
 @pytest.mark.parametrize(
     "plain", [None, "", "nothing of ours", "cacheproxy-two cacheproxy-one cacheproxy-three"]
 )
-def test_what_does_not_say_our_words_in_order_is_no_template(plain):
-    """A page of that name may be anything."""
-    assert ask(answers(inline) | {PLAIN: plain}) is None
-    assert ask({}) is None
-
-
 @given(st.dictionaries(st.sampled_from(sorted(QUESTIONS)), st.none() | st.text()))
-def test_nonsense_is_survived(rendered):
-    """It tells nothing."""
-    assert ask(rendered) is None
+def test_what_does_not_say_our_words_in_order_is_no_template(plain, rendered):
+    """A page of that name may be anything."""
+    assert placement_of(rendered, "test") is None
+    assert placement_of(rendered | {PLAIN: plain}, "test") is None
 
 
 @given(
     st.dictionaries(
         st.sampled_from(sorted(set(QUESTIONS) - {PLAIN})),
-        st.none() | st.text() | st.sampled_from(["cacheproxy-late", *answers(inline).values()]),
+        st.none() | st.text() | st.sampled_from(["cacheproxy-late", PLAINLY]),
     )
 )
 def test_what_was_not_asked_is_unknown(rendered):
     """Whatever the other answers are."""
-    placement = ask({PLAIN: answers(inline)[PLAIN], **rendered})
+    placement = placement_of({PLAIN: PLAINLY, **rendered}, "test")
     for role in ("system", "developer"):
         treatment = getattr(placement, role)
         assert (treatment.late is Late.UNKNOWN) == (f"late {role}" not in rendered)

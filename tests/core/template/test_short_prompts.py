@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from cacheproxy.core.conversation.usage import Usage
@@ -51,28 +53,14 @@ def test_they_speak_the_clients_api_to_its_model_as_the_client(path):
         assert not any(each.leads for each in late)
         assert len(prompt.body) < 3000
     assert few.json[PATHS[path]] == many.json[PATHS[path]][: -(MANY - FEW)]
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_one_token_is_asked_for(path):
-    """Under the name that the API has for it."""
-    few, _ = prompts(path)
-    limits = [
-        few.json.get("max_tokens"),
-        few.json.get("max_output_tokens"),
-        few.json.get("options", {}).get("num_predict"),
-    ]
-    assert [limit for limit in limits if limit is not None] == [1]
+    # one token is asked for, under the name that the API has for it
+    options = few.json.get("options", {})
+    limits = [few.json.get(name) for name in ("max_tokens", "max_output_tokens")]
+    assert [limit for limit in [*limits, options.get("num_predict")] if limit] == [1]
     assert few.json.get("store", False) is False
-
-
-def test_the_head_begins_with_what_no_other_has():
-    """Else a prompt of yesterday would be found in the cache."""
-    like = request({"model": "m"})
-    one, other = (short_prompt(like, FEW, nonce) for nonce in ("one", "other"))
-    assert one.json["system"].startswith("one")
-    assert other.json["system"].startswith("other")
-    assert one.json["messages"] == other.json["messages"]
+    # no prompt of yesterday is to be found in the cache
+    other = short_prompt(request(few.json, path), FEW, "other")
+    assert json.dumps(other.json) == json.dumps(few.json).replace("nonce", "other")
 
 
 def test_counting_tokens_asks_by_a_prompt():
@@ -95,14 +83,10 @@ def usage(prompt, reused=None):
     ("few", "many", "late"),
     [
         (usage(180, 0), usage(210, 175), Late.INLINE),
-        (usage(180, 0), usage(210, 90), Late.INLINE),
         (usage(160, 0), usage(166, 24), Late.HOISTED),
-        (usage(160, 0), usage(196, 32), Late.HOISTED),
         (usage(160, 0), usage(190, 6), Late.INLINE),
         (usage(160, 0), usage(172, 6), Late.HOISTED),
         (usage(150, 0), usage(150, 149), Late.DROPPED),
-        (usage(150), usage(150), Late.DROPPED),
-        (usage(180), usage(210), Late.INLINE),
         (usage(180, 0), usage(210, 0), Late.INLINE),
         (usage(160), usage(172), Late.HOISTED),
         (usage(160, 0), usage(166, 0), Late.HOISTED),
@@ -110,7 +94,6 @@ def usage(prompt, reused=None):
         (usage(160), usage(20), Late.UNKNOWN),
         (usage(None), usage(20), Late.UNKNOWN),
         (usage(160), usage(None), Late.UNKNOWN),
-        (Usage(), Usage(), Late.UNKNOWN),
     ],
 )
 def test_what_was_reused_tells_or_else_how_much_longer_it_is(few, many, late):

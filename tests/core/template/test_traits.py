@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
@@ -11,35 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.core.server.clock import clock_formats
 from cacheproxy.core.server.profile import Thinking, Thoughts
 from cacheproxy.core.template.questions import KEEPERS, turn_questions
 from cacheproxy.core.template.rendering import LLAMA, VLLM, NoPageError
 from cacheproxy.core.template.traits import Traits, asking_traits, traits_of
-from tests.core.templates import RefusedError, chatml, thinking, turns
+from tests.core.templates import RefusedError, asked, chatml, thinking, turns
 
 NOW = datetime(2026, 11, 5, 9, 41, tzinfo=UTC)
 
 
 def ask(template, path=LLAMA, formats=(), model=""):
     """Ask a template; return what it told, and how often it was asked."""
-    asking, count = asking_traits(path, model, NOW, formats), 0
-    body = next(asking)
-    while True:
-        count += 1
-        asked = json.loads(body)
-        assert asked.get("model", "") == model
-        kwargs = asked.get("chat_template_kwargs", {})
-        try:
-            text = template(asked["messages"], asked.get("tools"), **kwargs)
-            answer = {"prompt": text} if path == LLAMA else {"token_strs": list(text)}
-            found = 200, json.dumps(answer).encode()
-        except RefusedError:
-            found = 400, b"{}"
-        try:
-            body = asking.send(found)
-        except StopIteration as end:
-            return end.value, count
+    return asked(asking_traits(path, model, NOW, formats), template, path)
 
 
 def keeps_always(late, kwargs):
@@ -90,62 +73,34 @@ def test_the_order_is_that_of_the_marks():
     assert ask(lambda messages, tools, **_: thinking(messages, None))[0].order is None
 
 
-def test_tools_in_the_last_user_message():
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_tools_in_the_last_user_message(is_behind):
     """They stand behind what was said before; no empty block is taken for them."""
 
     def last(messages, tools=None, **_):
         at = max(n for n, m in enumerate(messages) if m["role"] == "user")
-        moved = [
-            m | {"content": json.dumps(tools) + m["content"]} if n == at else m
-            for n, m in enumerate(messages)
-        ]
-        return thinking(moved, None)
+        said, listed = messages[at]["content"], json.dumps(tools)
+        moved = {"role": "user", "content": said + listed if is_behind else listed + said}
+        return thinking([*messages[:at], moved, *messages[at + 1 :]], None)
 
-    def last_behind(messages, tools=None, **_):
-        at = max(n for n, m in enumerate(messages) if m["role"] == "user")
-        moved = [
-            m | {"content": m["content"] + json.dumps(tools)} if n == at else m
-            for n, m in enumerate(messages)
-        ]
-        return thinking(moved, None)
-
-    for template in (last, last_behind):
-        traits, _ = ask(template)
-        assert traits.tools_last
-        assert not traits.thoughts.writes_empty
+    traits, _ = ask(last)
+    assert traits.tools_last
+    assert not traits.thoughts.writes_empty
     assert not ask(thinking)[0].tools_last
 
 
-@pytest.mark.parametrize("days", [-1, 0, 1])
-@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d %b %Y", "%B %d, %Y", "%-d %B %Y"])
-def test_a_template_that_prints_the_day_has_a_clock(form, days):
-    """Also if the server's day is another by its zone."""
-    day = (NOW + timedelta(days)).strftime(form)
-    traits, _ = ask(lambda messages, tools, **_: f"Today: {day}\n" + thinking(messages, tools))
-    assert traits.has_clock
-
-
-def test_a_day_that_never_changes_is_no_clock():
-    """Llama 3.2 prints one where it is not told the time."""
-    traits, _ = ask(lambda messages, tools, **_: "Today: 26 Jul 2024\n" + thinking(messages, tools))
-    assert not traits.has_clock
-
-
-def test_the_formats_of_the_source_tell_of_odd_ones():
-    """And of a time of day that is not ours."""
-    odd, time = "{{ strftime_now('%y%m%d!') }}", '{{ strftime_now( "%H:%M" ) }}'
-    assert clock_formats(odd + time + odd) == ("%y%m%d!", "%H:%M")
-    for source, printed in ((odd, "261105!"), (time, "9:30")):
-        text = partial(lambda said, messages, tools, **_: said + thinking(messages, tools), printed)
-        assert not ask(text)[0].has_clock
-        assert ask(text, formats=clock_formats(source))[0].has_clock
-    for source in (None, 7, "", "strftime_now(", "strftime_now('')", "x" * 100_000):
-        assert clock_formats(source) == ()
-
-
-def test_a_source_that_asks_for_the_time_and_does_not_print_it_has_no_clock():
-    """Granite does so only where there is no system text."""
-    assert not ask(thinking, formats=("%B %d, %Y",))[0].has_clock
+@pytest.mark.parametrize(
+    ("line", "formats", "has_clock"),
+    [
+        ("Today: 2026-11-04", (), True),  # the server's day is another by its zone
+        ("Today: 26 Jul 2024", (), False),  # what Llama 3.2 prints where it is not told the time
+        ("261105!", ("%y%m%d!",), True),
+        ("", ("%B %d, %Y",), False),  # Granite asks for it only where there is no system text
+    ],
+)
+def test_a_template_that_prints_the_day_has_a_clock(line, formats, has_clock):
+    found, _ = ask(lambda *more, **_: f"{line}\n{thinking(*more)}", formats=formats)
+    assert found.has_clock is has_clock
 
 
 def test_a_template_that_refuses_tools_tells_nothing_of_turns():

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.conversation.verdict import Judgement
-from tests.llama.replay import Proxy
+from cacheproxy.replay.proxy import ProxyService as Proxy
 
 from . import reading
 from .reading import Named

@@ -51,12 +51,9 @@ class Answering(Resource):
         request.write(b"")
         self.connection = UpstreamConnection(b"", b"", b"POST", self.clock, 0)
         self.connection.makeConnection(StringTransport())
-        self.relay = Relay(
-            request, self.connection, None, self.clock, self.clock.seconds, **self.more
-        )
+        self.relay = Relay(request, self.connection, self.clock, **self.more)
         self.connection.dataReceived(HEAD)
-        assert self.connection.response is not None
-        self.connection.response.deliverBody(self.relay)
+        self.relay.start()
         return NOT_DONE_YET
 
 
@@ -85,8 +82,8 @@ class Broken(Down):
 
     def __init__(self):
         super().__init__()
-        self.relay.dataReceived(b"x" * 10)
-        self.relay.connectionLost(Failure(ResponseError("it broke")))
+        self.relay.take(b"x" * 10)
+        self.relay.end(Failure(ResponseError("it broke")))
 
 
 class Ending:

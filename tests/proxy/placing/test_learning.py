@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("template", "placed"), [(inline, 0), (as_user, 0), (hoist, 1), (strict, 1), (drop, 1)]
+    ("template", "placed", "page"),
+    [(as_user, 0, PAGE), (hoist, 1, PAGE), (inline, 0, TOKENIZE), (drop, 1, TOKENIZE)],
 )
-@pytest.mark.parametrize("page", PAGES)
 def test_a_server_that_renders_is_asked_once_when_we_start(start, template, placed, page):
     """No request waits for it: one in, one out; where it does no harm not a byte is edited."""
     pages = {PAGE: {PAGE: renders}, TOKENIZE: {TOKENIZE: tokenizes}}[page]
@@ -60,15 +60,15 @@ def test_the_banner_the_page_and_the_log_say_it(start):
     assert proxy.wait_for("(placed 1)", mark)
 
 
-@pytest.mark.parametrize("api", PATHS)
-def test_what_is_learned_counts_for_every_api(start, api):
+def test_what_is_learned_counts_for_every_api(start):
     """The template is behind all of them."""
     server = ModelServer(strict, pages=LLAMA)
     proxy = start(server)
-    server.paths()
-    assert ask(proxy, api=api).status == 200
-    assert spoken(server.bodies(PATHS[api])[0]) == "user"
-    assert server.paths() == [PATHS[api]]
+    for api, path in PATHS.items():
+        server.paths()
+        assert ask(proxy, api=api).status == 200
+        assert spoken(server.bodies(path)[0]) == "user"
+        assert server.paths() == [path]
 
 
 def test_a_request_without_late_messages_never_waits(start):
@@ -99,9 +99,10 @@ def test_a_server_that_was_down_is_asked_when_the_first_late_message_comes(tmp_p
             eventually(lambda: ask(proxy).status == 502)
 
 
-def test_two_requests_at_once_learn_once(start):
-    """The second waits for what the first learns."""
-    server = ModelServer(drop)
+@pytest.mark.parametrize("tells", [True, False])
+def test_requests_at_once_learn_once(start, tells):
+    """The others wait for what the first learns; who does not tell is not asked again soon."""
+    server = ModelServer(drop, pages={} if tells else {PATHS["messages"]: says(whole(b"{}"))})
     proxy = start(server)
     server.paths()
     clients = [Client(proxy.address) for _ in range(4)]
@@ -109,20 +110,6 @@ def test_two_requests_at_once_learn_once(start):
         client.ask(PATHS["messages"], json.dumps(late()).encode())
     assert [client.answer().status for client in clients] == [200] * 4
     assert sorted(server.paths()) == sorted([PAGE, TOKENIZE, *[PATHS["messages"]] * 6])
-    for client in clients:
-        client.close()
-
-
-def test_two_requests_at_once_do_not_both_ask_a_server_that_does_not_tell(start):
-    """Nor is it asked again soon."""
-    server = ModelServer(drop, pages={PATHS["messages"]: says(whole(b"{}"))})
-    proxy = start(server)
-    server.paths()
-    clients = [Client(proxy.address) for _ in range(3)]
-    for client in clients:
-        client.ask(PATHS["messages"], json.dumps(late()).encode())
-    assert [client.answer().body for client in clients] == [b"{}"] * 3
-    assert sorted(server.paths()) == sorted([PAGE, TOKENIZE, *[PATHS["messages"]] * 5])
     for client in clients:
         client.close()
 
@@ -178,13 +165,11 @@ def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start, looke
 # Settings.
 
 
-@pytest.mark.parametrize("template", [drop, strict])
-def test_off_asks_and_places_nothing(start, template):
+def test_off_asks_and_places_nothing(start):
     """The client gets what the server says."""
-    server = ModelServer(template, pages=LLAMA)
+    server = ModelServer(strict, pages=LLAMA)
     proxy = start(server, "--placement", "off")
-    answer = ask(proxy)
-    assert answer.status == (400 if template is strict else 200)
+    assert ask(proxy).status == 400
     assert server.paths() == [PATHS["messages"]]
     assert server.raw[-1].body == json.dumps(late()).encode()
 

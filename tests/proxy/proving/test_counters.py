@@ -17,8 +17,6 @@ from .pages import (
 )
 from .turned import proving_at
 
-EACH_OF_MANY = b"vllm:prompt_tokens_total 0.004\nvllm:prompt_tokens_cached_total 0.001\n"
-
 
 @pytest.fixture
 def count(reactor, upstream, logged):
@@ -43,52 +41,26 @@ def test_what_the_counters_gained_is_what_was_reused(count):
     assert count(*steps) == [None, 96, 0]
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        page_of(300, 100),
-        page_of(150, 100),
-        page_of(50, 10),
-        page_of(220, 0, start=2.5),
-        page_of(220, 60, start=None),
-        page_of(220, 30),
-        page_of(220, 400),
-        page_of(220, None),
-        page_of("NaN", "NaN"),
-        page_of("many", "few"),
-        page_of(-220, -60),
-        whole(b""),
-        whole(b"<html>"),
-        whole(b"\xff\xfe"),
-        whole(EACH_OF_MANY * 55_000),
-        bad(b"500 Internal Server Error"),
-        b"",
-    ],
-    ids=[
-        "more: another ran beside it",
-        "less: it is not in yet",
-        "fell",
-        "started anew",
-        "does not tell its start any more",
-        "reused fell",
-        "reused more than was sent",
-        "reused is not told any more",
-        "no numbers",
-        "texts",
-        "negative",
-        "empty",
-        "a page of another kind",
-        "no text",
-        "more series than any server has",
-        "an error",
-        "nothing",
-    ],
-)
+UNFIT = {
+    "more: another ran beside it": page_of(300, 100),
+    "less: it is not in yet": page_of(150, 100),
+    "fell": page_of(50, 10),
+    "started anew": page_of(220, 0, start=2.5),
+    "does not tell its start any more": page_of(220, 60, start=None),
+    "reused fell": page_of(220, 30),
+    "reused more than was sent": page_of(220, 400),
+    "reused is not told any more": page_of(220, None),
+    "no numbers": page_of("NaN", "many"),
+    "no text": whole(b"\xff\xfe"),
+    "an error": bad(b"500 Internal Server Error"),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("page", UNFIT.values(), ids=UNFIT)
 def test_counters_that_do_not_fit_the_request_count_nothing(count, page):
     """The next one counts from where they stand."""
-    (first,) = count((page_of(100, 40), 100))
-    (found,) = count((page, 120))
-    assert first is found is None
+    assert count((page_of(100, 40), 100), (page, 120)) == [None, None]
     assert count((page_of(1000, 500), 120), (page_of(1100, 550), 100)) == [None, 50]
 
 
@@ -99,21 +71,28 @@ def test_counters_that_follow_a_little_later_are_read_once_more(count, upstream)
     assert count((lambda peer: peer.send(next(late)), 120)) == [96]
 
 
-def test_a_client_that_is_faster_than_we_are_is_counted_where_nothing_was_reused(count):
-    """The counters have the next prompt already, and then what both gained: it is neither's."""
-    first, ahead = (page_of(100, 40), 100), (page_of(350, 40), 120)
-    assert count(first, ahead, (page_of(350, 40), 130)) == [None, None, 0]
-    assert count((page_of(490, 140), 140)) == [100]
+FIRST = page_of(100, 40), 100
 
 
-def test_what_two_reused_together_is_not_given_to_one(count):
-    first, ahead = (page_of(100, 40), 100), (page_of(350, 140), 120)
-    assert count(first, ahead, (page_of(350, 140), 130)) == [None, None, None]
-
-
-def test_after_somebody_else_asked_the_next_is_counted_again(count):
-    first, beside = (page_of(100, 40), 100), (page_of(1220, 640), 120)
-    assert count(first, beside, (page_of(1350, 740), 130)) == [None, None, 100]
+@pytest.mark.parametrize(
+    ("steps", "counted"),
+    [
+        # the counters have the next prompt already: what both gained is neither's
+        (
+            [(page_of(350, 40), 120), (page_of(350, 40), 130), (page_of(490, 140), 140)],
+            [None, 0, 100],
+        ),
+        ([(page_of(350, 140), 120), (page_of(350, 140), 130)], [None, None]),
+        # somebody else asked beside it
+        ([(page_of(1220, 640), 120), (page_of(1350, 740), 130)], [None, 100]),
+        # without the length of the prompt nobody knows whether the request ran alone
+        ([(page_of(220, 136), None), (page_of(320, 236), 100)], [None, 100]),
+    ],
+    ids=["a fast client", "a fast client that reused", "another's", "not counted in the answer"],
+)
+def test_what_two_gained_is_not_given_to_one(count, steps, counted):
+    """The next one that ran alone is counted again."""
+    assert count(FIRST, *steps) == [None, *counted]
 
 
 def test_the_first_request_is_counted_from_the_last_look(reactor, upstream, logged):
@@ -126,31 +105,21 @@ def test_the_first_request_is_counted_from_the_last_look(reactor, upstream, logg
     assert reactor.run(proving.counted(Usage(120))) == 96
 
 
-def test_what_was_not_counted_in_the_answer_is_not_counted_by_us(count):
-    """The length of the prompt tells whether the request ran alone."""
-    assert count((page_of(100, 40), 100), (page_of(220, 136), None)) == [None, None]
-    assert count((page_of(320, 236), 100)) == [100]
-
-
-def test_of_two_at_once_none_has_what_both_gained(reactor, upstream, logged):
-    """They are counted one after the other, and what was gained is neither's."""
+@pytest.mark.parametrize(
+    ("shown", "counted"),
+    [
+        ([(300, 140), (300, 140)], [None, None]),  # both at once: it is neither's
+        ([(200, 136), (300, 136)], [96, 0]),  # the one that is shown first has it
+    ],
+)
+def test_of_two_at_once_none_has_what_both_gained(reactor, upstream, logged, shown, counted):
+    """They are counted one after the other."""
     upstream.reset(pages := Pages(metrics=page_of(100, 40)))
     proving = proving_at(reactor, upstream.url, counts_reuse=True)
     reactor.run(proving.counted(Usage(100)))
-    pages.pages["/metrics"] = page_of(300, 140)
-    counting = proving.counted(Usage(100)), proving.counted(Usage(100))
-    assert reactor.run_all(*counting) == [None, None]
-
-
-def test_two_of_one_length_do_not_both_have_what_one_gained(reactor, upstream, logged):
-    """The one that is shown first has it; the other has what comes then."""
-    upstream.reset(pages := Pages(metrics=page_of(100, 40)))
-    proving = proving_at(reactor, upstream.url, counts_reuse=True)
-    reactor.run(proving.counted(Usage(100)))
-    shown = iter([page_of(200, 136), page_of(300, 136)])
-    pages.pages["/metrics"] = lambda peer: peer.send(next(shown))
-    counting = proving.counted(Usage(100)), proving.counted(Usage(100))
-    assert reactor.run_all(*counting) == [96, 0]
+    pages_to_come = (page_of(*figures) for figures in [*shown, *shown[-1:] * 4])
+    pages.pages["/metrics"] = lambda peer: peer.send(next(pages_to_come))
+    assert reactor.run_all(*(proving.counted(Usage(100)) for _ in "12")) == counted
 
 
 def test_so_many_at_once_are_not_even_read(reactor, upstream, logged):

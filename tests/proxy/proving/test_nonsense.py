@@ -37,72 +37,52 @@ def forty_megabytes(notes):
     return answer
 
 
-TOKENS = {
-    "texts": ["a", "b"],
-    "numbers as texts": ["1", "2"],
-    "parts of numbers": [1.5, 2.5],
-    "none": [None],
-    "lists": [[1], [2]],
-    "too large": [1 << 70],
-    "an object": {"1": 2},
-    "a text": CANARY,
-    "not those of this prompt": [1, 2, 3],
-    "no tokens": [],
-}
-
-
 @pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE)
-@pytest.mark.parametrize("page", ["apply_template", "tokenize"])
+@pytest.mark.parametrize("page", ["apply_template", "tokenize", "vLLM's"])
 def test_a_page_that_makes_no_sense_proves_nothing(ask, page, answer):
     """Nobody fails for it, and what it says is not logged."""
+    if page == "vLLM's":
+        assert ask(Pages(tokenize=answer), page=VLLM) is None
+        return
     pages = llama(thinking, **{page: answer})
     assert ask(pages) is None
     assert pages.paths[0] == LLAMA
 
 
-@pytest.mark.parametrize("answer", NONSENSE.values(), ids=NONSENSE)
-def test_neither_does_one_of_vllm(ask, answer):
-    """One page, read in another way."""
-    assert ask(Pages(tokenize=answer), page=VLLM) is None
-
-
-@pytest.mark.parametrize("tokens", TOKENS.values(), ids=TOKENS)
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        lambda _: ["1", "2"],
+        lambda _: [1.5, 2.5],
+        lambda _: [None],
+        lambda _: [1 << 70],
+        lambda _: {"1": 2},
+        lambda _: CANARY,
+        lambda _: [1, 2, 3],
+        lambda _: [],
+        lambda body: [-1 for _ in tokens_of(body.get("content", "a b"))],
+    ],
+)
 def test_tokens_that_are_none_prove_nothing(ask, tokens):
-    """They are whole numbers, and as many as were counted."""
-    assert ask(llama(thinking, tokenize=Says(lambda _: {"tokens": tokens}))) is None
-    both = Says(lambda _: {"tokens": tokens, "token_strs": ["a", "b"]})
-    assert ask(Pages(tokenize=both), page=VLLM) is None
+    """They are whole numbers, none below 0 (all -1 would agree), and as many as were counted."""
+    page = Says(lambda body: {"tokens": tokens(body), "token_strs": ["a", "b"]})
+    assert ask(llama(thinking, tokenize=page)) is None
+    assert ask(Pages(tokenize=page), page=VLLM) is None
 
 
-def test_as_many_negative_tokens_as_were_counted_prove_nothing(ask):
-    """They would all be equal, and so the prompts agree."""
-    minus = Says(lambda body: {"tokens": [-1 for _ in tokens_of(body["content"])]})
-    assert ask(llama(thinking, tokenize=minus)) is None
-
-
-def test_tokens_of_vllm_without_their_texts_prove_nothing(ask):
-    """What the template did cannot be seen in numbers."""
-
-    def counts_only(body):
-        return {"tokens": tokens_of(thinking(body["messages"]))}
-
-    assert ask(Pages(tokenize=Says(counts_only)), page=VLLM) is None
-
-
-def test_a_page_that_answers_for_another_model_proves_nothing(ask):
-    """Its count is not the one that the answer told."""
-
-    def another(messages, tools=None):
-        return "You are another model. " * 40 + inline(messages, tools)
-
-    assert ask(llama(another)) is None
+def test_what_is_not_what_was_counted_proves_nothing(ask):
+    """Another model's template; tokens of vLLM without their texts, which show no template."""
+    assert (
+        ask(llama(lambda messages, tools=None: "You are " * 40 + inline(messages, tools))) is None
+    )
+    counts = Says(lambda body: {"tokens": tokens_of(thinking(body["messages"]))})
+    assert ask(Pages(tokenize=counts), page=VLLM) is None
 
 
 def test_a_prompt_of_40_mb_is_not_taken(ask):
     """The server is left as soon as it is clear."""
     notes = []
     assert ask(llama(thinking, apply_template=forty_megabytes(notes))) is None
-    assert ask(llama(thinking, tokenize=forty_megabytes(notes))) is None
     assert ask(Pages(tokenize=forty_megabytes(notes)), page=VLLM) is None
     assert notes == []
 

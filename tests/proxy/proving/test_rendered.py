@@ -33,12 +33,8 @@ def test_what_a_template_did_is_told_by_the_two_prompts(ask):
     assert 0 < proof.shared < proof.now < proof.before
     assert pages.paths == [LLAMA, VLLM] * 2
     assert "model" in json.loads(pages.asked[0][1])
-
-
-def test_prompts_that_agree_are_told_as_such(ask):
-    """Then the template is not why."""
-    proof = ask(llama(inline), turn(inline))
-    assert (proof.shared, proof.rewrite) == (proof.before, None)
+    agreed = ask(llama(inline), turn(inline))
+    assert (agreed.shared, agreed.rewrite) == (agreed.before, None)
 
 
 def test_vllm_renders_and_counts_in_one(ask):
@@ -56,14 +52,6 @@ def test_vllm_renders_and_counts_in_one(ask):
     pages = Pages(tokenize=Says(tokenizes))
     assert ask(pages, page=VLLM).rewrite is Rewrite.THINKING
     assert pages.paths == [VLLM] * 2
-
-
-def test_a_server_that_renders_nowhere_is_not_asked(ask):
-    """Nor one whose page is none that we know."""
-    for page in ("", "/api/show"):
-        pages = llama(thinking)
-        assert ask(pages, page=page) is None
-        assert pages.paths == []
 
 
 def test_keys_go_along_and_nothing_else(ask, upstream):
@@ -89,8 +77,10 @@ def test_a_request_that_is_too_large_or_no_conversation_is_not_rendered(ask):
         pages = llama(thinking)
         assert ask(pages, of) is None
         assert not any(len(body) > (1 << 20) for _, body in pages.asked)
-    _, other, known = turn()
     pages = llama(thinking)
+    for page in ("", "/api/show"):  # it renders nowhere, or on no page that we know
+        assert ask(pages, page=page) is None
+    _, other, known = turn()
     assert ask(pages, (Request("POST", "/v1/completions", (), b"{}"), other, known)) is None
     assert pages.paths == []
 

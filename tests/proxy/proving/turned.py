@@ -104,7 +104,7 @@ def chat(*messages: dict[str, Any], headers: Any = (), **fields: Any) -> Request
 def compared(before: Request, after: Request, was: int, now: int) -> Compared:
     """Two requests whose prompts were counted as ``was`` and ``now`` tokens."""
     one = prompt_of(before, Order.SYSTEM_FIRST)
-    other = prompt_of(after, Order.SYSTEM_FIRST, one)
+    other = prompt_of(after, Order.SYSTEM_FIRST)
     assert one is not None
     assert other is not None
     return Compared(one, other, was, now, parting(one, other))

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cacheproxy.translate.messages import Spellings
+from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.messages.counting import count, estimate, template_body, tokenize_body
 from cacheproxy.translate.translation import TranslationError
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
-import tracemalloc
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import Order, Part, prompt_of
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import Kind, Memory, Profile
-from cacheproxy.observe import known as module
-from cacheproxy.observe.known import KnownPrompts
+from cacheproxy.observe.verdicts import Verdicts
 from tests.observe.exchanges import SYSTEM, body, exchange, read, request
 
 TEXTS = ("a " * 2000, "b", "c")
@@ -39,7 +38,7 @@ def judged(known, *turns, profile=SYSTEM_FIRST):
 def test_a_first_turn_is_cold_and_an_extension_that_was_reused_is_ok():
     """The server's count decides."""
     (cold, ok), place = judged(
-        KnownPrompts(),
+        Verdicts(Store()),
         exchange(body("a"), usage=FIRST),
         exchange(body("a", "b", "c"), usage=Usage(1020, 1000)),
     )
@@ -52,7 +51,7 @@ def test_a_first_turn_is_cold_and_an_extension_that_was_reused_is_ok():
 def test_a_turn_that_agrees_but_was_not_reused_broke_for_an_unknown_reason():
     """The requests are equal, so the change is not why; what else it was, nobody has seen."""
     (_, broken), _ = judged(
-        KnownPrompts(),
+        Verdicts(Store()),
         exchange(body("a"), usage=FIRST),
         exchange(body("a", "b", "c"), usage=Usage(1020, 0, 5, 2.0)),
     )
@@ -76,7 +75,7 @@ LOSES = FIRST, Usage(1020, 1000), Usage(1040, 0)
 
 def test_another_conversation_in_the_only_slot_is_evidence_of_an_eviction():
     """It came in between, and there was but one place."""
-    known = KnownPrompts()
+    known = Verdicts(Store())
     one, two, three = conversation(*GROWING, usages=LOSES)
     other = exchange(body("else", system="Other."), session="t", usage=Usage(500, 0), wall=90.0)
     profile = Profile(order=Order.SYSTEM_FIRST, memory=Memory(slots=1))
@@ -86,7 +85,7 @@ def test_another_conversation_in_the_only_slot_is_evidence_of_an_eviction():
 
 def test_a_conversation_that_came_before_or_elsewhere_is_no_evidence():
     """Only what was at this upstream, between the two turns, counts."""
-    known = KnownPrompts()
+    known = Verdicts(Store())
     one, two, three = conversation(*GROWING, usages=LOSES)
     others = [
         exchange(body("else", system="Other."), session=name, usage=Usage(500, 0), **where)
@@ -101,7 +100,7 @@ def test_a_conversation_that_came_before_or_elsewhere_is_no_evidence():
 
 def test_a_server_that_was_started_anew_has_dropped_all():
     """Its mark is another than in the turn before."""
-    known = KnownPrompts()
+    known = Verdicts(Store())
     one, two, three = conversation(*GROWING, usages=LOSES)
     judged(known, one, two, profile=replace(SYSTEM_FIRST, start="first"))
     (broken,), _ = judged(known, three, profile=replace(SYSTEM_FIRST, start="second"))
@@ -110,15 +109,15 @@ def test_a_server_that_was_started_anew_has_dropped_all():
 
 def test_a_turn_that_goes_to_another_upstream_has_moved():
     """What the one has, the other has not."""
-    known = KnownPrompts()
+    known = Verdicts(Store())
     one, two, three = conversation(*GROWING, usages=LOSES)
-    (*_, broken), _ = judged(known, one, two, three.changed(upstream="http://elsewhere"))
+    (*_, broken), _ = judged(known, one, two, replace(three, upstream="http://elsewhere"))
     assert broken.reason is Reason.MOVED
 
 
 def test_a_count_that_is_left_out_is_zero_once_one_was_reported():
     """SGLang says nothing where it reused nothing."""
-    known, inferred = KnownPrompts(), Inferred()
+    known, inferred = Verdicts(Store()), Inferred()
     one, two, three = conversation(*GROWING, usages=(Usage(1000), Usage(1020, 1000), Usage(1040)))
     found = [known.judge(each, SYSTEM_FIRST, inferred) for each in (one, two, three)]
     assert [each.usage.reused for each in found] == [None, 1000, 0]
@@ -127,7 +126,7 @@ def test_a_count_that_is_left_out_is_zero_once_one_was_reported():
 
 def test_a_count_that_was_never_reported_is_not_known():
     """It is not called zero, and the turn is not called well."""
-    known, inferred = KnownPrompts(), Inferred()
+    known, inferred = Verdicts(Store()), Inferred()
     one, two, _ = conversation(*GROWING, usages=(Usage(1000), Usage(1020), Usage(1040)))
     found = [known.judge(each, SYSTEM_FIRST, inferred) for each in (one, two)]
     assert found[-1].usage.reused is None
@@ -136,7 +135,7 @@ def test_a_count_that_was_never_reported_is_not_known():
 
 def test_an_order_that_nobody_told_is_inferred_and_the_change_named_by_it():
     """The system text changed and the tools were reused: the tools stand first."""
-    known, inferred = KnownPrompts(), Inferred()
+    known, inferred = Verdicts(Store()), Inferred()
     tools = tuple(f"tool_{number}_with_a_long_name" for number in range(80))
     one = exchange(body(*TEXTS, tools=tools), usage=FIRST)
     said = body(*TEXTS, "d", tools=tools, system="Other. " + SYSTEM)
@@ -154,7 +153,7 @@ def test_a_request_that_leaves_the_cache_off_is_not_called_evicted():
     """llama-server's ``cache_prompt``."""
     one, *_ = conversation(*GROWING, usages=LOSES)
     off = exchange(body(*GROWING[1]) | {"cache_prompt": False}, usage=Usage(1020, 0), wall=60.0)
-    (_, broken), _ = judged(KnownPrompts(), one, off)
+    (_, broken), _ = judged(Verdicts(Store()), one, off)
     assert broken.reason is Reason.NOT_CACHED
 
 
@@ -162,7 +161,7 @@ def test_whole_blocks_are_no_break():
     """What is behind the last of them cannot be reused."""
     blocks = Profile(order=Order.SYSTEM_FIRST, memory=Memory(kind=Kind.BLOCKS, block=1024))
     one, two, _ = conversation(*GROWING, usages=(Usage(1500, 0), Usage(1520, 1024), FIRST))
-    (_, ok), _ = judged(KnownPrompts(), one, two, profile=blocks)
+    (_, ok), _ = judged(Verdicts(Store()), one, two, profile=blocks)
     assert ok.judgement is Judgement.OK
 
 
@@ -178,7 +177,7 @@ def test_whole_blocks_are_no_break():
 def test_a_break_is_named_after_the_part_that_changed(changed, reused, reason):
     """In the words of the public cache-diagnostics API."""
     (_, broken), _ = judged(
-        KnownPrompts(),
+        Verdicts(Store()),
         exchange(body(*TEXTS), usage=FIRST),
         exchange(changed, usage=Usage(1020, reused)),
         profile=TOOLS_FIRST,
@@ -189,7 +188,7 @@ def test_a_break_is_named_after_the_part_that_changed(changed, reused, reason):
 def test_what_the_edits_saved_is_told_apart():
     """By the bodies as they came: their heads differ, so nothing would have been reused."""
     (_, ok), _ = judged(
-        KnownPrompts(),
+        Verdicts(Store()),
         exchange(body("a"), body("a", system="nonce 1" + SYSTEM), usage=FIRST),
         exchange(
             body("a", "b"), body("a", "b", system="nonce 2" + SYSTEM), usage=Usage(1010, 1000)
@@ -204,7 +203,7 @@ def test_what_the_edits_saved_is_told_apart():
 def test_without_edits_nothing_was_saved():
     """What the server reuses by itself is not ours."""
     (_, ok), _ = judged(
-        KnownPrompts(),
+        Verdicts(Store()),
         exchange(body("a"), usage=FIRST),
         exchange(body("a", "b"), usage=Usage(1010, 1000)),
     )
@@ -214,7 +213,7 @@ def test_without_edits_nothing_was_saved():
 def test_a_title_request_between_two_turns_is_a_side_request():
     """The next turn is compared with the turn, not with the title."""
     (_, title, ok), place = judged(
-        KnownPrompts(),
+        Verdicts(Store()),
         exchange(body("a"), usage=FIRST),
         exchange(body("Write a title", system="short", tools=()), usage=Usage(30, 0)),
         exchange(body("a", "b", "c"), usage=Usage(1020, 1000)),
@@ -227,7 +226,7 @@ def test_a_title_request_between_two_turns_is_a_side_request():
 def test_a_turn_that_failed_leaves_the_one_before():
     """It was never evaluated."""
     (_, _, ok), _ = judged(
-        KnownPrompts(),
+        Verdicts(Store()),
         exchange(body("a"), usage=FIRST),
         exchange(body("a", "b", "lost")),
         exchange(body("a", "b", "c"), usage=Usage(1020, 1000)),
@@ -235,75 +234,12 @@ def test_a_turn_that_failed_leaves_the_one_before():
     assert ok.judgement is Judgement.OK
 
 
-def test_memory_is_bounded_and_the_least_recently_used_session_goes():
-    """What Python holds is what ``bytes_kept`` says, within a half."""
-    most = 8 << 20
-    known = KnownPrompts(most)
-    tracemalloc.start()
-    before, _ = tracemalloc.get_traced_memory()
-    for number in range(400):
-        said = body(f"{number} " * 50_000, system=f"{number}" + SYSTEM)
-        known.judge(exchange(said, session=str(number), usage=FIRST), SYSTEM_FIRST)
-        assert known.bytes_kept <= most
-    held = tracemalloc.get_traced_memory()[0] - before
-    tracemalloc.stop()
-    assert known.bytes_kept > most / 2
-    assert held < 1.5 * most
-    found = known.judge(
-        exchange(body("0 " * 50_000, "b", system="0" + SYSTEM), session="0", usage=FIRST),
-        SYSTEM_FIRST,
-    )
-    assert found.verdict.judgement is Judgement.COLD  # forgotten
-
-
 def test_a_request_without_a_prompt_is_not_judged():
     """Nor one without a session."""
-    known = KnownPrompts()
+    known = Verdicts(Store())
     assert known.judge(exchange({}), TOOLS_FIRST) is None
     nobodys = replace(exchange(body("a")), session=None)
     assert known.judge(nobodys, TOOLS_FIRST) is None
-
-
-def test_a_client_that_never_repeats_itself_begins_anew_only_when_it_must(monkeypatch):
-    """After so many lanes all are forgotten, once; then turns are turns again."""
-    monkeypatch.setattr(module, "_MOST_LANES", 4)
-    known = KnownPrompts()
-    others = [
-        read(exchange(body(f"{n}", system=f"{n} " * 300, tools=(f"tool{n}",)), usage=FIRST))
-        for n in range(4)
-    ]
-    verdicts, _ = judged(
-        known,
-        *others,
-        read(exchange(body("a"), usage=FIRST)),
-        read(exchange(body("a", "b", "c"), usage=Usage(1020, 1000))),
-    )
-    assert [verdict.judgement for verdict in verdicts] == [Judgement.COLD] * 5 + [Judgement.OK]
-    assert known.bytes_kept < 6 * len(SYSTEM)
-
-
-def test_an_emoji_makes_a_text_four_times_as_large():
-    """In Python's memory; and sessions cost something even where texts are short."""
-    kept = []
-    for text in ("a" * 100_000, "😀" + "a" * 99_999):
-        known = KnownPrompts()
-        known.judge(exchange(body(text)), TOOLS_FIRST)
-        kept.append(known.bytes_kept)
-    assert kept[1] - kept[0] > 290_000
-    assert kept[0] > 102_000
-
-
-def test_the_prompt_as_it_came_costs_only_what_it_has_of_its_own():
-    """Messages and tools are the very same objects in both."""
-    long = "text " * 2000
-    same, edited = KnownPrompts(), KnownPrompts()
-    memo = Memo()
-    sent = replace(request(body(long)), memo=memo)
-    one = replace(exchange({}), received=sent, sent=sent)
-    same.judge(one, TOOLS_FIRST)
-    came = replace(request(body(long, system="nonce" + SYSTEM)), memo=memo)
-    edited.judge(replace(one, received=came), TOOLS_FIRST)
-    assert same.bytes_kept < edited.bytes_kept < same.bytes_kept + 2 * len(SYSTEM)
 
 
 def steps_of(work) -> int:
@@ -339,7 +275,7 @@ def test_a_turn_takes_as_many_steps_however_long_the_conversation_is(volatile):
     """
     steps = {}
     for length in (10, 400):
-        known, memo = KnownPrompts(), Memo()
+        known, memo = Verdicts(Store()), Memo()
         texts = [f"text {number}" for number in range(length)]
         for turn in range(4):
             came = nonced(texts, f"nonce {turn if volatile else 1}", memo)

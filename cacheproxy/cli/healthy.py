@@ -1,15 +1,15 @@
-"""``python -m cacheproxy.daemon.healthy``: exit code 0 if the proxy answers, for containers."""
+"""``python -m cacheproxy.cli.healthy``: exit code 0 if the proxy answers, for containers."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+from cacheproxy.asking import HEALTH
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.config import ConfigError, load
 from cacheproxy.doctor.proxy import is_health
-from cacheproxy.doctor.site import HEALTH
 
 
 def main() -> int:
@@ -18,7 +18,7 @@ def main() -> int:
         settings = load({}, os.environ)
         page = get_json(proxy_url(settings), HEALTH, settings.token_header())
     except (ConfigError, RunningError) as error:
-        print(f"cacheproxy: {error}", file=sys.stderr)  # noqa: T201 - it is a command
+        print(f"cacheproxy: {error}", file=sys.stderr)
         return 1
     return 0 if is_health(page) else 1
 

@@ -1,42 +1,30 @@
-"""What is remembered of each session's prompts, in bounded memory."""
+"""The verdict on each turn, reached from the turn before it in its conversation's store."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from itertools import compress, starmap
-from operator import attrgetter, is_not
-from sys import getsizeof
+from dataclasses import replace
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
-from cacheproxy.core.conversation.lanes import Lanes, Place
+from cacheproxy.core.conversation.lanes import Before, Lane, Place
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdict
 from cacheproxy.core.judge.cause import NOTHING_SEEN, Meanwhile
-from cacheproxy.core.judge.judge import Before, judge, order_of, wants_proof
+from cacheproxy.core.judge.judge import judge, order_of, wants_proof
 from cacheproxy.core.judge.proof import Compared, Proof
 from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of, reordered
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.prompt.segments import EACH_SEGMENT, Piece
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import UNKNOWN, Profile
 from cacheproxy.observe.passed import Passed, PassedTurns
 
-_MOST_BYTES = 128 << 20
-"""As estimated, which is twice what it takes: 20 conversations of 500 KB in 2,300 messages. A turn
-of one that was forgotten costs twenty times as much."""
-_MOST_SESSIONS = 10_000
-_MOST_LANES = 64
-_EACH_SESSION = 2500
-"""Bytes that Python adds to the prompts themselves, as measured."""
 _ENOUGH = 512
 """Tokens of a prompt from which a server is expected to reuse some of it."""
 _ORDERED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED)
 """Reasons by which the order of the tools and the system text shows."""
-_COST, _TEXT = attrgetter("cost"), attrgetter("text")
 
 
 class Judged(NamedTuple):
@@ -68,50 +56,43 @@ class Judged(NamedTuple):
         return Compared(before.sent, self.sent, before.tokens, prompt, left, profile.has_clock)
 
 
-@dataclass(slots=True)
-class _Known:
-    """One session: its lanes, and the last prompt of each that is still kept."""
+class Verdicts:
+    """Reaches the verdicts. ``store``: where conversations are remembered.
 
-    lanes: Lanes = field(default_factory=Lanes)
-    last: dict[int, Before] = field(default_factory=dict)
-    costs: dict[int, int] = field(default_factory=dict)
-    cost: int = 0
-
-
-class KnownPrompts:
-    """The last prompt of every lane of every session; the least recently used session goes first.
-
-    Not thread-safe: it belongs to whoever judges. ``bytes_kept`` estimates what is held.
+    Not thread-safe: it belongs to whoever judges.
     """
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
-        self.bytes_kept = 0
+    def __init__(self, store: Store) -> None:
         self.passed = PassedTurns()
-        self._most_bytes = most_bytes
-        self._sessions: OrderedDict[tuple[str, str], _Known] = OrderedDict()
+        self._store = store
 
     def judge(
         self, exchange: Exchange, profile: Profile = UNKNOWN, inferred: Inferred | None = None
     ) -> Judged | None:
         """Return the verdict on a turn and its place; None if there is no prompt we can read."""
-        if exchange.session is None or exchange.sent is None:
+        session, place, request = exchange.session, exchange.place, exchange.sent
+        if session is None or request is None:
             return None
-        key = (exchange.session.client, exchange.session.id)
-        known = self._sessions.pop(key, None) or _Known()
-        self._sessions[key] = known
-        order = profile.order or Order.TOOLS_FIRST
-        sent = unedited = prompt_of(exchange.sent, order)
-        if exchange.sent is not exchange.received:
+        lane = None if place is None else self._lane(session, place.lane)
+        if place is None or lane is None:  # nobody has said where it belongs, or it was forgotten
+            found = self._store.find(session, request)
+            session, place = found.session, self._store.begin(found, request)
+            lane = self._lane(session, place.lane)
+        if lane is None:
+            return None
+        before, order = lane.before, profile.order or Order.TOOLS_FIRST
+        if request.body is lane.request.body:
+            sent: Prompt | None = reordered(lane.prompt, order)
+        else:  # it was placed, or translated, or the lane has gone on
+            sent = prompt_of(request, order)
+        unedited = sent
+        if request is not exchange.received:
             unedited = prompt_of(exchange.received, order)
         if sent is None or unedited is None:
             return None
-        if len(known.last) >= _MOST_LANES:  # a client that never repeats itself: begin anew
-            known.lanes, known.last, known.costs = Lanes(), {}, {}
-        place = known.lanes.place(sent)
-        before = known.last.get(place.lane)
-        usage = _usage(exchange, inferred)
-        spoken = exchange.sent.dialect
-        caches = (exchange.sent.json or {}).get("cache_prompt") is not False
+        first, replaced, usage = lane.turns == 0, place.replaced, _usage(exchange, inferred)
+        spoken = request.dialect
+        caches = (request.json or {}).get("cache_prompt") is not False
 
         def again(
             usage: Usage = usage,
@@ -126,25 +107,40 @@ class KnownPrompts:
                 profile,
                 meanwhile,
                 proof,
-                first=place.turn == 1,
-                replaced=place.replaced,
+                first=first,
+                replaced=replaced,
                 caches=caches,
                 spoken=spoken,
             )
 
         verdict, meanwhile = again(), NOTHING_SEEN
-        is_break = verdict.judgement is Judgement.BREAK
+        is_break, key = verdict.judgement is Judgement.BREAK, (*session, place.lane)
         if before is not None and (is_break or (usage.reused is None and profile.counts_reuse)):
-            meanwhile = self._meanwhile(exchange, (*key, place.lane), before, sent, profile)
+            meanwhile = self._meanwhile(exchange, key, before, sent, profile)
             verdict = again(meanwhile=meanwhile) if is_break else verdict
         if inferred is not None:
             _infer(inferred, verdict, before, sent, usage, exchange)
-        passed = Passed(
-            (*key, place.lane), exchange.upstream, exchange.wall, _end(exchange), usage.evaluated
-        )
-        self.passed.add(passed)
-        self._keep(known, place.lane, _next(exchange, sent, unedited, before, verdict, profile))
+        end = exchange.wall + exchange.seconds
+        self.passed.add(Passed(key, exchange.upstream, exchange.wall, end, usage.evaluated))
+        following = before
+        if before is None or exchange.usage != NOTHING:  # else the cache still holds that one
+            following = Before(
+                sent,
+                unedited,
+                exchange.usage.prompt,
+                lane.request if request.body is lane.request.body else replace(request),
+                exchange.upstream,
+                exchange.usage.output,
+                verdict.judgement is Judgement.OK,
+                end,
+                profile.start,
+            )
+        place = self._store.end(session, place, following)
         return Judged(verdict, place, usage, again, before, sent, meanwhile)
+
+    def _lane(self, session: Session, number: int) -> Lane | None:
+        known = self._store.conversation(session)
+        return None if known is None else known.lane(number)
 
     def _meanwhile(
         self,
@@ -159,8 +155,8 @@ class KnownPrompts:
         others = self.passed.since(before.ended, exchange, lane)
         shares = []
         for client, session, number in dict.fromkeys(one.lane for one in others[-8:]):
-            other = self._sessions.get((client, session))
-            last = other.last.get(number) if other is not None else None
+            other = self._lane(Session(client, session), number)
+            last = None if other is None else other.before
             if last is not None and last.sent.order is sent.order and sent.chars:
                 share = parting(last.sent, sent).shared / sent.chars
                 shares.append(round(share * (usage.prompt or 0)))
@@ -174,17 +170,6 @@ class KnownPrompts:
             emptied=self.passed.was_empty(before.ended, exchange.wall, before.tokens or 0),
             moved=bool(before.upstream) and before.upstream != exchange.upstream,
         )
-
-    def _keep(self, known: _Known, lane: int, before: Before) -> None:
-        self.bytes_kept -= known.cost
-        known.last[lane], known.costs[lane] = before, _cost(before)
-        known.cost = _EACH_SESSION + sum(known.costs.values())
-        self.bytes_kept += known.cost
-        while self._sessions and (
-            self.bytes_kept > self._most_bytes or len(self._sessions) > _MOST_SESSIONS
-        ):
-            _, gone = self._sessions.popitem(last=False)
-            self.bytes_kept -= gone.cost
 
 
 def is_another(start: str | None, now: str | None) -> bool:
@@ -232,61 +217,3 @@ def learn(inferred: Inferred, verdict: Verdict, proof: Proof | None, usage: Usag
         inferred.saw_checkpoint()
     elif verdict.reason is not Reason.EVICTED and abs(proof.shared - usage.reused) <= 1:
         inferred.saw_rewind()
-
-
-def _end(exchange: Exchange) -> float:
-    return exchange.wall + exchange.seconds
-
-
-def _next(  # noqa: PLR0917 (a turn)
-    exchange: Exchange,
-    sent: Prompt,
-    unedited: Prompt,
-    before: Before | None,
-    verdict: Verdict,
-    profile: Profile,
-) -> Before:
-    """A turn that failed was not evaluated: the cache still holds the one before."""
-    usage, request = exchange.usage, exchange.sent
-    if usage.prompt is None and usage == NOTHING and before is not None:
-        return before
-    assert request is not None
-    return Before(
-        sent,
-        unedited,
-        usage.prompt,
-        # without what it remembers of its JSON
-        Request(request.method, request.target, request.headers, request.body),
-        exchange.upstream,
-        usage.output,
-        verdict.judgement is Judgement.OK,
-        _end(exchange),
-        profile.start,
-    )
-
-
-def _cost(before: Before) -> int:
-    """Bytes that ``before`` takes: what both prompts have in common is there but once."""
-    cost = before.sent.cost
-    if before.request is not None:
-        cost += len(before.request.body)
-    if before.unedited is not before.sent:
-        ours, theirs = _own(before.unedited, before.sent), _own(before.sent, before.unedited)
-        cost += sum(map(_COST, ours[len(theirs) :]))
-        others = compress(zip(ours, theirs, strict=False), map(is_not, ours, theirs))
-        cost += sum(starmap(_besides, others))
-    return cost
-
-
-def _own(prompt: Prompt, other: Prompt) -> tuple[Piece, ...]:
-    """The pieces of ``prompt``, without those of the messages if the other one has the same."""
-    made = prompt.made
-    if made.run is other.made.run:
-        return (made.tool_piece, *made.texts.values())
-    return prompt.pieces
-
-
-def _besides(piece: Piece, other: Piece) -> int:
-    texts = {*map(id, map(_TEXT, other.segments))}
-    own = [text for text in map(_TEXT, piece.segments) if id(text) not in texts]
-    return sum(map(getsizeof, own)) + EACH_SEGMENT * len(own)

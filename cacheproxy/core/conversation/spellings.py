@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 LARGEST = 1 << 53
@@ -12,36 +11,25 @@ LARGEST = 1 << 53
 
 
 class Spellings:
-    """Remembers the arguments of tool calls by the call's id; forgets the least recently used.
+    """The arguments of tool calls, by the call's id.
 
     Anthropic clients keep a call's ``input`` as a value and spell it anew when they send it back:
     other spaces, other escapes, ``1`` for ``1.0``. A server that reads its own text again reuses
     the prompt; one that reads another does not.
 
-    ``most``: entries; ``most_bytes``: of all their ids and texts, as UTF-8 at most 4 bytes a
-    character. Safe to use from several threads.
+    ``known``: what is remembered, of all conversations; ``keep``: remembers one more, as that of
+    one conversation. Safe to use from several threads.
     """
 
-    def __init__(self, most: int = 4096, most_bytes: int = 8 << 20) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._texts: OrderedDict[str, str] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._texts)
+    def __init__(
+        self, known: dict[str, str] | None = None, keep: Callable[[str, str], None] | None = None
+    ) -> None:
+        self._known: dict[str, str] = {} if known is None else known
+        self._keep = self._known.__setitem__ if keep is None else keep
 
     def keep(self, call: str, text: str) -> None:
         """Remember that the call with the id ``call`` has the arguments ``text``, a JSON object."""
-        with self._lock:
-            self._forget(call)
-            if _size(call, text) > self._most_bytes:
-                return
-            self._texts[call] = text
-            self._bytes += _size(call, text)
-            while len(self._texts) > self._most or self._bytes > self._most_bytes:
-                self._forget(next(iter(self._texts)))
+        self._keep(call, text)
 
     def find(self, call: str, text: str, value: Any) -> str:
         """Return the arguments as the model wrote them, else ``text``.
@@ -49,27 +37,14 @@ class Spellings:
         ``text``: how the client spells them; ``value``: what that means. Only a text that means
         the same is put in its place: a client may have changed the call.
         """
-        with self._lock:
-            kept = self._texts.get(call)
-            if kept is None:
-                return text
-            self._texts.move_to_end(call)
-        if kept == text:
+        kept = self._known.get(call)
+        if kept is None or kept == text:
             return text
         try:
             same = _alike(json.loads(kept), value)
         except (ValueError, RecursionError):
             return text
         return kept if same else text
-
-    def _forget(self, call: str) -> None:
-        text = self._texts.pop(call, None)
-        if text is not None:
-            self._bytes -= _size(call, text)
-
-
-def _size(call: str, text: str) -> int:
-    return sum(len(part.encode(errors="surrogatepass")) for part in (call, text))
 
 
 def _alike(one: Any, other: Any) -> bool:

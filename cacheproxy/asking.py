@@ -1,0 +1,221 @@
+"""Ask a model server, or the proxy, over HTTP: for commands, which may wait for the answer.
+
+One request, one answer, one connection. The standard library's ``http.client`` and not
+``urllib``, which would send requests for the loopback interface through a proxy named in the
+environment.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    IncompleteRead,
+    RemoteDisconnected,
+)
+from typing import Any
+from urllib.parse import urlsplit
+
+from cacheproxy.core.server.base_url import server_root
+
+HEALTH = "/_cacheproxy/health"
+"""The proxy's page that says how it is."""
+CONNECT_SECONDS = 5.0
+PAGE_SECONDS = 10.0
+ANSWER_SECONDS = 3600.0
+"""A long prompt on a slow machine takes minutes before the first byte."""
+_MOST_BYTES = 16 << 20
+_LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (TimeoutError, "it does not answer in time"),
+    (RemoteDisconnected, "it hangs up without an answer"),
+    (IncompleteRead, "its answer is cut short"),
+    (HTTPException, "what it answers is not HTTP"),
+)
+
+
+class CommandError(Exception):
+    """A command cannot go on; the message is one line: what is wrong and what mends it."""
+
+
+class NoAnswerError(Exception):
+    """There is no answer; the message is the reason in a few words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``seconds``: from the request to the end of the body. ``software``: its header Server."""
+
+    status: int
+    body: bytes
+    seconds: float = 0.0
+    software: str = ""
+
+    def json(self) -> Any:
+        """Return the body's JSON value, or None."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+    def said(self) -> str:
+        """Return the error text of an answer in any dialect, on one line; empty if none."""
+        error = self.json()
+        for key in ("error", "message", "detail"):
+            error = error.get(key, error) if isinstance(error, dict) else error
+        line = " ".join(error.split())[:160] if isinstance(error, str) else ""
+        return "".join(character for character in line if character.isprintable())
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The server at ``url``, without a slash at its end. ``headers`` go with every request."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, path: str, seconds: float = PAGE_SECONDS) -> Answer:
+        """GET ``path``; ``seconds``: how long it may be silent. Raises NoAnswerError."""
+        return self._exchange("GET", path, None, seconds)
+
+    def post(self, path: str, body: bytes, seconds: float = ANSWER_SECONDS) -> Answer:
+        """POST a JSON ``body``; ``seconds`` as for ``get``. Raises NoAnswerError."""
+        return self._exchange("POST", path, body, seconds)
+
+    def page(self, path: str) -> Any:
+        """Return the JSON value of a page, or None if there is none. Raises NoAnswerError."""
+        answer = self.get(path)
+        return answer.json() if answer.status == 200 else None
+
+    def tell(self, path: str, body: Any = None) -> Any:
+        """Return the JSON value that ``path`` answers, None for anything but a good answer.
+
+        With a ``body`` it is a POST of its JSON. It may take ANSWER_SECONDS. Never raises.
+        """
+        try:
+            if body is None:
+                answer = self.get(path, ANSWER_SECONDS)
+            else:
+                answer = self.post(path, json.dumps(body).encode())
+        except NoAnswerError:
+            return None
+        return answer.json() if answer.status == 200 else None
+
+    def connect(self, seconds: float = ANSWER_SECONDS) -> HTTPConnection:
+        """Return an open connection, on which ``seconds`` may be silent. Raises NoAnswerError."""
+        parts = urlsplit(self.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        try:
+            connection = kind(parts.hostname or "", parts.port, timeout=CONNECT_SECONDS)
+            connection.connect()
+        except (OSError, ValueError) as error:
+            raise NoAnswerError(reason_of(error)) from None
+        connection.sock.settimeout(seconds)
+        return connection
+
+    def begin(
+        self, connection: HTTPConnection, method: str, path: str, body: bytes | None
+    ) -> HTTPResponse:
+        """Send a request; return its answer, whose body is yet to be read.
+
+        Raises OSError, ValueError or HTTPException.
+        """
+        headers = {"Connection": "close"} | dict(self.headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, urlsplit(self.url).path + path, body, headers)
+        return connection.getresponse()
+
+    def _exchange(self, method: str, path: str, body: bytes | None, seconds: float) -> Answer:
+        start = time.perf_counter()
+        with closing(self.connect(seconds)) as connection:
+            try:
+                response = self.begin(connection, method, path, body)
+                data = response.read(_MOST_BYTES)
+                if response.length and len(data) < _MOST_BYTES:
+                    raise IncompleteRead(data, response.length)
+            except (OSError, ValueError, HTTPException) as error:
+                raise NoAnswerError(reason_of(error)) from None
+        software = (response.getheader("Server") or "")[:80]
+        return Answer(response.status, data, time.perf_counter() - start, software)
+
+
+def reason_of(error: Exception) -> str:
+    """Return in a few words why there is no answer."""
+    for kind, words in _REASONS:
+        if isinstance(error, kind):
+            return words
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def checked_url(text: str) -> str:
+    """Return a server's URL as ``server_root`` does.
+
+    Raises CommandError if it is no http or https URL.
+    """
+    url = server_root(text)
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise CommandError(f"{text!r} is no URL of a server: write it like http://localhost:8080")
+    return url
+
+
+def explain(answer: Answer, url: str, model: str, option: str) -> str:
+    """Return one line on an answer that is not 200: what is wrong and what mends it.
+
+    ``url``: what was asked. ``model``: as the request named it. ``option``: the one that names the
+    server.
+    """
+    status, said = answer.status, answer.said()
+    if "context" in said and status in {400, 413, 500}:
+        advice = "start the server with a larger context (llama-server: -c 32768)."
+    elif "model" in said.lower() and status in {400, 404}:
+        advice = f"it does not serve {model!r}; choose one of its models with --model."
+    elif status in {404, 405, 501}:
+        advice = f"is {option} the server's root, and does it speak this API?"
+    elif status in {401, 403}:
+        advice = "give the server's key with --api-key."
+    elif status == 503:
+        advice = "the server is not ready; wait until its model is loaded."
+    else:
+        advice = "the server's log should say why."
+    return f"{url} answered {status}{f' ({said})' if said else ''}: {advice}"
+
+
+def shown(url: str) -> str:
+    """Return ``url`` for people: without user name, password and query."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
+
+
+def is_loopback(url: str) -> bool:
+    """Whether ``url`` leads to this machine by one of the loopback interface's names."""
+    host = urlsplit(url).hostname or ""
+    return host in _LOOPBACK or host.startswith("127.")
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether two URLs lead to the same port of the same host; loopback names are alike."""
+    try:
+        return _place(one) == _place(other)
+    except ValueError:
+        return False
+
+
+def _place(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    host = "loopback" if is_loopback(url) else (parts.hostname or "")
+    return host, parts.port or (443 if parts.scheme == "https" else 80)

@@ -1,0 +1,75 @@
+"""One conversation: what is remembered of it between its turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from sys import getsizeof
+
+from cacheproxy.core.conversation.lanes import Lane, Place, share_of, tools_of
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.prompt.prompt import Prompt
+from cacheproxy.core.prompt.request import Request
+
+_MOST_LANES = 64
+_EACH = 2500
+"""Bytes that Python adds to the prompts themselves, as measured."""
+_EACH_CALL = 250
+
+
+@dataclass(eq=False, slots=True)
+class Conversation:
+    """The lanes of one session, and how the model spelled its tool calls.
+
+    ``root``: the session that it works for, None where it is nobody's. ``calls``: the arguments of
+    tool calls as the model wrote them, by the calls' ids. ``cost``: bytes that all of it took when
+    it was last counted.
+    """
+
+    session: Session
+    root: Session | None = None
+    lanes: list[Lane] = field(default_factory=list)
+    calls: dict[str, str] = field(default_factory=dict)
+    cost: int = 0
+
+    @property
+    def main(self) -> int:
+        """The lane that is the conversation: with tools before those without, then the longest.
+
+        It may change as more comes: a title is asked for before the first turn.
+        """
+        ranks = [
+            (bool(tools_of(lane.prompt)), lane.turns, -lane.number)
+            for lane in self.lanes
+            if lane.turns
+        ]
+        return -max(ranks)[2] if ranks else 0
+
+    def count(self) -> int:
+        """Return the bytes that it takes now, roughly."""
+        calls = sum(map(getsizeof, self.calls.values())) + _EACH_CALL * len(self.calls)
+        return _EACH + calls + sum(lane.cost for lane in self.lanes)
+
+    def begin(self, lane: Lane | None, request: Request, prompt: Prompt) -> Lane:
+        """Take note that ``request`` goes upstream in ``lane``, or in a new one."""
+        if lane is None:
+            if len(self.lanes) >= _MOST_LANES:  # a client that never repeats itself: begin anew
+                self.lanes.clear()
+            number = self.lanes[-1].number + 1 if self.lanes else 0
+            lane = Lane(number, request, prompt)
+            self.lanes.append(lane)
+        lane.request, lane.prompt = request, prompt
+        lane.count()
+        return lane
+
+    def lane(self, number: int) -> Lane | None:
+        """Return the lane with that number, None where it was forgotten."""
+        return next((lane for lane in self.lanes if lane.number == number), None)
+
+    def place(self, lane: Lane, *, replaced: bool = False) -> Place:
+        """Return where the last turn of ``lane`` stands."""
+        several = sum(1 for one in self.lanes if one.turns) > 1
+        return Place(lane.number, lane.turns, several and lane.number != self.main, replaced)
+
+    def share(self, prompt: Prompt) -> float:
+        """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""
+        return share_of(self.lanes, prompt)

@@ -1,0 +1,170 @@
+"""The one place where conversations are remembered, and which request is the turn before.
+
+The rules ask it for the request before, the verdict for the prompt before, translation for the
+spelling of earlier tool calls. ``tap`` makes one and hands it to all of them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import NamedTuple
+
+from cacheproxy.core.conversation.conversation import Conversation
+from cacheproxy.core.conversation.lanes import Before, Lane, Place, find_lane, is_another
+from cacheproxy.core.conversation.session import Session, parent_of
+from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.prompt.prompt import Prompt, prompt_of
+from cacheproxy.core.prompt.request import Request
+
+_MOST_BYTES = 192 << 20
+"""As estimated, which is twice what it takes: 30 conversations of 500 KB in 2,300 messages. A turn
+of one that was forgotten is compared with nothing."""
+_MOST_ALIKE = 64
+"""Conversations that begin alike, of a client that does not name them."""
+
+
+class Turn(NamedTuple):
+    """Where a request belongs, before it is sent.
+
+    ``prompt``: None where it has none that we can read. ``lane``: None for a new one.
+    ``replaced``: see ``Place``. ``root``: the session that it works for.
+    """
+
+    session: Session
+    prompt: Prompt | None = None
+    lane: Lane | None = None
+    replaced: bool = False
+    root: Session | None = None
+
+    @property
+    def previous(self) -> Request | None:
+        """The request before in the same lane, as the rules left it."""
+        return self.lane.request if self.lane is not None else None
+
+
+class Store:
+    """Keeps conversations up to ``most_bytes``; the least recently used go first.
+
+    ``bytes_kept`` estimates what they take; the one used last stays, however large it is. Turns
+    may be found and ended in threads; that they begin is said on one thread alone.
+    """
+
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+        self.bytes_kept = 0
+        self._most_bytes = most_bytes
+        self._known: OrderedDict[Session, Conversation] = OrderedDict()
+        self._alike: dict[Session, list[Session]] = {}
+        self._calls: dict[str, str] = {}
+        self._lock = Lock()
+
+    def conversation(self, session: Session) -> Conversation | None:
+        """Return what is known of ``session``, to be looked at."""
+        return self._known.get(session)
+
+    def find(self, session: Session, request: Request) -> Turn:
+        """Return where ``request`` belongs, without any change to what is remembered.
+
+        A client that names no sessions may begin two alike. They are told apart by the answers:
+        a request that has none of those in the conversation is another's.
+        """
+        known = self._known.get(session)
+        prompt = prompt_of(request)
+        if prompt is None:
+            return Turn(session)
+        if session in self._alike:
+            session, known = self._told_apart(session, prompt)
+        root = parent_of(request, session)
+        parent = None if root is None else self._known.get(root)
+        if parent is not None and parent.root is not None:
+            root = parent.root
+        lane, replaced = find_lane(known.lanes if known is not None else (), prompt)
+        return Turn(session, prompt, lane, replaced, root)
+
+    def begin(self, turn: Turn, request: Request) -> Place:
+        """Take note that ``request`` goes upstream; ``turn``: where it was found to belong.
+
+        Whether it is beside the conversation is known at its end.
+        """
+        session, prompt, lane, replaced, root = turn
+        if prompt is None:
+            return Place(0, 1, is_side=False)
+        with self._lock:
+            known = self._known.get(session)
+            if known is None:
+                known = self._known[session] = Conversation(session, root)
+                self._name(session)
+            self._known.move_to_end(session)
+            if lane is not None and lane not in known.lanes:  # forgotten meanwhile
+                lane = None
+            head = request.method, request.target, request.headers
+            bare = Request(*head, request.body, request.memo)  # without what was read of it
+            lane = known.begin(lane, bare, prompt)
+            self._count(known)
+            return Place(lane.number, lane.turns + 1, is_side=False, replaced=replaced)
+
+    def end(self, session: Session, place: Place, before: Before | None) -> Place:
+        """Take note that a turn was evaluated: the next one in its lane is compared with it."""
+        known = self._known.get(session)
+        lane = known.lane(place.lane) if known is not None else None
+        if known is None or lane is None:
+            return place
+        with self._lock:
+            lane.turns += 1
+            lane.before = before
+            lane.count()
+            if session in self._known:
+                self._count(known)
+            return known.place(lane, replaced=place.replaced)
+
+    def spellings(self, session: Session | None = None) -> Spellings:
+        """Return the tool calls of all conversations; new ones are kept as those of ``session``."""
+
+        def keep(call: str, text: str) -> None:
+            with self._lock:
+                known = self._known.get(session) if session is not None else None
+                if known is not None:
+                    known.calls[call] = self._calls[call] = text
+
+        return Spellings(self._calls, keep)
+
+    def _told_apart(self, session: Session, prompt: Prompt) -> tuple[Session, Conversation | None]:
+        """Return which of the conversations that begin alike ``prompt`` goes on with, or none."""
+        best, most = None, -1.0
+        for one in self._alike.get(session, ()):
+            known = self._known.get(one)
+            lane = None if known is None else find_lane(known.lanes, prompt)[0]
+            if known is None or (lane is not None and is_another(lane, prompt)):
+                continue
+            share = known.share(prompt)
+            if share >= most:
+                best, most = known, share
+        if best is not None:
+            return best.session, best
+        last = self._alike[session][-1].id if self._alike.get(session) else session.id
+        number = int(last.partition("-")[2] or 1) + 1
+        return Session(session.client, f"{session.id}-{number}"), None
+
+    def _name(self, session: Session) -> None:
+        first = Session(session.client, session.id.partition("-")[0])
+        if not first.is_named:
+            alike = self._alike.setdefault(first, [])
+            alike.append(session)
+            del alike[:-_MOST_ALIKE]
+
+    def _count(self, known: Conversation) -> None:
+        """Count what a conversation takes, and let the least recently used go if need be."""
+        self.bytes_kept -= known.cost
+        known.cost = known.count()
+        self.bytes_kept += known.cost
+        while self.bytes_kept > self._most_bytes and len(self._known) > 1:
+            session, gone = self._known.popitem(last=False)
+            self.bytes_kept -= gone.cost
+            for call in gone.calls:
+                self._calls.pop(call, None)
+            first = Session(session.client, session.id.partition("-")[0])
+            alike = self._alike.get(first, [])
+            if session in alike:
+                alike.remove(session)
+            if not alike:
+                self._alike.pop(first, None)

@@ -1,0 +1,75 @@
+"""What happens to finished exchanges: they are judged, priced, and shown to the observers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import deferToThreadPool
+
+from cacheproxy.core.server.status import Look
+from cacheproxy.observe.capture import Capture
+from cacheproxy.observe.deferred_observer import Afterwards
+from cacheproxy.observe.judging import Judging
+from cacheproxy.observe.logline import LogLine
+from cacheproxy.observe.pricing import Pricing
+from cacheproxy.plugin.plugins import Plugins
+from cacheproxy.totals.totals import Totals
+
+
+class Records(Service):
+    """Judges and prices what ``take`` is given; nothing is lost when it stops.
+
+    ``judging`` delivers to ``pricing``, which delivers to the observers of ``plugins``. ``capture``
+    and ``totals``: None where nothing is kept of the kind.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        plugins: Plugins,
+        judging: Judging,
+        pricing: Pricing,
+        log_line: LogLine,
+        *,
+        capture: Capture | None,
+        totals: Totals | None,
+    ) -> None:
+        self.take = Afterwards(reactor, judging)
+        self.judging = judging
+        self.log_line = log_line
+        self.capture = capture
+        self.totals = totals
+        self._reactor = reactor
+        self._plugins = plugins
+        self._pricing = pricing
+
+    def startService(self) -> None:
+        """Be ready for exchanges."""
+        super().startService()
+        self.judging.start()
+
+    def stopService(self) -> Deferred[None]:
+        """Fire when all that waits has been seen, and written."""
+        super().stopService()
+        return Deferred.fromCoroutine(self._finish())
+
+    def looked(self, look: Look) -> None:
+        """Take note of a look at the upstream."""
+        self._pricing.looked(look)
+        if self.totals is not None:
+            self.totals.looked(look)
+        self.judging.looked(look)
+
+    async def _finish(self) -> None:
+        """Verdicts first: what they deliver, here on the reactor, is still to be seen by others."""
+        pool = self._reactor.getThreadPool()
+        self.take.settle()
+        await deferToThreadPool(self._reactor, pool, self.judging.stop)
+        self.judging.settle()
+        await self._plugins.finish()
+        self.log_line.finish()
+        for kept in (self.capture, self.totals):
+            if kept is not None:
+                await deferToThreadPool(self._reactor, pool, kept.close)

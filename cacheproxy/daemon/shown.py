@@ -1,0 +1,126 @@
+"""What our own pages show of all that happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from twisted.internet.threads import deferToThreadPool
+
+from cacheproxy.core.privacy.access import Access
+from cacheproxy.core.rules.rule import Normalizer, client_name
+from cacheproxy.core.server.status import Look
+from cacheproxy.metrics.counting import Metrics
+from cacheproxy.metrics.snapshot import Standing
+from cacheproxy.observe.latest import Latest
+from cacheproxy.observe.recent import Recent
+from cacheproxy.plugin.plugins import Plugins
+from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.proxy.exchange.placing import Placing
+from cacheproxy.proxy.learning.profiling import Profiling
+from cacheproxy.totals.totals import Totals
+from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
+from cacheproxy.web.exchanges import DIAGNOSIS, diagnosis, exchanges
+from cacheproxy.web.exchanges import PATH as EXCHANGES
+from cacheproxy.web.files import static_files
+from cacheproxy.web.health import PATH as HEALTH
+from cacheproxy.web.health import health
+from cacheproxy.web.live import PATH as LIVE
+from cacheproxy.web.live import Live
+from cacheproxy.web.login import PATH as LOGIN
+from cacheproxy.web.login import login
+from cacheproxy.web.memory_store import Unkept
+from cacheproxy.web.metrics import PATH as METRICS
+from cacheproxy.web.metrics import MetricsPage
+from cacheproxy.web.pages import OwnPages
+
+
+class Shown:
+    """The observers whose figures are shown; ``pages`` makes the pages for one configuration.
+
+    ``totals``: None where none are kept; then the dashboard shows the last exchanges.
+    """
+
+    def __init__(
+        self, reactor: Any, plugins: Plugins, totals: Totals | None, site: ProxySite, version: str
+    ) -> None:
+        self.recent = Recent()
+        self.metrics = Metrics()
+        self.latest = Latest()
+        unkept = Unkept(reactor, time.time)
+        self.dashboard = Dashboard(
+            totals or unkept, self.recent, self.latest, version, kept=totals is not None
+        )
+        self.live = Live(self.dashboard, reactor)
+        self.latest.prefills.changed = self.live.progressed
+        self._reactor = reactor
+        self._failures = plugins.failures
+        self._site = site
+        self._version = version
+        plugins.register(self.recent, "recent")
+        plugins.register(self.metrics, "metrics")
+        plugins.register(self.live, "live")
+        if totals is None:
+            plugins.register(unkept, "unkept")
+
+    def looked(self, look: Look) -> None:
+        """Take note of a look at the upstream."""
+        before, self.latest.look = self.latest.look, look
+        if before is None or before.state is not look.state:
+            self.live.looked()
+
+    def pages(
+        self,
+        upstream: str,
+        rules: Sequence[Normalizer],
+        access: Access,
+        profiling: Profiling,
+        placing: Placing | None,
+        *,
+        before: Callable[[], None],
+    ) -> OwnPages:
+        """Return the pages; ``before`` is called before any of them is made.
+
+        ``upstream``: its URL. ``rules``: those that edit requests. ``placing``: None where nothing
+        is edited.
+        """
+        names = [rule.name for rule in rules]
+        page = partial(
+            health,
+            self._version,
+            upstream,
+            rules=names,
+            failures=self._failures,
+            probe=profiling.server,
+            clients={rule.name: client_name(rule) for rule in rules},
+            recent=self.recent,
+            placement=None if placing is None else placing.told,
+            profile=profiling.told,
+        )
+        metrics = MetricsPage(
+            self.metrics,
+            Standing(
+                self._version, self._failures, self._reactor.seconds, lambda: self.latest.look
+            ),
+            names,
+            lambda work: deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work),
+            self._site.channels,
+        )
+        board = self.dashboard
+        return OwnPages(
+            {HEALTH: page, EXCHANGES: partial(exchanges, self.recent)},
+            {
+                DIAGNOSIS: partial(diagnosis, self.recent, names, lambda: board.captures),
+                DETAIL: board.detail,
+            },
+            queried={DATA: board.data, REQUESTS: board.requests},
+            direct={
+                **static_files(),
+                METRICS: metrics,
+                LIVE: self.live,
+                LOGIN: partial(login, access),
+            },
+            before=before,
+        )

@@ -1,0 +1,86 @@
+"""A server in a process of its own, which dies with its parent, whatever the parent dies of.
+
+Such a process leaves when its standard input ends. What it writes goes to a file without a name.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import IO, Self
+
+STOP_SECONDS = 10.0
+
+
+class ServerProcess:
+    """``python -m`` with ``arguments``, a module of ours first, in the environment ``env``.
+
+    ``says``: whether its standard output is a pipe to be read, ``stdout``, instead of a part of the
+    log.
+    """
+
+    def __init__(
+        self, arguments: Sequence[str], env: Mapping[str, str], *, says: bool = False
+    ) -> None:
+        # read with pread alone: the place where the child writes is shared with us
+        self._log = tempfile.TemporaryFile("w+b")  # noqa: SIM115 (closed in close)
+        self._last_log = ""
+        self._process = subprocess.Popen(  # noqa: S603 (this interpreter, our own module)
+            [sys.executable, "-m", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE if says else self._log,
+            stderr=self._log,
+            text=True,
+            env=env,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    @property
+    def stdout(self) -> IO[str]:
+        """What it says, if that is a pipe."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def log(self) -> str:
+        """Return all it has logged so far, or had logged when it was closed."""
+        if self._log.closed:
+            return self._last_log
+        # a seek and a read would now and then make the child write over its own first line
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), size, 0).decode("utf-8", "replace")
+
+    def has_ended(self) -> bool:
+        """Whether the process is no more."""
+        return self._process.poll() is not None
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def close(self) -> int:
+        """Stop it and return its exit status, 0 if it left in peace. Idempotent."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            status = self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        self._last_log = self.log()
+        self._log.close()
+        return status

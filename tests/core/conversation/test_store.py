@@ -1,0 +1,216 @@
+"""One store: which request is the turn before, for the rules and for the verdict alike."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from cacheproxy.core.conversation import conversation as module
+from cacheproxy.core.conversation.prepare import prepare
+from cacheproxy.core.conversation.session import Session, session_of
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import run
+from cacheproxy.core.rules.rule import Rule
+from cacheproxy.observe.verdicts import Verdicts
+from tests.core.planting import prose, tool
+from tests.observe.exchanges import body, exchange
+
+PIN = Rule("pin", "system", r"date=(?P<volatile>\d+)", pin=True)
+ONE = Session("agent", "one")
+
+
+class Proxy:
+    """What a proxy does to a request on its way up, with a pin rule, and what it remembers."""
+
+    def __init__(self):
+        self.store = Store()
+
+    def __call__(self, asked: Request, *, answered=True) -> tuple[str, Session]:
+        """Return the system text as it is sent, and the session."""
+        prepared = run(prepare(asked, (PIN,), (), self.store))
+        place = self.store.begin(prepared.turn, prepared.request)
+        if answered:
+            self.store.end(prepared.session, place, None)
+        return prepared.request.json["system"], prepared.session
+
+
+def turn(said, date, tools=("Read", "Edit"), headers=((b"x-session-id", b"s"),), system="main "):
+    """A request of a conversation: what user and model said by turns, and the day."""
+    made = {
+        "model": "m",
+        "system": f"date={date} " + system * 40,
+        "tools": [tool(name) for name in tools],
+        "messages": [
+            {"role": ("user", "assistant")[number % 2], "content": text}
+            for number, text in enumerate(said)
+        ],
+    }
+    return Request("POST", "/v1/messages", headers, json.dumps(made).encode())
+
+
+def test_a_subagent_with_tools_of_its_own_does_not_take_over_the_pin():
+    """Under the same session id; the verdict compares with the same turn."""
+    proxy = Proxy()
+    main = ["first words", "answer", "more words"]
+    assert proxy(turn(main[:1], 1))[0].startswith("date=1")
+    assert proxy(turn(["task"], 2, tools=("Grep", "Glob"), system="sub "))[0].startswith("date=2")
+    assert proxy(turn(main, 3))[0].startswith("date=1")
+    known = proxy.store.conversation(Session("client", "s"))
+    assert [(lane.number, lane.turns) for lane in known.lanes] == [(0, 2), (1, 1)]
+
+
+def test_two_conversations_that_begin_alike_share_no_pin():
+    """Their client names no session: the answers tell them apart."""
+    proxy = Proxy()
+
+    def pinned(said, date):
+        return proxy(turn(said, date, headers=()))
+
+    first = pinned(["fix it"], 1)
+    assert pinned(["fix it", "reading a", "go on"], 2) == first
+    again, session = pinned(["fix it"], 3)
+    assert again.startswith("date=3")
+    assert session.id == f"{first[1].id}-2"
+    assert pinned(["fix it", "reading b", "go on"], 4) == (again, session)
+    assert pinned(["fix it", "reading a", "go on", "done", "thanks"], 5) == first
+    assert pinned(["fix it", "reading c", "stop"], 6)[1].id == f"{first[1].id}-3"
+
+
+def test_two_that_began_at_once_part_with_their_second_turns():
+    """Until then nothing can tell them apart."""
+    proxy = Proxy()
+
+    def pinned(said, date):
+        return proxy(turn(said, date, headers=()))
+
+    first = pinned(["fix it"], 1)
+    assert pinned(["fix it"], 2) == first
+    assert pinned(["fix it", "reading a", "go on"], 3) == first
+    assert pinned(["fix it", "reading b", "go on"], 4)[0].startswith("date=4")
+
+
+@pytest.mark.parametrize("kept", [1, 3])
+def test_a_named_conversation_may_be_taken_back(kept):
+    """Its client says that it is the same."""
+    proxy = Proxy()
+    said = ["fix it", "reading a", "go on", "done", "thanks"]
+    for date, length in enumerate((1, 3, 5), 1):
+        proxy(turn(said[:length], date))
+    assert proxy(turn([*said[:kept], *(["other"] * (kept > 1))], 9))[0].startswith("date=1")
+
+
+def test_a_turn_that_failed_is_not_counted_but_is_what_a_pin_sees():
+    """It went upstream, with what was pinned."""
+    proxy = Proxy()
+    proxy(turn(["a"], 1), answered=False)
+    assert proxy(turn(["a"], 2))[0].startswith("date=1")
+    known = proxy.store.conversation(Session("client", "s"))
+    assert [lane.turns for lane in known.lanes] == [1]
+
+
+def test_looking_for_a_conversation_changes_nothing():
+    """What is never sent is never remembered."""
+    store = Store()
+    store.find(ONE, turn(["words"], 1))
+    assert (store.conversation(ONE), store.bytes_kept) == (None, 0)
+
+
+def test_a_subagents_root_is_known():
+    """That of the agent that began it all, however deep it is."""
+    store = Store()
+    for name, parent in ((b"a", None), (b"b", b"a"), (b"c", b"b")):
+        headers = ((b"x-session-id", name),)
+        headers += () if parent is None else ((b"x-parent-session-id", parent),)
+        asked = turn(["words"], 1, headers=headers)
+        store.begin(store.find(session_of(asked), asked), asked)
+    roots = [store.conversation(Session("client", name)).root for name in "abc"]
+    assert roots == [None, Session("client", "a"), Session("client", "a")]
+
+
+def test_the_spelling_of_a_call_goes_with_its_conversation():
+    """Others find it, too: a conversation may be resumed under another name."""
+    store = Store(most_bytes=1)
+    asked = turn(["words"], 1)
+    store.begin(store.find(ONE, asked), asked)
+    store.spellings(ONE).keep("call", '{"a":  1}')
+    assert store.spellings().find("call", '{"a":1}', {"a": 1}) == '{"a":  1}'
+    two = Session("agent", "two")
+    store.begin(store.find(two, asked), asked)
+    assert store.conversation(ONE) is None
+    store.spellings(ONE).keep("late", "{ }")
+    for call in ("call", "late"):
+        assert store.spellings(two).find(call, "{}", {"a": 1}) == "{}"
+
+
+def test_memory_is_bounded_and_the_least_recently_used_goes():
+    """What Python holds is what ``bytes_kept`` says, within a half."""
+    most = 8 << 20
+    store = Store(most)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(400):
+        asked = turn([f"{number} " * 50_000], number, headers=())
+        session = Session("agent", str(number))
+        store.end(session, store.begin(store.find(session, asked), asked), None)
+        assert store.bytes_kept <= most
+    held = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert store.bytes_kept > most / 2
+    assert held < 1.5 * most
+    assert store.conversation(Session("agent", "0")) is None
+    assert store.conversation(Session("agent", "399")) is not None
+
+
+def test_one_that_is_too_large_alone_stays_until_the_next():
+    """Its client is at work on it."""
+    store = Store(most_bytes=10_000)
+    for session in (ONE, Session("agent", "two")):
+        asked = turn(["word " * 50_000], 1)
+        store.begin(store.find(session, asked), asked)
+        assert store.conversation(session) is not None
+    assert store.conversation(ONE) is None
+
+
+def test_a_client_that_never_repeats_itself_begins_anew_only_when_it_must(monkeypatch):
+    """After so many lanes all are forgotten, once; then turns are turns again."""
+    monkeypatch.setattr(module, "_MOST_LANES", 4)
+    proxy = Proxy()
+    for number in range(4):
+        proxy(turn([f"{number}"], number, tools=(f"tool{number}",), system=prose(f"{number}")))
+    for said in (["a"], ["a", "b", "c"]):
+        proxy(turn(said, 9, system=prose("another")))
+    known = proxy.store.conversation(Session("client", "s"))
+    assert [lane.turns for lane in known.lanes] == [2]
+
+
+def test_an_emoji_makes_a_text_four_times_as_large():
+    """In Python's memory."""
+    kept = []
+    for text in ("a" * 100_000, "😀" + "a" * 99_999):
+        store = Store()
+        asked = turn([text], 1)
+        store.begin(store.find(ONE, asked), asked)
+        kept.append(store.bytes_kept - len(asked.body))
+    assert kept[1] - kept[0] > 290_000
+    assert kept[0] > 100_000
+
+
+def test_the_verdict_compares_with_the_turn_that_the_store_says():
+    """Where a request was put on its way up is where it is judged."""
+    store = Store()
+    one, other = (exchange(body(*texts)).sent for texts in (("a",), ("a", "b", "c")))
+    verdicts = Verdicts(store)
+    places = []
+    for sent in (one, other):
+        place = store.begin(store.find(ONE, sent), sent)
+        done = exchange({}, session="one")
+        found = verdicts.judge(replace(done, sent=sent, received=sent, place=place))
+        places.append((place, found.place, found.before is not None))
+    assert [(place.turn, judged.turn, known) for place, judged, known in places] == [
+        (1, 1, False),
+        (2, 2, True),
+    ]

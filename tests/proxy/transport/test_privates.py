@@ -1,0 +1,73 @@
+"""What we use of Twisted that it does not promise: this fails first when Twisted changes."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from twisted.internet import tcp
+from twisted.internet.endpoints import TCP4ClientEndpoint
+from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.protocol import Protocol
+
+from cacheproxy.proxy.transport import eager, privates
+from cacheproxy.proxy.upstream.direct import DirectEndpoint
+from cacheproxy.proxy.upstream.endpoints import endpoint_of
+
+
+@pytest.fixture
+def reactor():
+    reactor = EPollReactor()
+    yield reactor
+    reactor.removeAll()
+    reactor._poller.close()
+
+
+@pytest.fixture
+def ends(reactor):
+    """A connection of Twisted's, and the socket at its other end."""
+    ours, others = socket.socketpair()
+    connection = tcp.Connection(ours, Protocol(), reactor)
+    connection.connected = 1
+    yield connection, others
+    reactor.removeAll()
+    ours.close()
+    others.close()
+
+
+def test_this_twisted_has_all_of_it():
+    assert privates.missing() == []
+
+
+def test_what_waits_to_be_written_stands_where_it_is_looked_for(ends):
+    """``eager`` may write only where both are empty; ``direct`` close only then."""
+    connection, _ = ends
+    assert not connection._tempDataBuffer
+    assert not connection.dataBuffer
+    connection.write(b"later")
+    assert connection._tempDataBuffer == [b"later"]
+    assert connection._tempDataLen == 5
+
+
+def test_one_that_is_aborted_says_so(ends):
+    connection, _ = ends
+    assert not connection._aborting
+    connection.abortConnection()
+    assert connection._aborting
+
+
+def test_without_it_bytes_are_written_in_twisteds_way(ends, monkeypatch):
+    monkeypatch.setattr(privates, "ARE_THERE", False)
+    connection, others = ends
+    eager.write(connection, b"hello")
+    others.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        others.recv(10)
+    connection.doWrite()
+    assert others.recv(10) == b"hello"
+
+
+@pytest.mark.parametrize(("known", "kind"), [(True, DirectEndpoint), (False, TCP4ClientEndpoint)])
+def test_without_it_connections_are_made_in_twisteds_way(reactor, monkeypatch, known, kind):
+    monkeypatch.setattr(privates, "ARE_THERE", known)
+    assert type(endpoint_of(reactor, "127.0.0.1", 1, 1.0, secure=False)) is kind

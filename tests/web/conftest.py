@@ -1,0 +1,14 @@
+"""What the tests of this folder share."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proxy.harness import Upstream
+
+
+@pytest.fixture(scope="module")
+def upstream():
+    upstream = Upstream()
+    yield upstream
+    upstream.close()
