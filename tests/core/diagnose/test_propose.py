@@ -39,7 +39,7 @@ def planted(bodies, kind, at=500, label="run id: "):
 
 def from_toml(text):
     (table,) = tomllib.loads(text)["rule"]
-    return RuleTable(**table).rule()
+    return msgspec.convert(table, RuleTable).rule()
 
 
 @given(bodies_of=shapes, kind=st.sampled_from(KINDS), at=st.integers(0, 999))
