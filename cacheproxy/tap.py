@@ -55,8 +55,8 @@ from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
 
 _SWITCH_SECONDS = 0.0005
-"""How long a thread with work may keep the reactor waiting for the interpreter, each time that it
-asks. With Python's own 0.005 a stream's median gap beside a 20 MB body grew from 10 to 15 ms."""
+"""How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
+With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
 
 
 def makeService(options: Options) -> IService:

@@ -92,7 +92,7 @@ def all_imports() -> dict[str, set[str]]:
 def room_of(module: str) -> str:
     """The room that a module stands in, as the page calls it."""
     steps = module.split(".")[1:]
-    if steps[0] not in ("core", "proxy"):
+    if steps[0] not in ("core", "translate", "proxy"):
         return steps[0]
     return ".".join(steps[:2]) if ".".join(steps[:2]) in ROOMS else steps[0]
 

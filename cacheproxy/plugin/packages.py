@@ -157,6 +157,11 @@ class Configured:
     rules: tuple[Normalizer, ...]
     active: frozenset[str]
 
+    @property
+    def on(self) -> tuple[Normalizer, ...]:
+        """The rules that are on, in their order."""
+        return tuple(rule for rule in self.rules if rule.name in self.active)
+
 
 def configured(settings: Config) -> Configured:
     """Load the plugins and choose the rules as the proxy does, for commands that run no proxy.

@@ -152,7 +152,7 @@ def test_a_stream_goes_on_and_what_is_new_goes_elsewhere(reloaded, client, first
 
 
 def test_rules_change_and_sessions_are_remembered(reloaded, client, first):
-    """Turns go on counting; a rule that looks back finds the turn before, though it is new."""
+    """Turns go on counting; a rule that looks back finds the turn before, which it had not seen."""
     base = f'upstream = "{first.url}"\n'
     proxy = reloaded.start(base + STAMP)
 

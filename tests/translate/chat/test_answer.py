@@ -11,7 +11,7 @@ pytest.importorskip("openai")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.common.translation import TranslationError
 
 from .conversations import JSON, spelt
 from .events import COMPLETION, FUNCTIONS, USAGE, exchange

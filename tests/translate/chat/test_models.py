@@ -13,7 +13,7 @@ from openai.types import Model
 from pydantic import TypeAdapter
 
 from cacheproxy.translate.chat.models import models
-from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.common.translation import TranslationError
 
 from .conversations import JSON, spelt
 

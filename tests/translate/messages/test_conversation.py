@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.testing import find_captures, load_capture
-from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.common.translation import TranslationError
 
 from .conversations import MESSAGES, TEXT, chat, elements, spelt, turned
 
