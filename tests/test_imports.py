@@ -38,7 +38,7 @@ def test_core_and_translate_are_loaded_without_twisted_treq_or_pluggy():
     """Every module of both, and the package itself."""
     modules = [name for name in FILES if name.startswith(("cacheproxy.core", "cacheproxy.trans"))]
     loaded = loaded_by("import cacheproxy\n" + "\n".join(f"import {name}" for name in modules))
-    assert {"cacheproxy.core.document.document", "cacheproxy.translate.body"} < set(modules)
+    assert {"cacheproxy.core.document.document", "cacheproxy.translate.rendering"} < set(modules)
     assert loaded.issuperset(modules)
     assert not loaded & {"twisted", "treq", "pluggy", "zope.interface"}
 
