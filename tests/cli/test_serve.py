@@ -44,18 +44,19 @@ def test_two_run_in_one_folder_and_leave_nothing_in_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_banner(tmp_path):
+@pytest.mark.parametrize("poll", ["0", "10"])
+def test_the_banner(tmp_path, poll):
     """Who listens, whether the upstream answers, and where the dashboard is."""
     upstream = Upstream()
     upstream.reset(lambda peer, _: peer.send(whole(b"{}")))
-    with Serving(tmp_path, "--upstream", upstream.url) as proxy:
+    with Serving(tmp_path, "--poll", poll, "--upstream", upstream.url) as proxy:
         url, text = proxy.url, proxy.output
         assert f"{url}  →  {upstream.url}" in proxy.lines[0]
         assert "upstream    ONLINE: model server" in text
         assert f"dashboard   {url}/_cacheproxy/" in text
         assert f"cacheproxy env claude --proxy {url}" in text
     upstream.close()
-    with Serving(tmp_path, "--upstream", UPSTREAM) as proxy:
+    with Serving(tmp_path, "--poll", poll, "--upstream", UPSTREAM) as proxy:
         assert "upstream    OFFLINE" in proxy.output
 
 

@@ -163,6 +163,7 @@ class Profiling:
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream: what is learned counts for one server and model."""
+        self.last_look = look
         if look.state is not State.UP:
             has_gone, self._server = self._server is not None, None
             if has_gone:
