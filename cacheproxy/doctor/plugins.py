@@ -55,4 +55,5 @@ def _running(found: Configured, running: tuple[str, ...] | None, *, edits: bool)
     parts = [f"lacks {', '.join(missing)}"] if missing else []
     parts += [f"has {', '.join(more)} besides"] if more else []
     text = f"the running proxy {' and '.join(parts)}: it was started with other settings"
-    return [Finding("rules", State.WARN, text, "restart the proxy")]
+    fix = "restart the proxy, or give doctor the --config and --plugin that it was started with"
+    return [Finding("rules", State.WARN, text, fix)]

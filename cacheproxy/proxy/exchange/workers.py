@@ -88,7 +88,8 @@ class Workers:
 
     def forgive(self, name: str) -> None:
         """Call ``name`` again, however late it was: it is other code now."""
-        if self._names.pop(name, None) is not None:
+        known = self._names.pop(name, None)
+        if known is not None and known.is_out:
             self._failures.of(name).left_out = False
 
     def _begin(self, call: _Call[Any]) -> None:

@@ -158,6 +158,19 @@ def test_after_some_late_calls_in_a_row_a_name_is_left_out(reactor, run, result,
     assert result(lambda: "other", "other") == "other"
 
 
+def test_a_name_that_is_forgiven_is_called_again(reactor, workers, failures, run, result, hang):
+    """What was late keeps its count; what never was gets none, and no line on the pages."""
+    for _ in range(MOST_LATE):
+        late(reactor, run, hang)
+    assert result(lambda: "in time", "other") == "in time"
+    workers.forgive("plugin")
+    workers.forgive("other")
+    assert result(lambda: "again") == "again"
+    counts = failures.as_dict()
+    assert list(counts) == ["plugin"]
+    assert (counts["plugin"]["timed_out"], counts["plugin"]["left_out"]) == (MOST_LATE, False)
+
+
 def test_a_call_in_time_forgives_late_ones_that_have_ended(reactor, run, result):
     """In a row means in a row."""
     for _ in range(3):
