@@ -90,17 +90,6 @@ def test_a_body_that_takes_longer_than_both_limits_but_comes(client, upstream):
     assert len(upstream.received().body) == 30_000
 
 
-def test_an_answer_has_no_deadline(client, serve):
-    """A prefill takes minutes."""
-
-    def script(peer, _):
-        time.sleep(IDLE + HEAD)
-        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-
-    serve(script)
-    assert client.ask(body=b"{}").answer().body == b"ok"
-
-
 def test_there_may_be_only_so_many_connections(upstream, tmp_path):
     """The next one gets 503, with a word on when to come again."""
     arguments = ("--max-connections", "6", "--upstream", upstream.url)

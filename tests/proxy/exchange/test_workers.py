@@ -22,18 +22,7 @@ from cacheproxy.proxy.exchange.workers import (
 from tests.proxy.harness import TIMEOUT, eventually
 from tests.turning import TurningReactor
 
-
-class Hang:
-    """A function that hangs until it is let go."""
-
-    def __init__(self):
-        self.entered = threading.Semaphore(0)
-        self.gate = threading.Event()
-
-    def __call__(self):
-        self.entered.release()
-        assert self.gate.wait(TIMEOUT)
-        return "late"
+from .conftest import Hang
 
 
 @pytest.fixture
@@ -49,13 +38,6 @@ def failures():
 @pytest.fixture
 def workers(reactor, failures):
     return Workers(reactor, failures)
-
-
-@pytest.fixture
-def hang():
-    hang = Hang()
-    yield hang
-    hang.gate.set()
 
 
 @pytest.fixture
@@ -188,7 +170,7 @@ def test_so_many_calls_of_one_name_run_at_once_and_the_rest_wait(reactor, run, r
     assert not hang.entered.acquire(timeout=0.05)
     hang.gate.set()
     reactor.turn_until(lambda: all(found))
-    assert found == [["late"]] * (AT_ONCE + 2)
+    assert found == [[hang.answer]] * (AT_ONCE + 2)
 
 
 def test_those_that_wait_are_let_go_when_their_name_is_left_out(reactor, run, hang):
