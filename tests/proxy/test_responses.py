@@ -207,18 +207,6 @@ def test_odd_framing_becomes_plain(connect, respond, response, body):
     assert not answer.values(b"x-trailer")
 
 
-def test_an_http_1_0_client_gets_no_chunks(connect, respond):
-    """Its body ends with the connection, or after the announced length."""
-    respond(CHUNKED + b"5\r\nhello\r\n0\r\n\r\n")
-    answer = connect().ask(version=b"HTTP/1.0").answer()
-    assert (answer.body, answer.end) == (b"hello", "fin")
-    assert not answer.values(b"transfer-encoding")
-    respond(whole(b"hello"))
-    client = connect().ask(version=b"HTTP/1.0")
-    assert client.answer().body == b"hello"
-    assert client.wait_closed()
-
-
 def test_an_answer_before_the_request_is_read(connect, upstream):
     """The upstream refuses a large request without reading it: the client gets the refusal."""
 

@@ -306,20 +306,27 @@ def test_a_certificate_that_is_not_trusted_or_for_another_host_is_502(tmp_path, 
     assert upstream.requests.empty()
 
 
-def test_a_server_without_tls_is_502(upstream, serve, folder, certificate):
-    """With a guess at what is wrong."""
-    upstream.reset(on_connection=lambda peer: peer.send(whole(b"", status=b"400 Bad Request")))
-    with start(folder, f"https://localhost:{upstream.port}", certificate) as proxy:
-        status, message = message_of(proxy)
-    assert status == 502
-    assert "does not speak TLS: should it be http instead of https?" in message
-
-
-def test_a_server_that_never_greets_is_504(upstream, folder, certificate):
-    """The handshake counts as silence."""
-    upstream.reset(on_connection=lambda peer: peer.sock.recv(1 << 16) and peer.wait_closed())
+@pytest.mark.parametrize(
+    ("does", "status", "said"),
+    [
+        (
+            lambda peer: peer.send(whole(b"", status=b"400 Bad Request")),
+            502,
+            "does not speak TLS: should it be http instead of https?",
+        ),
+        (
+            lambda peer: peer.sock.recv(1 << 16) and peer.wait_closed(),
+            504,
+            "said nothing for 0.5 s",
+        ),
+    ],
+    ids=["a server without TLS", "a server that never greets"],
+)
+def test_a_handshake_that_does_not_come_about(upstream, folder, certificate, *, does, status, said):
+    """With a guess at what is wrong; the handshake counts as silence."""
+    upstream.reset(on_connection=does)
     url = f"https://localhost:{upstream.port}"
     with start(folder, url, certificate, "--upstream-silence", "0.5") as proxy:
-        status, message = message_of(proxy)
-    assert status == 504
-    assert "said nothing for 0.5 s" in message
+        found = message_of(proxy)
+    assert found[0] == status
+    assert said in found[1]
