@@ -77,10 +77,11 @@ def late(reactor, run, hang, name="plugin"):
     assert failure.check(TookTooLongError)
 
 
-def test_a_call_runs_in_another_thread_and_fires_with_what_it_returns(result):
-    """The same thread again, if it is free."""
+def test_a_call_runs_in_another_thread_and_fires_with_what_it_returns(reactor, result):
+    """The same thread again, if it is free; no timer is left behind."""
     first, second = (result(threading.get_ident) for _ in range(2))
     assert first == second != threading.get_ident()
+    assert reactor.getDelayedCalls() == []
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
@@ -107,15 +108,9 @@ def test_a_late_call_is_given_up_and_the_next_is_not_kept_waiting(reactor, run, 
     assert result(lambda: "next") == "next"
     before = len(threads())
     hang.gate.set()
-    eventually(lambda: len(threads()) < before)
+    eventually(lambda: len(threads()) < before)  # its thread does not come back for more
     reactor.turn()
     assert len(found) == 1
-
-
-def test_a_call_that_is_done_is_not_late_any_more(reactor, result):
-    """No timer is left behind."""
-    assert result(lambda: 5) == 5
-    assert reactor.getDelayedCalls() == []
 
 
 def test_after_some_late_calls_in_a_row_a_name_is_left_out(reactor, run, result, hang, failures):
@@ -210,16 +205,6 @@ def test_an_endless_loop_is_ended(reactor, run):
     reactor.advance(1.0)
     assert found[0].check(TookTooLongError)
     assert ended.wait(TIMEOUT)
-
-
-def test_a_thread_whose_call_was_late_ends_with_it(reactor, run, hang):
-    """It does not come back for more."""
-    before = set(threads())
-    late(reactor, run, hang)
-    (thread,) = set(threads()) - before
-    hang.gate.set()
-    thread.join(TIMEOUT)
-    assert not thread.is_alive()
 
 
 def test_a_client_that_leaves_gives_up_the_result_alone(reactor, workers, result, hang):

@@ -158,25 +158,6 @@ def test_while_the_client_does_not_read_the_time_stands_still(connect, serve):
     assert b"".join(client.pieces(client.begin())) == body
 
 
-def test_silence_of_one_harms_no_other(connect, serve):
-    """The limit is each connection's own."""
-
-    def script(peer, received):
-        if b"/mute" in received.line:
-            peer.wait_closed()
-            return
-        peer.send(CHUNKED)
-        for _ in range(8):
-            time.sleep(0.2)
-            peer.chunk(EVENT)
-        peer.send(b"0\r\n\r\n")
-
-    serve(script)
-    mute, other = connect().ask("/mute"), connect().ask("/other")
-    assert mute.answer().status == 504
-    assert other.answer().end == "whole"
-
-
 class Told(list):
     """What a Silence has told."""
 
