@@ -26,6 +26,6 @@ ENV PATH=/opt/cacheproxy/bin:$PATH \
     CACHEPROXY_STATE_DIR=/var/lib/cacheproxy
 EXPOSE 8081
 HEALTHCHECK --interval=30s --timeout=10s --start-period=10s \
-    CMD ["python", "-P", "-m", "cacheproxy.daemon.healthy"]
+    CMD ["python", "-P", "-m", "cacheproxy.cli.healthy"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["cacheproxy", "serve"]

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import find_captures, load_capture
 from cacheproxy.translate.chat import ChatToMessages
+from cacheproxy.translate.common.translation import Translation
 from cacheproxy.translate.messages import MessagesToChat
-from cacheproxy.translate.translation import Translation
 
 SIZE = 130_000
 EVENTS = 2_000

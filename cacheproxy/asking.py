@@ -28,7 +28,7 @@ from cacheproxy.core.server.base_url import server_root
 HEALTH = "/_cacheproxy/health"
 """The proxy's page that says how it is."""
 CONNECT_SECONDS = 5.0
-PAGE_SECONDS = 10.0
+PAGE_SECONDS = 5.0
 ANSWER_SECONDS = 3600.0
 """A long prompt on a slow machine takes minutes before the first byte."""
 _MOST_BYTES = 16 << 20

@@ -7,6 +7,9 @@ from typing import Any
 
 from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url
 
+_SECONDS = 10.0
+"""A page about a long conversation takes the proxy a while."""
+
 
 class RunningError(CommandError):
     """The proxy gives no good answer."""
@@ -19,7 +22,7 @@ def get_json(proxy: str, path: str, token: Mapping[str, str]) -> Any:
     """
     try:
         proxy = checked_url(proxy)
-        answer = Site(proxy, {"Accept": "application/json", **token}).get(path)
+        answer = Site(proxy, {"Accept": "application/json", **token}).get(path, _SECONDS)
     except CommandError:
         raise RunningError(
             f"--proxy takes a URL such as http://127.0.0.1:8081, not {proxy!r}"

@@ -18,7 +18,7 @@ from cacheproxy.words import counted
 
 
 class Answer(StrEnum):
-    """To the question whether the cache is working."""
+    """The answer to the question whether the cache is working."""
 
     YES = "YES"
     NO = "NO"
@@ -36,7 +36,7 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """All that the verdict rests on."""
+    """What the verdict is made of."""
 
     proxy: Proxy
     upstream: Upstream

@@ -54,9 +54,10 @@ class Counters:
         return sample.figures if sample is not None else NOTHING
 
     def told(self, usage: Usage, before: Figures) -> tuple[Usage, bool]:
-        """Return ``usage``, with what was reused since ``before`` if it does not say; and whether.
+        """Return ``usage``, and whether its reuse was filled in from the counters.
 
-        Never raises.
+        It is where the answer did not say it, and the counters have risen since ``before`` by this
+        one prompt. Never raises.
         """
         if not self.has_them or usage.reused is not None or not usage.prompt:
             return usage, False

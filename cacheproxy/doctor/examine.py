@@ -43,6 +43,7 @@ from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.traffic import Look
 from cacheproxy.doctor.upstream import LLAMA, Upstream
+from cacheproxy.plugin.packages import Configured, configured
 
 _AS_PROBE = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): "doctor"}
 """What keeps a request of ours out of the proxy's records."""
@@ -52,7 +53,7 @@ OnStep = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What to look at. ``proxy``: its URL; ``upstream``: the server's, None to ask the proxy.
+    """What is examined. ``proxy``: its URL; ``upstream``: the server's, None to ask the proxy.
 
     ``send``: whether test prompts may be sent; None: ``ask``, with a question for people, where
     they might push out a conversation. ``watch``: seconds to wait for the agent's own.
@@ -74,7 +75,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What came of it."""
+    """What the checks found."""
 
     conclusion: Conclusion
     findings: tuple[Finding, ...]
@@ -86,7 +87,7 @@ class Examination:
 
 def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     """Run all checks. Raises ConfigError or PluginError, as the proxy would."""
-    found = plugins.installed(inputs.config)
+    found = configured(inputs.config)
     on_step("asking the proxy")
     running = proxy.look(inputs.proxy, inputs.token)
     url = inputs.upstream or running.upstream or inputs.config.upstream.rstrip("/")
@@ -99,7 +100,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
         on_step(f"watching for {watched:.0f} s: use your agent now")
         time.sleep(watched)
         after = Look(loads.look(site), record.read(running.url, inputs.token) or before.record)
-    rules = running.rules if running.is_up else tuple(rule.name for rule in found.rules)
+    rules = running.rules if running.is_up else tuple(rule.name for rule in found.on)
     # the test prompt imitates a field that vendors' own APIs check
     edits = inputs.config.edit_remote or is_local(urlsplit(url).hostname or "")
     own = after.record if _is_its_own(running, url) else None
@@ -144,7 +145,7 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
     inputs: Inputs,
     server: Upstream,
     running: Proxy,
-    found: plugins.Installed,
+    found: Configured,
     guard: Guard,
     on_step: OnStep,
 ) -> tuple[Trial, ...]:
@@ -164,7 +165,7 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
             api,
             site,
             through,
-            found.rules,
+            found.on,
             model or outcome.NO_MODEL,
             mark,
             may_send=guard.allows,
@@ -179,9 +180,9 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
 
 
 def _on_trials(
-    trials: Sequence[Trial], running: Proxy, found: plugins.Installed, kind: str
+    trials: Sequence[Trial], running: Proxy, found: Configured, kind: str
 ) -> list[Finding]:
-    here = tuple(rule.name for rule in found.rules)
+    here = tuple(rule.name for rule in found.on)
     has_package = any(package.distribution == outcome.PACKAGE for package in found.packages)
     findings = []
     for trial in trials:

@@ -12,7 +12,7 @@ _USUAL = "http://127.0.0.1:8081"
 
 
 class State(StrEnum):
-    """How things stand. A FAIL is worth exit code 1."""
+    """How a check came out. A FAIL makes the exit code 1."""
 
     OK = "ok"
     WARN = "warn"

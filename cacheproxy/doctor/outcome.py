@@ -1,4 +1,4 @@
-"""What a trial means."""
+"""What a trial with test prompts shows, as a finding."""
 
 from __future__ import annotations
 

@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from cacheproxy.config import Config
-from cacheproxy.core.rules.rule import Normalizer
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.plugin.package import Package
-from cacheproxy.plugin.packages import Packages, choose
+from cacheproxy.plugin.packages import Configured
 
 INSTALL = "pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """The packages of this Python, and the rules that are on with this configuration."""
-
-    packages: tuple[Package, ...]
-    rules: tuple[Normalizer, ...]
-
-
-def installed(config: Config) -> Installed:
-    """Load the packages. Raises ConfigError or PluginError for what the proxy would refuse, too."""
-    packages = Packages.load(config.block, config.plugin)
-    known = packages.normalizers(config.rules())
-    rules = choose(known, config.enable, config.disable)
-    return Installed(packages, tuple(rules))
-
-
-def check(found: Installed, running: tuple[str, ...] | None, *, edits: bool) -> list[Finding]:
+def check(found: Configured, running: tuple[str, ...] | None, *, edits: bool) -> list[Finding]:
     """Return the findings. ``running``: the rules of the running proxy, None if there is none.
 
     ``edits``: whether the upstream is one whose requests are edited (law 5).
@@ -51,9 +30,9 @@ def check(found: Installed, running: tuple[str, ...] | None, *, edits: bool) -> 
     ]
     loaded = [package for package in found.packages if not package.error and not package.blocked]
     names = ", ".join(package.title for package in loaded)
-    if found.rules:
+    if found.on:
         which = f"{len(loaded)} loaded: {names}" if loaded else "only the config file's own rules"
-        on = ", ".join(rule.name for rule in found.rules)
+        on = ", ".join(rule.name for rule in found.on)
         findings.append(Finding("plugins", State.OK, f"{which}; rules on: {on}"))
     elif loaded:
         text = f"{names} loaded, but no rule is on: every request passes through unedited"
@@ -64,9 +43,9 @@ def check(found: Installed, running: tuple[str, ...] | None, *, edits: bool) -> 
     return findings + _running(found, running, edits=edits)
 
 
-def _running(found: Installed, running: tuple[str, ...] | None, *, edits: bool) -> list[Finding]:
+def _running(found: Configured, running: tuple[str, ...] | None, *, edits: bool) -> list[Finding]:
     """Compare with the proxy that runs, which may have been started before the last change."""
-    here = {rule.name for rule in found.rules}
+    here = {rule.name for rule in found.on}
     if running is None or set(running) == here:
         return []
     if not running and not edits:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import DOCTOR
@@ -16,7 +18,7 @@ PAGE = "/_cacheproxy/exchanges"
 _LAST = 10
 """Requests that the headline speaks of."""
 _MOST = 0.5
-"""Share of lost tokens: of so few turns, a quarter may be one that had to break."""
+"""Share of lost tokens. Of so few turns, a quarter may be one turn that had to break."""
 _LONGEST = 200
 """Characters of what a server said."""
 _IN_TEMPLATE = "Jinja Exception:"
@@ -31,19 +33,19 @@ class Seen:
     as the client saw it, None if it saw nothing. ``said``: what the server said of a failure.
     """
 
-    number: int
-    client: str
-    session: str
-    turn: int
-    side: bool
-    prompt: int | None
-    reused: int | None
-    verdict: str
-    reason: str
-    wall: float
+    number: int = 0
+    client: str = "client"
+    session: str = ""
+    turn: int = 0
+    side: bool = False
+    prompt: int | None = None
+    reused: int | None = None
+    verdict: str = "-"
+    reason: str = ""
+    wall: float = 0.0
     seconds: float = 0.0
     path: str = ""
-    status: int | None = 200
+    status: int | None = None
     outcome: str = Outcome.COMPLETE
     said: str | None = None
     lost: int | None = None
@@ -82,12 +84,12 @@ class Record:
 
     @property
     def later(self) -> tuple[Seen, ...]:
-        """Of those, the turns that could have reused the turn before."""
+        """The measured turns that could have reused the turn before."""
         return tuple(one for one in self.measured if one.turn > 1 and not one.side)
 
     @property
     def breaks(self) -> tuple[Seen, ...]:
-        """Of those, the turns that lost the cache."""
+        """The later turns that lost the cache."""
         return tuple(one for one in self.later if one.verdict == Judgement.BREAK)
 
     @property
@@ -102,12 +104,12 @@ class Record:
 
     @property
     def is_broken(self) -> bool:
-        """Whether most was."""
+        """Whether the breaks lost half of the later turns' prompt tokens, or more."""
         return self.lost_share >= _MOST
 
     @property
     def is_hurt(self) -> bool:
-        """Whether enough was for somebody to look."""
+        """Whether they lost enough to be felt (see ``weights.FELT``)."""
         return self.lost_share >= FELT
 
     @property
@@ -146,8 +148,8 @@ def read(proxy: str, headers: Mapping[str, str]) -> Record | None:
         page = page.get("exchanges")
     if not isinstance(page, list):
         return None
-    seen = [_seen(item) for item in page if isinstance(item, dict)]
-    mine = [one for one in seen if _has_prompt(one) and one.client != DOCTOR]
+    seen = (_seen(item) for item in page if isinstance(item, dict))
+    mine = [one for one in seen if one and _has_prompt(one) and one.client != DOCTOR]
     return Record(tuple(sorted(mine, key=lambda one: one.number)))
 
 
@@ -157,35 +159,14 @@ def _has_prompt(one: Seen) -> bool:
     return one.turn > 0 or (one.failed and bool(one.session) and not counts)
 
 
-def _seen(item: dict[str, Any]) -> Seen:
+def _seen(item: dict[str, Any]) -> Seen | None:
+    """Read one row of the page, None where it is none; what it does not say has its default."""
     usage = item.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    return Seen(
-        number=_count(item.get("number")) or 0,
-        client=str(item.get("client") or "client"),
-        session=str(item.get("session") or ""),
-        turn=_count(item.get("turn")) or 0,
-        side=item.get("side") is True,
-        prompt=_count(usage.get("prompt")),
-        reused=_count(usage.get("reused")),
-        verdict=str(item.get("verdict") or "-"),
-        reason=str(item.get("reason") or ""),
-        wall=_number(item.get("wall")),
-        seconds=_number(item.get("seconds")),
-        path=str(item.get("path") or ""),
-        status=_count(item.get("status")),
-        outcome=str(item.get("outcome") or Outcome.COMPLETE),
-        said=_line(item.get("error")),
-        lost=_count(item.get("lost")),
-    )
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None
-
-
-def _number(value: Any) -> float:
-    return float(value) if type(value) in (int, float) else 0.0
+    said = {**item, **(usage if isinstance(usage, dict) else {}), "said": _line(item.get("error"))}
+    try:
+        return msgspec.convert({name: one for name, one in said.items() if one is not None}, Seen)
+    except msgspec.ValidationError:
+        return None
 
 
 def _line(value: Any) -> str | None:

@@ -32,8 +32,8 @@ _log = Logger()
 _MOST_WAITING = 64 << 20
 """Bytes of bodies that may wait for the thread; beyond, exchanges go on without a verdict."""
 _THREAD_ABOVE = 128 << 10
-"""Bytes to be looked at beyond which a verdict is reached in the thread. A first turn of 100 kB
-takes 0.2 ms, the next ones half of that; the way to the thread and back costs 0.4."""
+"""Bytes to be looked at beyond which a verdict is reached in the thread. Below it, the way to the
+thread and back costs more than the work."""
 _MOST_HELD = 64
 """Exchanges of a session that may wait for an upstream's answer."""
 

@@ -24,7 +24,7 @@ _WHY = "cold start"
 
 
 class Cold(StrEnum):
-    """The two ways."""
+    """How a pass starts cold: a mark in its prompts, or emptied slots."""
 
     MARK = "mark"
     ERASE = "erase"

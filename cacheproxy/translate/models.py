@@ -9,10 +9,10 @@ from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.chat import errors as chat_errors
 from cacheproxy.translate.chat import models as chat_models
 from cacheproxy.translate.chat.request import messages_headers
+from cacheproxy.translate.common.translation import Answer, Stream, TranslationError
 from cacheproxy.translate.messages import errors as messages_errors
 from cacheproxy.translate.messages import models as messages_models
 from cacheproxy.translate.messages.request import chat_headers
-from cacheproxy.translate.translation import Answer, Stream, TranslationError
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import Any
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages import MessagesToChat
-from cacheproxy.translate.translation import TranslationError
 
 _KEPT = ("messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "model")
 """What a template sees. ``response_format`` and the like bind the answer alone."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from cacheproxy.units.unit import MARK, Command, Manager, Unit, UnitError
 
-_STOP_EXTRA = 15
-"""Seconds beside the grace of open answers: records are written after those."""
 _AGAIN_AFTER = 10
 """Seconds between two starts of what ends at once."""
 
@@ -24,7 +22,7 @@ def render(unit: Unit) -> bytes:
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
         "ThrottleInterval": _AGAIN_AFTER,
-        "ExitTimeOut": round(unit.grace) + _STOP_EXTRA,
+        "ExitTimeOut": unit.stop_seconds,
         # else the system slows down what it takes for a background job, and each request with it
         "ProcessType": "Interactive",
         "StandardOutPath": str(unit.log),

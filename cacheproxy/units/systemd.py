@@ -27,8 +27,6 @@ NoNewPrivileges=true
 [Install]
 WantedBy=default.target
 """
-_STOP_EXTRA = 15
-"""Seconds beside the grace of open answers: records are written after those."""
 
 
 def render(unit: Unit) -> bytes:
@@ -42,7 +40,7 @@ def render(unit: Unit) -> bytes:
         program=" ".join(_quoted(word, command=True) for word in unit.program),
         state=_plain(str(unit.state)).replace("%", "%%"),
         environment=environment,
-        stop=round(unit.grace) + _STOP_EXTRA,
+        stop=unit.stop_seconds,
     )
     return text.encode()
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_AFTER_ANSWERS = 15
+"""Seconds."""
 MARK = "Written by cacheproxy service install"
 """Stands in the files we write: only those are overwritten or removed."""
 
@@ -22,7 +24,7 @@ class Unit:
 
     ``state``: the folder it runs in. ``log``: where its output goes, if the service manager keeps
     no log itself. ``environment``: variables that must not stand on the command line. ``grace``:
-    seconds that it may take to stop.
+    seconds that open answers have to end.
     """
 
     name: str
@@ -31,6 +33,11 @@ class Unit:
     log: Path
     grace: float
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def stop_seconds(self) -> int:
+        """How long it may take to stop: after open answers, records are written."""
+        return round(self.grace) + _AFTER_ANSWERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,20 +53,18 @@ def test_claude_with_a_name_it_knows():
     assert found["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] == "65536"
 
 
-@pytest.mark.parametrize("late", ["hoisted", "refused", "dropped", "unknown"])
-def test_claude_without_its_countdown(late):
-    """Where the server would not leave it in its place; a note says why."""
+@pytest.mark.parametrize(
+    ("late", "is_off"),
+    [
+        *((late, True) for late in ("hoisted", "refused", "dropped", "unknown")),
+        *((late, False) for late in ("inline", "user", None)),
+    ],
+)
+def test_claudes_countdown_is_off_where_the_server_would_not_leave_it_in_its_place(late, is_off):
+    """A note says why; a server that is not known at all is taken to."""
     setup = claude(Need(URL, late=late))
-    assert setup.variables["CLAUDE_CODE_TOTAL_TOKENS_REMINDER"] == "off"
-    assert "token countdown" in setup.notes[0]
-
-
-@pytest.mark.parametrize("late", ["inline", "user", None])
-def test_claude_with_its_countdown(late):
-    """Where the server takes it, or is not known at all."""
-    setup = claude(Need(URL, late=late))
-    assert "CLAUDE_CODE_TOTAL_TOKENS_REMINDER" not in setup.variables
-    assert "countdown" not in "".join(setup.notes)
+    assert setup.variables.get("CLAUDE_CODE_TOTAL_TOKENS_REMINDER") == ("off" if is_off else None)
+    assert ("token countdown" in "".join(setup.notes)) is is_off
 
 
 def test_claudes_tool_search():

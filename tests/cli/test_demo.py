@@ -85,7 +85,10 @@ class TestEmbedded:
         assert hoisting["direct"]["total"]["share"] < 0.8
         assert cch["direct"]["turns"][1]["reused"] < 100
         for scene in (strict, hoisting, cch):
+            assert scene["through"]["total"]["refused"] == 0
             assert scene["through"]["total"]["share"] >= 0.99
+        learned = [scene["placement"]["late"] for scene in (strict, hoisting)]
+        assert learned == ["refused", "hoisted"]
         assert result.stderr == ""
 
     @pytest.mark.llama

@@ -9,7 +9,7 @@ from cacheproxy.doctor.reuse import Shot, Trial
 
 def seen(number=1, turn=1, prompt=18_000, reused=0, verdict="ok", **more):
     """One exchange of a conversation of Claude Code, begun at second ``number``."""
-    usual = {"client": "claude", "session": "3f9a", "side": False, "reason": ""}
+    usual = {"client": "claude", "session": "3f9a", "status": 200}
     usual |= {"number": number, "turn": turn, "prompt": prompt, "reused": reused}
     return Seen(**(usual | {"verdict": verdict, "wall": float(number)} | more))
 

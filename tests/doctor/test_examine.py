@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
 
@@ -31,9 +30,9 @@ def through(llama):
 def look(through, tmp_path):
     """Examine it; return the verdict and the findings by name."""
 
-    def look(**more):
+    def look(on_step=lambda _: None, **more):
         inputs = Inputs(Config(), through.url, None, {}, tmp_path, **({"send": False} | more))
-        examined = examine(inputs, lambda _: None)
+        examined = examine(inputs, on_step)
         return examined.conclusion, {finding.name: finding for finding in examined.findings}
 
     return look
@@ -100,10 +99,12 @@ def test_our_own_prompts_leave_no_trace(look, through):
 
 def test_an_agent_that_goes_past_the_proxy(look, llama):
     """Seen while it works."""
-    agent = threading.Timer(0.3, converse, (llama.url, "past", 2))
-    agent.start()
-    conclusion, findings = look(watch=2.0)
-    agent.join()
+
+    def on_step(doing):
+        if doing.startswith("watching"):
+            converse(llama.url, "past", 2)
+
+    conclusion, findings = look(on_step, watch=0.1)
     assert findings["traffic"].state is State.FAIL
     assert conclusion.answer is Answer.NOT_MEASURED
     assert conclusion.text == "No agent request has come through the proxy yet."

@@ -8,17 +8,18 @@ from cacheproxy import Rule
 from cacheproxy.config import Config
 from cacheproxy.doctor import plugins
 from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.plugins import Installed
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.packages import Configured, configured
 
 RULE = Rule("good-stamp", "system", "stamp", "", why="a stamp changes")
+NAMES = frozenset({RULE.name})
 GOOD = Package("good", "good-plugin", "1.2", (RULE,))
 BROKEN = Package("broken", "broken-plugin", "0.1", error="ImportError: no")
 
 
 def found(packages, rules, running=None, *, edits=True):
-    findings = plugins.check(Installed(packages, rules), running, edits=edits)
+    findings = plugins.check(Configured(packages, (), rules, NAMES), running, edits=edits)
     return [(finding.name, finding.state, finding.text) for finding in findings]
 
 
@@ -57,4 +58,4 @@ def test_a_proxy_that_runs_with_other_rules():
 def test_what_the_proxy_would_refuse():
     """The same error as there."""
     with pytest.raises(PluginError, match="nobody"):
-        plugins.installed(Config(enable=("nobody",)))
+        configured(Config(enable=("nobody",)))

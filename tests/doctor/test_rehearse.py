@@ -92,7 +92,7 @@ def test_a_clock_at_the_head(rehearsed):
 
 
 def test_a_date_costs_a_turn_a_day():
-    (found,) = rehearse.check(Rehearsal((), None, "the date", "x"), "Ollama")
+    (found,) = rehearse.check(Rehearsal((), None, "the date"), "Ollama")
     assert found.text.endswith("once a day")
     assert found.fix is None
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import pytest
 
+from cacheproxy.embedded import write_model
 from cacheproxy.replay.proxy import ProxyService as Proxy
 from cacheproxy.testing import capture_name, find_captures
 from tests import needs
 
 from .replay import Session, load_sessions, start_server, write_model_for
+from .templates import REWRITING, TEMPLATES
 
 REPLAYED = (
     "claude_2.1.114-localmodel",
@@ -43,3 +47,23 @@ def proxy(llama):
     """The proxy as it comes, in front of the server."""
     with Proxy(llama.url) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Start the embedded server with a template of TEMPLATES or REWRITING, or with another text.
+
+    ``text``: what its model learns its words from.
+    """
+    needs.llama()
+    with ExitStack() as stack:
+
+        def serve(template, text="a b", **settings):
+            template = (TEMPLATES | REWRITING).get(template, template)
+            folder = tmp_path / str(len(list(tmp_path.iterdir())))
+            folder.mkdir()
+            model = write_model(folder / "tiny.gguf", text=text, template=template)
+            settings = {"sampling__ignore_eos": True} | settings
+            return stack.enter_context(start_server(model, tmp_path, **settings))
+
+        yield serve

@@ -14,11 +14,9 @@ import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage, usage_of
-from cacheproxy.embedded import write_model
 from cacheproxy.replay.proxy import ProxyService as Proxy
-from tests import needs
 
-from .replay import PATHS, TOLERANCE, erase, start_server
+from .replay import PATHS, TOLERANCE, erase
 from .templates import TEMPLATES
 
 pytestmark = pytest.mark.llama
@@ -28,6 +26,7 @@ TURNS = 6
 _WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "wait", "outside"]
 _random = random.Random(13)
 LONG = [" ".join(_random.choices(_WORDS, k=300)) for _ in range(TURNS + 1)]
+WORDS = "\n".join(LONG)
 
 
 def conversation(api):
@@ -119,28 +118,10 @@ def whole_log(proxy, turns):
     return log
 
 
-@pytest.fixture
-def serve(tmp_path):
-    """Start the embedded server with a template of ours."""
-    needs.llama()
-    running = []
-
-    def serve(name, **settings):
-        path = write_model(
-            tmp_path / f"{name}.gguf", text="\n".join(LONG), template=TEMPLATES[name]
-        )
-        running.append(start_server(path, tmp_path, sampling__ignore_eos=True, **settings))
-        return running[-1]
-
-    yield serve
-    for server in running:
-        server.close()
-
-
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_no_turn_fails_and_each_evaluates_what_is_new(serve, name):
     """In all three APIs; where the template takes them in place, nothing is edited."""
-    server = serve(name)
+    server = serve(name, WORDS)
     with Proxy(server.url) as proxy:
         for api in PATHS:
             erase(server.url)
@@ -156,9 +137,9 @@ def test_no_turn_fails_and_each_evaluates_what_is_new(serve, name):
 @pytest.mark.parametrize("api", PATHS)
 def test_without_the_proxy_they_cost_the_request_or_the_history(serve, api):
     """The measure is sharp."""
-    statuses, _ = talk(serve("strict").url, api)
+    statuses, _ = talk(serve("strict", WORDS).url, api)
     assert set(statuses) == {400}
-    statuses, usages = talk(serve("hoist").url, api)
+    statuses, usages = talk(serve("hoist", WORDS).url, api)
     assert set(statuses) == {200}
     assert evaluated(usages) > 2 * usages[-1].prompt
 
@@ -167,13 +148,13 @@ def test_without_the_proxy_they_cost_the_request_or_the_history(serve, api):
 def test_another_template_between_two_turns_heals_within_the_request(serve, api):
     """The server is started again on the same port with another model."""
     port = free_port()
-    server = serve("inline", port=port)
+    server = serve("inline", WORDS, port=port)
     with Proxy(server.url) as proxy:
         bodies = list(conversation(api))
         assert post(proxy.url, api, bodies[0])[0] == 200
         for name, body in zip(("strict", "turns"), bodies[1:], strict=False):
             server.close()
-            server = serve(name, port=port)
+            server = serve(name, WORDS, port=port)
             assert post(proxy.url, api, body)[0] == 200, proxy.log()
         assert post(proxy.url, api, bodies[3])[0] == 200
         assert "HTTP 400" not in whole_log(proxy, 4)

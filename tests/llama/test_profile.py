@@ -9,11 +9,8 @@ import time
 import pytest
 
 from cacheproxy.asking import Site
-from cacheproxy.embedded import write_model
 from cacheproxy.replay.proxy import ProxyService as Proxy
-from tests import needs
 
-from .replay import start_server
 from .templates import REWRITING, TEMPLATES
 
 pytestmark = pytest.mark.llama
@@ -57,26 +54,10 @@ def until(condition):
         time.sleep(0.05)
 
 
-@pytest.fixture
-def serve(tmp_path):
-    """Start the embedded server with a template."""
-    needs.llama()
-    running = []
-
-    def serve(template, **settings):
-        path = write_model(tmp_path / f"{len(running)}.gguf", text="a b", template=template)
-        running.append(start_server(path, tmp_path, sampling__ignore_eos=True, **settings))
-        return running[-1]
-
-    yield serve
-    for server in running:
-        server.close()
-
-
 @pytest.mark.parametrize("name", [*TEMPLATES, *REWRITING])
 def test_a_template_is_told_by_what_it_renders(serve, name):
     """Thinking, tools, the order, the time; where late messages stand is told beside it."""
-    with Proxy(serve((TEMPLATES | REWRITING)[name]).url) as proxy:
+    with Proxy(serve(name).url) as proxy:
         profile = profile_of(proxy)
     assert profile["thoughts"] == THOUGHTS.get(name, {"way": "never rendered"})
     assert profile["order"] == "system first"
@@ -92,12 +73,12 @@ def test_another_server_in_its_place_is_learned_anew(serve):
     """On the same port: its template, its start; nothing of the first one stays."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    server = serve(REWRITING["keep"], port=port)
+    server = serve("keep", port=port)
     with Proxy(server.url, "--poll", "0.1") as proxy:
         first = profile_of(proxy)
         assert first["thoughts"] == THOUGHTS["keep"]
         server.close()
-        serve(REWRITING["tools"], port=port)
+        serve("tools", port=port)
         until(lambda: (profile_of(proxy) or {}).get("tools_last"))
         second = profile_of(proxy)
     assert second["thoughts"] == {"way": "never rendered"}
@@ -123,7 +104,7 @@ def test_what_happens_to_idle_slots_tells_of_the_memory(serve, ram, left, expect
 
 def test_slots_that_hold_more_than_one_context_have_a_memory_each(serve):
     """Two prompts that would not fit into one."""
-    server = serve(TEMPLATES["inline"], n_parallel=2, kv_unified=False, n_ctx=2048)
+    server = serve("inline", n_parallel=2, kv_unified=False, n_ctx=2048)
     with Proxy(server.url, "--poll", "0.1") as proxy:
         for text in ("a" * 700, "b" * 700):
             assert chat(proxy, text) == 200

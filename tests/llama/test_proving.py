@@ -13,12 +13,9 @@ from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.judge.proof import Compared
 from cacheproxy.core.prompt.prompt import Order, prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.embedded import write_model
-from tests import needs
 from tests.proxy.proving.turned import HandTurned, chat, proving_at
 
-from .replay import PATHS, body_for, start_server
-from .templates import REWRITING, TEMPLATES
+from .replay import PATHS, body_for
 
 pytestmark = pytest.mark.llama
 
@@ -51,22 +48,6 @@ def compared(url, before, after):
     return Compared(one, other, was.prompt, now.prompt, parting(one, other)), now
 
 
-@pytest.fixture
-def serve(tmp_path):
-    """Start the embedded server with a template."""
-    needs.llama()
-    running = []
-
-    def serve(template):
-        path = write_model(tmp_path / f"{len(running)}.gguf", text=WORDS, template=template)
-        running.append(start_server(path, tmp_path, sampling__ignore_eos=True, n_ctx=4096))
-        return running[-1]
-
-    yield serve
-    for server in running:
-        server.close()
-
-
 @pytest.mark.parametrize(
     ("template", "before", "after", "rewrite"),
     [
@@ -78,7 +59,7 @@ def serve(tmp_path):
 )
 def test_what_a_template_did_is_proved(serve, reactor, *, template, before, after, rewrite):
     """The proof shares what the server reused, but for a token or two."""
-    server = serve((TEMPLATES | REWRITING)[template])
+    server = serve(template, WORDS, n_ctx=4096)
     one = chat(*before, tools=TOOLS, max_tokens=1)
     other = chat(*before, *after, tools=TOOLS, max_tokens=1)
     known, usage = compared(server.url, one, other)
@@ -93,7 +74,7 @@ def test_a_server_that_was_started_anew_says_so(serve, reactor):
     """The same model, another start; asked twice it says the same."""
     starts = []
     for _ in range(2):
-        server = serve(TEMPLATES["inline"])
+        server = serve("inline", WORDS, n_ctx=4096)
         proving = proving_at(reactor, server.url, counts_reuse=True)
         starts.append({reactor.run(proving.started()) for _ in range(2)})
         server.close()

@@ -154,14 +154,3 @@ def test_a_stop_ends_the_text_at_the_same_place(llama):
         own, ours = (answer["choices"][0] for answer in answers)
         assert ours["finish_reason"] == own["finish_reason"] == "stop"
         assert ours["message"]["content"] == own["message"]["content"] == text[: text.index(stop)]
-
-
-def test_a_prompt_that_is_too_long_is_said_in_openai_s_words(llama):
-    """With the server's figures."""
-    body = ASKED | {"messages": [{"role": "user", "content": " of" * 70_000}]}
-    for stream in (False, True):
-        status, answer = translated(llama.url, body | {"stream": stream})
-        error = json.loads(answer)["error"]
-        assert (status, error["code"]) == (400, "context_length_exceeded")
-        assert "maximum context length is 65536 tokens" in error["message"]
-        assert "resulted in 70" in error["message"]

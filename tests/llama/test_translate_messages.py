@@ -143,15 +143,3 @@ def test_a_conversation_reuses_the_turn_before(llama):
             {"role": "user", "content": f"And {turn}?"},
         ]
     assert last > 100
-
-
-def test_a_prompt_that_is_too_long_is_said_in_anthropic_s_words(llama):
-    """With the server's figures."""
-    body = ASKED | {"messages": [{"role": "user", "content": " of" * 70_000}]}
-    for stream in (False, True):
-        status, answer = translated(llama.url, body | {"stream": stream})
-        assert status == 400
-        error = json.loads(answer)["error"]
-        assert error["type"] == "invalid_request_error"
-        assert error["message"].startswith("prompt is too long: 70")
-        assert error["message"].endswith(" tokens > 65536 maximum")

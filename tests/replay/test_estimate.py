@@ -36,20 +36,19 @@ def quiet(_doing, _done):
     pass
 
 
+def assessed(passed):
+    return assess(passed, None, Everything(), Order.SYSTEM_FIRST, quiet)
+
+
 def test_a_prompt_that_goes_on_may_reuse_all_of_the_one_before(rules):
     usages = [(1000, 0), (1050, 1000), (1100, 1050)]
-    found = assess(
-        turns(rules, usages, through=True), None, Everything(), Order.SYSTEM_FIRST, quiet
-    )
+    found = assessed(turns(rules, usages, through=True))
     assert [one.expected for one in found] == [None, Expected(1000, False), Expected(1050, False)]
     assert [one.verdict.judgement for one in found] == ["cold", "ok", "ok"]
 
 
 def test_a_prompt_that_parts_early_may_reuse_little(rules):
-    usages = [(1000, 0), (1050, 3)]
-    first, second = assess(
-        turns(rules, usages, through=False), None, Everything(), Order.SYSTEM_FIRST, quiet
-    )
+    first, second = assessed(turns(rules, [(1000, 0), (1050, 3)], through=False))
     assert first.expected is None
     assert 0 < second.expected.tokens < 20
     assert (second.verdict.judgement, second.verdict.reason) == ("BREAK", "system_changed")
@@ -58,14 +57,11 @@ def test_a_prompt_that_parts_early_may_reuse_little(rules):
 
 def test_equal_prompts_that_were_not_reused_are_not_explained(rules):
     """Nobody else asked anything of the server in between."""
-    usages = [(1000, 0), (1050, 0)]
-    found = assess(
-        turns(rules, usages, through=True), None, Everything(), Order.SYSTEM_FIRST, quiet
-    )
-    verdict = found[1].verdict
+    _, second = assessed(turns(rules, [(1000, 0), (1050, 0)], through=True))
+    verdict = second.verdict
     assert (verdict.judgement, verdict.reason, verdict.evidence) == ("BREAK", "unknown", ())
     assert verdict.ruled_out[1:] == ("no other conversation came through this proxy in between",)
-    assert figures(found, found[:0]).captured[1].error is None
+    assert second.error is None
 
 
 def test_another_conversation_in_between_is_evidence_of_an_eviction(rules):
@@ -75,24 +71,19 @@ def test_another_conversation_in_between_is_evidence_of_an_eviction(rules):
     (theirs,) = turns(rules, [(1000, 0)], through=True)
     session = theirs.place.session._replace(id="another")
     theirs = replace(theirs, place=replace(theirs.place, session=session))
-    found = assess([*mine[:2], theirs, *mine[2:]], None, Everything(), Order.SYSTEM_FIRST, quiet)
+    found = assessed([*mine[:2], theirs, *mine[2:]])
     assert [one.verdict.judgement for one in found] == ["cold", "ok", "cold", "BREAK", "ok"]
     verdict = found[3].verdict
     assert (verdict.reason, verdict.evidence) == ("evicted", (Evidence.OTHERS,))
 
 
 def test_sums_are_those_of_the_turns_both_passes_have(rules):
-    usages = [(1000, 0, 1, 2.0), (1050, 10, 1, 2.0), (1100, 10, 1, 3.0)]
-    before = assess(
-        turns(rules, usages, through=False), None, Everything(), Order.SYSTEM_FIRST, quiet
-    )
+    before = [(1000, 0, 1, 2.0), (1050, 10, 1, 2.0), (1100, 10, 1, 3.0)]
     after = [(1000, 0, 1, 2.0), (1050, 1000, 1, 0.25)]
-    through = assess(
-        turns(rules, after, through=True), None, Everything(), Order.SYSTEM_FIRST, quiet
+    found = figures(
+        assessed(turns(rules, before, through=False)), assessed(turns(rules, after, through=True))
     )
-    found = figures(before, through)
-    assert found.compared == 2
-    assert found.server_time
+    assert (found.compared, found.server_time) == (2, True)
     assert [total.prompt for total in found.totals] == [2050, 2050]
     assert [total.evaluated for total in found.totals] == [2040, 1050]
     assert found.faster == pytest.approx(4 / 2.25)
@@ -100,6 +91,5 @@ def test_sums_are_those_of_the_turns_both_passes_have(rules):
 
 
 def test_reuse_that_the_pass_does_not_explain_is_not_cold(rules):
-    usages = [(1000, 900), (1050, 1000)]
-    rows = assess(turns(rules, usages, through=True), None, Everything(), Order.SYSTEM_FIRST, quiet)
+    rows = assessed(turns(rules, [(1000, 900), (1050, 1000)], through=True))
     assert figures(rows, rows[:0]).warm == [1]

@@ -1,11 +1,12 @@
 """What a replay says: no prompt text, no wider than 96, the same in each form."""
 
+from dataclasses import replace
+
 import pytest
 
+from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.replay.estimate import assess
 from cacheproxy.replay.figures import figures
-from cacheproxy.replay.memory import Everything
 from cacheproxy.replay.plan import plan
 from cacheproxy.replay.record import record
 from cacheproxy.replay.report import WIDTH, Report
@@ -14,7 +15,7 @@ from cacheproxy.replay.wire import Answer
 from cacheproxy.words import TIMES, seconds, share, times
 
 from . import conversation
-from .test_estimate import quiet, turns
+from .test_estimate import assessed, turns
 
 BEFORE = [(10_000, 0, 1, 40.0), (10_500, 30, 1, 41.0), (11_000, 30, 1, 44.0)]
 AFTER = [(10_000, 0, 1, 40.0), (10_500, 10_000, 1, 2.0), (11_000, 10_500, 1, 2.0)]
@@ -29,10 +30,12 @@ def reported(rules, before, after, **options):
     run = Run(plan(conversation.captured(turns=3)), Target("http://x:1"), rules, via=Via.RULES)
     run.captured = turns(rules, before, through=False)
     run.through = turns(rules, after, through=True)
-    passes = (assess(done, None, Everything(), Order.SYSTEM_FIRST, quiet) for done in run.passes)
-    return Report(
-        run, figures(*passes), "a server", Order.SYSTEM_FIRST, None, ("a.har",), **options
-    )
+    return report_of(run, **options)
+
+
+def report_of(run, **options):
+    found = figures(*map(assessed, run.passes))
+    return Report(run, found, "a server", Order.SYSTEM_FIRST, None, ("a.har",), **options)
 
 
 def text_of(report):
@@ -40,10 +43,8 @@ def text_of(report):
 
 
 def test_the_verdict_is_the_ratio_and_both_sides_are_in_the_table(report):
-    assert (
-        report.verdict()
-        == f"2.8{TIMES} faster prefill, 2.9{TIMES} fewer prompt tokens to evaluate."
-    )
+    verdict = f"2.8{TIMES} faster prefill, 2.9{TIMES} fewer prompt tokens to evaluate."
+    assert report.verdict() == verdict
     lines = text_of(report)
     assert lines[0].startswith("Replaying 3 requests twice, in order, max_tokens=1. Both passes")
     assert "  reused                    60 0.2%        20,500 65.1%" in lines
@@ -92,14 +93,10 @@ def test_what_the_server_does_not_say_is_a_question_mark(rules):
 
 
 def test_a_failed_turn_is_told_without_what_the_server_said(rules):
-    failing = reported(rules, BEFORE, AFTER)
-    turn = failing.run.captured[1]
-    error = Answer(500, turn.answer.usage, None, 1.0, error=f"500 ({conversation.SECRET})")
-    failing.run.captured[1] = type(turn)(turn.number, turn.place, turn.asked, turn.sent, error)
-    passes = (
-        assess(done, None, Everything(), Order.SYSTEM_FIRST, quiet) for done in failing.run.passes
-    )
-    again = Report(failing.run, figures(*passes), "a server", None, None, ("a.har",))
+    run = reported(rules, BEFORE, AFTER).run
+    error = Answer(500, Usage(), None, 1.0, error=f"500 ({conversation.SECRET})")
+    run.captured[1] = replace(run.captured[1], answer=error)
+    again = report_of(run)
     assert any("answered 500" in line for line in text_of(again))
     assert conversation.SECRET not in again.markdown()
     assert next(again.problems()).startswith("1 request failed, the first: 500")

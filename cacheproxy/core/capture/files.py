@@ -77,14 +77,9 @@ def read(paths: Paths) -> tuple[list[Captured], list[Problem]]:
     In the order given; of a folder, ``*.jsonl`` and ``*.har`` by name. Never raises for what
     the files are or say. Holds everything in memory: ``read_each`` does not.
     """
-    records: list[Captured] = []
-    problems: list[Problem] = []
-    for found in read_each(paths):
-        if isinstance(found, Problem):
-            problems.append(found)
-        else:
-            records.append(found)
-    return records, problems
+    found = list(read_each(paths))
+    records = [one for one in found if isinstance(one, Captured)]
+    return records, [one for one in found if isinstance(one, Problem)]
 
 
 def read_each(paths: Paths) -> Iterator[Captured | Problem]:

@@ -36,6 +36,11 @@ _PIECE = 1 << 16
 """Characters or bytes spelled at once: in a thread, the others get their turn in between."""
 _LATEST = 253_402_300_799.0
 """Seconds since the epoch: the end of the year 9999, the last that a date can say."""
+_AS_CAPTURED = (
+    *("method", "number", "turn", "side", "upstream", "status", "bytes_down", "error"),
+    *("sent_after", "head_after", "first_byte", "seconds"),
+)
+"""The members of a line that stand in Captured as they are."""
 
 
 class CapturedError(ValueError):
@@ -127,7 +132,6 @@ def from_fields(fields: Any, profile: Profile | None = None) -> Captured:
         sent = body[:start] + middle + body[end:]
     has_session = line.client is not None and line.session is not None
     return Captured(
-        method=line.method,
         target=line.path,
         headers=_headers(line.headers),
         body=body,
@@ -135,24 +139,14 @@ def from_fields(fields: Any, profile: Profile | None = None) -> Captured:
         sent=body if line.sent_as_received else sent,
         sent_target=line.sent_path,
         reports=tuple(line.reports),
-        number=line.number,
         session=Session(line.client or "", line.session or "") if has_session else None,
-        turn=line.turn,
-        side=line.side,
-        upstream=line.upstream,
-        status=line.status,
         response_headers=_headers(line.response_headers),
         response_body=_body("response_body", line.response_body, line.response_body_base64),
-        bytes_down=line.bytes_down,
         outcome=_convert(line.outcome, Outcome),
-        error=line.error,
         usage=_convert(line.usage, Usage) or Usage(),
-        sent_after=line.sent_after,
-        head_after=line.head_after,
-        first_byte=line.first_byte,
-        seconds=line.seconds,
         verdict=_convert(line.verdict, Verdict),
         profile=profile if line.profile is None else profile_in(line.profile),
+        **{name: getattr(line, name) for name in _AS_CAPTURED},
     )
 
 

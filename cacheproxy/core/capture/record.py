@@ -16,6 +16,12 @@ from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.server.profile import Profile
 
 _NOT_SAID = Usage()
+_AS_IN_EXCHANGE = (
+    *("wall", "number", "session", "turn", "side", "upstream", "status", "response_headers"),
+    *("response_body", "bytes_down", "outcome", "error", "usage", "sent_after", "head_after"),
+    *("first_byte", "seconds", "profile"),
+)
+"""What is taken from an Exchange as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,31 +125,14 @@ class Captured:
             target=received.target,
             headers=received.headers,
             body=received.body,
-            wall=exchange.wall,
             sent=sent.body if sent is not None else None,
             sent_target=sent.target if sent and sent.target != received.target else None,
             reports=tuple(
                 Applied(report.rule, tuple(edit.path for edit in report.edits), report.error)
                 for report in exchange.reports
             ),
-            number=exchange.number,
-            session=exchange.session,
-            turn=exchange.turn,
-            side=exchange.side,
-            upstream=exchange.upstream,
-            status=exchange.status,
-            response_headers=exchange.response_headers,
-            response_body=exchange.response_body,
-            bytes_down=exchange.bytes_down,
-            outcome=exchange.outcome,
-            error=exchange.error,
-            usage=exchange.usage,
-            sent_after=exchange.sent_after,
-            head_after=exchange.head_after,
-            first_byte=exchange.first_byte,
-            seconds=exchange.seconds,
             verdict=verdict,
-            profile=exchange.profile,
+            **{name: getattr(exchange, name) for name in _AS_IN_EXCHANGE},
         )
 
 

@@ -136,7 +136,7 @@ def _from_prompt(request: Request, client: str) -> str:
 
 @lru_cache(maxsize=256)
 def _lasting(text: str) -> bytes:
-    """What of ``text`` stays from turn to turn, to be hashed: 8 KB take 0.4 ms."""
+    """What of ``text`` stays from turn to turn, to be hashed."""
     return b"\0" + _VOLATILE.sub("", text).encode("utf-8", "surrogatepass")
 
 

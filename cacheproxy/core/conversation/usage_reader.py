@@ -88,7 +88,7 @@ class UsageReader:
         self._keep(rest)
 
     def _feed_events(self, events: EventReader, data: bytes) -> None:
-        """Read only what may tell of usage: 0.3 us for each of the other events instead of 5."""
+        """Read only events that may tell of usage; most do not."""
         begun = 0
         if self._at_start or not events.is_between:
             self._at_start = False

@@ -24,7 +24,6 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import VOLATILE, Rule, RuleError
 from cacheproxy.core.rules.toml import rule_toml
 
-_SHAPES = {shape.kind: shape.pattern for shape in SHAPES}
 _CONSTANTS = {
     Kind.UUID: "00000000-0000-0000-0000-000000000000",
     Kind.CLOCK: "00:00",
@@ -112,7 +111,7 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     )
     if writer is not None:
         raise _RefusedError(f"it stands in text that {_WRITERS[writer]} wrote")
-    if field.kind not in _SHAPES:
+    if field.kind not in SHAPES:
         raise _RefusedError(f"{field.kind.value}: it has no shape that a pattern could name")
     changes = [one.change for one in field.sightings]
     if any(change.now_text is None for change in changes):
@@ -127,7 +126,7 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     return Rule(
         name=_name(field, anchor, names),
         where=places[0] if len(places) == 1 else places,
-        pattern=anchor.pattern(_SHAPES[field.kind]),
+        pattern=anchor.pattern(SHAPES[field.kind]),
         replacement=None if is_date else _constant(field.kind, changes),
         why=f"{field.kind.value} {'kept as first seen' if is_date else 'made constant'}",
         default=not is_date,

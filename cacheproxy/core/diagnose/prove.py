@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cacheproxy.core.conversation.divergence import parting
-from cacheproxy.core.diagnose.volatile import Field, Key, Step, key_of, meets
+from cacheproxy.core.diagnose.volatile import Field, Key, Step, edits_of, key_of, meets
 from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import Edit
@@ -64,9 +64,8 @@ def _is_clean(rule: Rule, request: Request, previous: Request | None = None) -> 
     if any(report.error for report in once.reports):
         return False
     again = normalize(once.request, [rule], previous)
-    edits = [edit for report in once.reports for edit in report.edits]
     is_same = again.request is once.request
-    return is_same and _only_there(request.document, once.request.document, edits)
+    return is_same and _only_there(request.document, once.request.document, edits_of(once))
 
 
 def _only_there(was: Document | None, now: Document | None, edits: Sequence[Edit]) -> bool:
@@ -102,7 +101,7 @@ def _mends(rule: Rule, before: Request, after: Request, wanted: Key | None) -> b
     known = {key_of(change) for change in changes(before, after)}
     if any(key_of(change) == wanted or key_of(change) not in known for change in left):
         return False
-    edits = _landed([edit for report in other.reports for edit in report.edits])
+    edits = _landed(edits_of(other))
     if any(
         meets(edit, other.request, change, change.now_text) for edit in edits for change in left
     ):

@@ -13,11 +13,13 @@ from cacheproxy.core.diff.text import TEXT_KINDS
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.prompt import Part
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import may_fire, normalize
+from cacheproxy.core.rules.fold import Normalized, may_fire, normalize
 from cacheproxy.core.rules.rule import Normalizer
 
 Step = tuple[Request, Request]
 """A turn and the one after it, of one conversation."""
+Key = tuple[str, str, str, str]
+"""General path, kind, label, who wrote it."""
 _LABEL = re.compile(r"(?:\S*\s*[^\s0-9A-Za-z]+|\S*)\s*\Z")
 _LABEL_LENGTH = 32
 _LISTS = ("messages", "input", "contents", "tools")
@@ -66,26 +68,22 @@ def fields(
     Each rule is run alone; which are switched on is not asked here.
     """
     wanted = frozenset(parts)
+    changed = [changes(*step, wanted) for step in steps]
     groups: dict[Key, list[Sighting]] = {}
-    for number, step in enumerate(steps):
-        for change in changes(*step, wanted):
+    for number, found in enumerate(changed):
+        for change in found:
             groups.setdefault(key_of(change), []).append(Sighting(number, change))
-    found = [_field(sightings) for sightings in groups.values()]
-    seen = [
-        tuple(
-            general(one.change.path)
-            for sightings in groups.values()
-            for one in sightings
-            if one.step == number
+    tried = [
+        (
+            rule.name,
+            [
+                _try(rule, step, found, wanted) if found else None
+                for step, found in zip(steps, changed, strict=True)
+            ],
         )
-        for number in range(len(steps))
+        for rule in rules
     ]
-    trials = _Trials(steps, rules, wanted, seen)
-    return tuple(trials.covered(one) for one in found)
-
-
-Key = tuple[str, str, str, str]
-"""General path, kind, label, who wrote it."""
+    return tuple(_covered(_field(sightings), tried) for sightings in groups.values())
 
 
 def key_of(change: Change) -> Key:
@@ -144,71 +142,53 @@ def _pattern(paths: list[str]) -> str:
     return "/".join(steps[0] if len(set(steps)) == 1 else "*" for steps in zip(*split, strict=True))
 
 
-class _Trials:
-    """What each rule, alone, leaves of the changes of each step; each trial is made once."""
-
-    def __init__(
-        self,
-        steps: Sequence[Step],
-        rules: Sequence[Normalizer],
-        parts: frozenset[Part],
-        seen: Sequence[Sequence[str]],
-    ) -> None:
-        self._steps = steps
-        self._rules = rules
-        self._parts = parts
-        self._seen = seen
-        self._results: dict[tuple[str, int], _Trial | None] = {}
-
-    def covered(self, one: Field) -> Field:
-        """Return ``one`` with the rules that take it away."""
-        counts: dict[str, int] = {}
-        for rule in self._rules:
-            steps = {
-                sighting.step for sighting in one.sightings if self._takes_away(rule, sighting)
-            }
-            if steps:
-                counts[rule.name] = len(steps)
-        if not counts:
-            return one
-        best = next(iter(counts))
-        return replace(one, rules=tuple(counts), covered=counts[best])
-
-    def _takes_away(self, rule: Normalizer, sighting: Sighting) -> bool:
-        trial = self._trial(rule, sighting.step)
-        change = sighting.change
-        if trial is None or key_of(change) in trial.left:
-            return False
-        place = general(change.path)
-        was, now = (
-            sum(_is_related(place, path) for path in paths)
-            for paths in (self._seen[sighting.step], trial.places)
-        )
-        if now >= was:  # the same change, only told in another way
-            return False
-        before, after = self._steps[sighting.step]
-        return any(meets(edit, before, change, change.was_text) for edit in trial.before) or any(
-            meets(edit, after, change, change.now_text) for edit in trial.after
-        )
-
-    def _trial(self, rule: Normalizer, step: int) -> _Trial | None:
-        key = rule.name, step
-        if key not in self._results:
-            self._results[key] = _try(rule, self._steps[step], self._parts)
-        return self._results[key]
+def _covered(one: Field, tried: Sequence[tuple[str, Sequence[_Trial | None]]]) -> Field:
+    """Return ``one`` with the rules that take it away; ``tried``: each rule in each step."""
+    counts: dict[str, int] = {}
+    for name, trials in tried:
+        steps = {
+            sighting.step
+            for sighting in one.sightings
+            if (trial := trials[sighting.step]) and trial.takes_away(sighting.change)
+        }
+        if steps:
+            counts[name] = len(steps)
+    return replace(one, rules=tuple(counts), covered=next(iter(counts.values()), 0))
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The edits in either turn, and of the changes that were left the keys and places."""
+    """What one rule does in a step: its edits in either turn, and the changes that it leaves."""
 
-    before: tuple[Edit, ...]
-    after: tuple[Edit, ...]
-    left: frozenset[Key]
-    places: tuple[str, ...]
+    step: Step
+    changed: Sequence[Change]
+    edits: tuple[tuple[Edit, ...], tuple[Edit, ...]]
+    left: Sequence[Change]
+
+    def takes_away(self, change: Change) -> bool:
+        """Whether ``change`` is gone, and by an edit that meets it."""
+        if key_of(change) in map(key_of, self.left):
+            return False
+        place = general(change.path)
+        was, now = (
+            sum(_is_related(place, general(one.path)) for one in found)
+            for found in (self.changed, self.left)
+        )
+        if now >= was:  # the same change, only told in another way
+            return False
+        return any(
+            meets(edit, request, change, text)
+            for request, edits, text in zip(
+                self.step, self.edits, (change.was_text, change.now_text), strict=True
+            )
+            for edit in edits
+        )
 
 
-def _try(rule: Normalizer, step: Step, parts: frozenset[Part]) -> _Trial | None:
+def _try(
+    rule: Normalizer, step: Step, changed: Sequence[Change], parts: frozenset[Part]
+) -> _Trial | None:
+    """Return what ``rule`` alone does in ``step``, where ``changed`` differs; None: nothing."""
     before, after = step
     if not (may_fire(rule, before) or may_fire(rule, after)):
         return None
@@ -216,16 +196,13 @@ def _try(rule: Normalizer, step: Step, parts: frozenset[Part]) -> _Trial | None:
     other = normalize(after, [rule], one.request)
     if one.request is before and other.request is after:
         return None
-    left = changes(one.request, other.request, parts)
-    edits = [
-        tuple(edit for report in result.reports for edit in report.edits) for result in (one, other)
-    ]
-    return _Trial(
-        edits[0],
-        edits[1],
-        frozenset(key_of(change) for change in left),
-        tuple(general(change.path) for change in left),
-    )
+    edits = edits_of(one), edits_of(other)
+    return _Trial(step, changed, edits, changes(one.request, other.request, parts))
+
+
+def edits_of(result: Normalized) -> tuple[Edit, ...]:
+    """Return all edits that were made."""
+    return tuple(edit for report in result.reports for edit in report.edits)
 
 
 def meets(edit: Edit, request: Request, change: Change, text: str | None) -> bool:

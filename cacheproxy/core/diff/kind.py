@@ -26,14 +26,6 @@ class Kind(StrEnum):
     TEXT = "changed text"
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """One kind of token: ``pattern`` matches it whole, wherever it stands in a text."""
-
-    kind: Kind
-    pattern: str
-
-
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,? "
 _TIME = r"[0-2]?\d:[0-5]\d(?::[0-6]\d(?:[.,]\d{1,9})?)?(?: ?[AaPp]\.?[Mm]\.?)?"
@@ -42,34 +34,31 @@ _DATE = (
     rf"(?:(?:{_DAY})?(?:\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[/.]\d{{1,2}}[/.]\d{{4}}"
     rf"|{_MONTH} \d{{1,2}},? \d{{4}}|\d{{1,2}}\.? {_MONTH} \d{{4}}))"
 )
-SHAPES = (
-    Shape(
-        Kind.UUID,
-        r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
-    ),
-    Shape(Kind.CLOCK, rf"(?:{_DATE}[T ,]+(?:at )?)?{_TIME}{_ZONE}?"),
-    Shape(Kind.DATE, _DATE),
-    Shape(Kind.COUNTER, r"\d+"),
+SHAPES = {
+    Kind.UUID: r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
+    Kind.CLOCK: rf"(?:{_DATE}[T ,]+(?:at )?)?{_TIME}{_ZONE}?",
+    Kind.DATE: _DATE,
+    Kind.COUNTER: r"\d+",
     # After the counter: a nonce may have no letter in one turn.
-    Shape(Kind.NONCE, r"(?:[0-9a-f]{3,}|[0-9A-F]{3,})"),
-)
+    Kind.NONCE: r"(?:[0-9a-f]{3,}|[0-9A-F]{3,})",
+}
+"""Patterns that match a token of the kind whole, wherever it stands in a text."""
 EDGE_BEFORE = r"(?<![0-9A-Za-z])"
 EDGE_AFTER = r"(?![0-9A-Za-z])"
-_COMPILED = tuple(
-    (shape, re.compile(f"{EDGE_BEFORE}(?:{shape.pattern}){EDGE_AFTER}")) for shape in SHAPES
-)
+_COMPILED = {
+    kind: re.compile(f"{EDGE_BEFORE}(?:{shape}){EDGE_AFTER}") for kind, shape in SHAPES.items()
+}
 _AROUND = 80
 """Characters around a difference in which the token it is part of is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The token that changed. Spans in characters of the two texts; ``shape`` None: any text."""
+    """The token that changed. Spans in characters of the two texts."""
 
     kind: Kind
     was: tuple[int, int]
     now: tuple[int, int]
-    shape: Shape | None = None
 
 
 def token_at(was: str, now: str, was_at: int, now_at: int) -> Token | None:
@@ -77,20 +66,20 @@ def token_at(was: str, now: str, was_at: int, now_at: int) -> Token | None:
 
     ``was_at``, ``now_at``: where they part. Both must hold a token of the same shape there.
     """
-    for shape, pattern in _COMPILED:
+    for kind, pattern in _COMPILED.items():
         one = _covering(pattern, was, was_at)
         other = _covering(pattern, now, now_at)
         if one is None or other is None or was[slice(*one)] == now[slice(*other)]:
             continue
         # Equal text stands before the difference, so the tokens begin equally far before it.
         if was_at - one[0] == now_at - other[0]:
-            return Token(shape.kind, one, other, shape)
+            return Token(kind, one, other)
     return None
 
 
 def masked(text: str) -> str:
     """Return ``text`` with every token that has a shape replaced: what is left is its wording."""
-    for _, pattern in _COMPILED:
+    for pattern in _COMPILED.values():
         text = pattern.sub("#", text)
     return text
 

@@ -8,12 +8,13 @@ a date that changed is still found.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from cacheproxy.core.diff.kind import Kind, token_at
-from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.document.compare import common_prefix, common_suffix
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WORD = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z]")
@@ -38,26 +39,21 @@ def hunks(was: str, now: str) -> list[Hunk]:
     if was == now:
         return []
     head = common_prefix(was, now)
-    tail = common_suffix(was[head:], now[head:])
+    tail = common_suffix(was, now, min(len(was), len(now)) - head)
     start = was.rfind("\n", 0, head) + 1
     until = _line_end(was, len(was) - tail) - len(was)
     ends = (len(was) + until, len(now) + until)
     return _merged(list(_by_lines(was, now, (start, ends[0]), (start, ends[1]))), was, now)
 
 
-def common_suffix(one: str, other: str) -> int:
-    """Return how many characters ``one`` and ``other`` share at their ends."""
-    return common_prefix(one[::-1], other[::-1])
-
-
 def alike(one: str, other: str) -> bool:
     """Whether two texts are versions of one: much the same ends, or much the same words."""
     if one == other:
         return True
-    short, long = sorted((one, other), key=len)
+    short = min(len(one), len(other))
     head = common_prefix(one, other)
-    ends = head + common_suffix(short[head:], long[head:])
-    if ends >= 8 and ends >= _ALIKE * len(short):
+    ends = head + common_suffix(one, other, short - head)
+    if ends >= 8 and ends >= _ALIKE * short:
         return True
     return share_of_words(one, other) >= _ALIKE
 
@@ -65,14 +61,7 @@ def alike(one: str, other: str) -> bool:
 def share_of_words(one: str, other: str) -> float:
     """Return how many words the texts share, over the words of the longer (0 to 1)."""
     ours, theirs = one.split(), other.split()
-    counts: dict[str, int] = {}
-    for word in ours:
-        counts[word] = counts.get(word, 0) + 1
-    shared = 0
-    for word in theirs:
-        if counts.get(word, 0):
-            counts[word] -= 1
-            shared += 1
+    shared = (Counter(ours) & Counter(theirs)).total()
     return shared / max(1, len(ours), len(theirs))
 
 

@@ -129,7 +129,8 @@ async def _guarded(
     try:
         return await call
     except GivenUpError as error:
-        return request, Report(normalizer.name, error=str(error)) if str(error) else None
+        said = str(error).removeprefix("raised ")  # a report names the exception alone
+        return request, Report(normalizer.name, error=said) if said else None
 
 
 def step(

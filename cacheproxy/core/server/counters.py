@@ -185,10 +185,7 @@ def _beyond(counters: Figures, told: Figures) -> Figures:
 
 def total(figures: Iterable[Figures]) -> Figures:
     """Return the sum of ``figures``."""
-    found = NOTHING
-    for each in figures:
-        found += each
-    return found
+    return sum(figures, NOTHING)
 
 
 def _pairs(one: Figures, other: Figures) -> list[tuple[float | None, float | None]]:

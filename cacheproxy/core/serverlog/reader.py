@@ -20,7 +20,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.serverlog.record import LoggedRequest, ServerFacts
 from cacheproxy.core.serverlog.verdict import Earlier, judge_logged
 
@@ -69,21 +68,18 @@ _STARTED = re.compile(r"\bmodel loaded\b")
 
 @dataclass(slots=True)
 class _Open:
-    """A request of which more lines may come."""
+    """A request of which more lines may come; ``held``: tokens in its slot in the end."""
 
-    line: int
-    task: int
-    figures: dict[str, int] = field(default_factory=dict)
-    similarity: float | None = None
-    kept: float | None = None
-    shared: int | None = None
-    seconds: float | None = None
-    recomputed: bool = False
-    restored: bool = False
-    truncated: bool = False
+    request: LoggedRequest
     held: int | None = None
     timed: bool = False
-    error: str | None = None
+
+    @property
+    def says_something(self) -> bool:
+        """Whether its lines hold a figure, or why it failed."""
+        told = self.request
+        figures = (told.prompt, told.reused, told.evaluated, told.output)
+        return bool(told.error) or any(figure is not None for figure in figures)
 
 
 @dataclass(slots=True)
@@ -128,13 +124,13 @@ class LogReader:
             self._before_a_task(server, line)
             return []
         done = []
-        request = server.open.get(slot)
+        known = server.open.get(slot)
         begins = _BEGINS.search(line) is not None
-        if request is None or request.task != task or (begins and request.figures):
+        if known is None or known.request.task != task or (begins and known.says_something):
             done = self._finish(server, slot)
-            request = self._begin(server, slot, task)
+            known = self._begin(server, slot, task)
         server.current = slot
-        self._read(request, line)
+        self._read(known, line)
         return done + self._finish_if_over(server, slot)
 
     def close(self) -> list[LoggedRequest]:
@@ -142,7 +138,7 @@ class LogReader:
         rest = [
             request
             for server in self._instances.values()
-            for slot in sorted(server.open, key=lambda slot: server.open[slot].line)
+            for slot in sorted(server.open, key=lambda slot: server.open[slot].request.line)
             for request in self._finish(server, slot)
         ]
         return sorted(rest, key=lambda request: request.line)
@@ -159,9 +155,9 @@ class LogReader:
             server.current = int(bare[1])
         too_long = _TOO_LONG.search(line)
         if too_long is not None:
-            for request in server.open.values():
-                if request.task == int(too_long[1]):
-                    request.error = too_long[2]
+            for known in server.open.values():
+                if known.request.task == int(too_long[1]):
+                    known.request.error = too_long[2]
             return []
         self._before_a_task(server, line)
         self._read_facts(line)
@@ -172,13 +168,19 @@ class LogReader:
         return self._finish_if_over(server, slot)
 
     def _begin(self, server: _Instance, slot: int, task: int) -> _Open:
-        request = _Open(self._number, task)
-        request.similarity, request.kept = server.similarity, server.kept
-        request.shared, request.restored = server.shared, server.restored
+        request = LoggedRequest(
+            self._number,
+            task,
+            slot,
+            similarity=server.similarity,
+            kept=server.kept,
+            shared=server.shared,
+            restored=server.restored,
+        )
         server.similarity = server.kept = server.shared = None
         server.restored = False
-        server.open[slot] = request
-        return request
+        server.open[slot] = known = _Open(request)
+        return known
 
     def _before_a_task(self, server: _Instance, line: str) -> None:
         """What the server says while it looks for a slot."""
@@ -190,20 +192,21 @@ class LogReader:
         elif "found better prompt" in line:
             server.restored = True
 
-    def _read(self, request: _Open, line: str) -> None:
+    def _read(self, known: _Open, line: str) -> None:
+        request = known.request
         for name, pattern in _FIRST:
-            if found := pattern.search(line):
-                request.figures.setdefault(name, int(found[1]))
+            if getattr(request, name) is None and (found := pattern.search(line)):
+                setattr(request, name, int(found[1]))
         if found := _TIMING.search(line):
             request.seconds = float(found[1]) / 1e3
-            request.figures["evaluated"] = int(found[2])
+            request.evaluated = int(found[2])
         elif found := _OUTPUT.search(line):
-            request.figures["output"] = int(found[1])
+            request.output = int(found[1])
         elif found := _RELEASED.search(line):
-            request.held = int(found[1] or found[2])
+            known.held = int(found[1] or found[2])
             request.truncated = found[3] in ("1", "true")
         elif "total time" in line:
-            request.timed = True
+            known.timed = True
         elif "forcing full prompt re-processing" in line:
             request.recomputed = True
 
@@ -219,65 +222,36 @@ class LogReader:
 
     def _finish_if_over(self, server: _Instance, slot: int) -> list[LoggedRequest]:
         """A request is over when it was released and timed; builds differ in which comes first."""
-        request = server.open.get(slot)
-        if request is None or not request.timed or request.held is None:
+        known = server.open.get(slot)
+        if known is None or not known.timed or known.held is None:
             return []
         return self._finish(server, slot)
 
     def _finish(self, server: _Instance, slot: int) -> list[LoggedRequest]:
-        request = server.open.pop(slot, None)
-        if request is None or not (request.figures or request.error):
+        known = server.open.pop(slot, None)
+        if known is None or not known.says_something:
             return []
-        prompt, reused, derived = _prompt_and_reused(request)
-        verdict, reason = judge_logged(
-            prompt,
-            reused,
-            server.earlier,
-            kept=request.kept,
-            shared=request.shared,
-            recomputed=request.recomputed,
-        )
-        if request.error is not None:
-            verdict, reason = Judgement.UNKNOWN, request.error
-        else:
-            server.earlier.add(prompt)
-        return [
-            LoggedRequest(
-                line=request.line,
-                task=request.task,
-                slot=slot,
-                prompt=prompt,
-                reused=reused,
-                evaluated=request.figures.get("evaluated"),
-                output=request.figures.get("output"),
-                derived=derived,
-                similarity=request.similarity,
-                kept=request.kept,
-                shared=request.shared,
-                seconds=request.seconds,
-                recomputed=request.recomputed,
-                restored=request.restored,
-                truncated=request.truncated,
-                error=request.error,
-                verdict=verdict,
-                reason=reason,
-            )
-        ]
+        request = known.request
+        _derive(request, known.held)
+        request.verdict, request.reason = judge_logged(request, server.earlier)
+        if request.error is None:
+            server.earlier.add(request.prompt)
+        return [request]
 
 
-def _prompt_and_reused(request: _Open) -> tuple[int | None, int | None, bool]:
-    """Return both, and whether they had to be derived."""
-    prompt, reused = request.figures.get("prompt"), request.figures.get("reused")
-    evaluated, output = request.figures.get("evaluated"), request.figures.get("output")
-    if prompt is None and reused is not None and evaluated is not None:
-        return reused + evaluated, reused, False
-    if prompt is not None and reused is None and evaluated is not None and evaluated <= prompt:
-        return prompt, prompt - evaluated, False
-    if prompt is None and None not in (request.held, evaluated, output) and not request.truncated:
-        # the slot ends with prompt and answer, but for the last token, which was never put in
-        assert request.held is not None
-        assert evaluated is not None
-        assert output is not None
-        prompt = max(evaluated, request.held - max(0, output - 1))
-        return prompt, prompt - evaluated, True
-    return prompt, reused, False
+def _derive(request: LoggedRequest, held: int | None) -> None:
+    """Reckon what of prompt and reuse was not logged; ``held``: by the slot in the end."""
+    prompt, reused, evaluated = request.prompt, request.reused, request.evaluated
+    if evaluated is None:
+        return
+    if prompt is None and reused is not None:
+        request.prompt = reused + evaluated
+    elif prompt is not None and reused is None and evaluated <= prompt:
+        request.reused = prompt - evaluated
+    elif prompt is None and held is not None and request.output is not None:
+        if request.truncated:  # the slot was shifted then, and its length says nothing
+            return
+        # The slot ends with prompt and answer, but for the last token, which was never put in.
+        request.prompt = max(evaluated, held - max(0, request.output - 1))
+        request.reused = request.prompt - evaluated
+        request.derived = True

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from cacheproxy.core.conversation.verdict import Judgement
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LoggedRequest:
-    """One request as the log tells it; None where it does not say.
+    """One request as the log tells it, written while it is read; None where it does not say.
 
     ``line``: its first line's number in the log. ``prompt``, ``reused``, ``evaluated``,
     ``output``: tokens. ``derived``: prompt and reuse were reckoned, not logged (how, says

@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.serverlog.record import LoggedRequest
 
 _REMEMBERED = 16
 """Requests: a conversation's last turn is hardly further back, and its cache hardly alive."""
@@ -39,21 +40,11 @@ class Earlier:
         return max((length for length in self._lengths if length <= _GROWN * prompt), default=0)
 
 
-def judge_logged(
-    prompt: int | None,
-    reused: int | None,
-    earlier: Earlier,
-    *,
-    kept: float | None = None,
-    shared: int | None = None,
-    recomputed: bool = False,
-) -> tuple[Judgement, str]:
-    """Return the verdict on a request and the reason in a few words; counts in tokens.
-
-    ``kept``: the part of the chosen slot's tokens that the prompt starts with, 0 to 1.
-    ``shared``: the longest prefix of the prompt that the server still held, if it said so.
-    ``recomputed``: the server said that it could not use what it held.
-    """
+def judge_logged(request: LoggedRequest, earlier: Earlier) -> tuple[Judgement, str]:
+    """Return the verdict on ``request`` and the reason in a few words."""
+    prompt, reused, kept = request.prompt, request.reused, request.kept
+    if request.error is not None:
+        return Judgement.UNKNOWN, request.error
     if prompt is None or reused is None:
         return Judgement.UNKNOWN, "the log does not say what was reused"
     like = min(earlier.like(prompt), prompt)
@@ -67,8 +58,8 @@ def judge_logged(
         return Judgement.COLD, "a short prompt"
     if like < prompt / 2:
         return Judgement.COLD, "none like it came before"
-    if recomputed:
+    if request.recomputed:
         return Judgement.BREAK, "computed all anew: memory"
-    if shared is not None:
-        return Judgement.BREAK, f"only {shared:,} tokens still held"
+    if request.shared is not None:
+        return Judgement.BREAK, f"only {request.shared:,} tokens still held"
     return Judgement.BREAK, f"one of {like:,} came before"

@@ -6,10 +6,10 @@ does not begin with, the server reads again. The pages are those of ``rendering`
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from functools import partial
 
 from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.document.compare import common_prefix
@@ -27,21 +27,19 @@ from cacheproxy.core.template.questions import (
     THOUGHT,
     THREE,
     TWO,
+    Json,
     turn,
 )
-from cacheproxy.core.template.rendering import render
+from cacheproxy.core.template.rendering import Asking, render
 
 Texts = tuple[str, str, str]
+_Ask = Callable[[Json], Asking[str | None]]
+"""Has one conversation rendered."""
 Rehearsing = Generator[bytes, tuple[int, bytes], "Rehearsal | None"]
 _LAST = {FIRST: ONE, OPEN: RESULT, ENDED: THREE}
 """What is said last in each request."""
 _MARKS = (HEAD, SAYS, ONE, THOUGHT, CALL, RESULT, TWO)
 AT_RESULT, AT_USER = "at a tool's result", "at the second user message"
-
-
-class _Page(NamedTuple):
-    path: str
-    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What came of it. ``cure``: the member of chat_template_kwargs that keeps thinking.
+    """What the rehearsal showed. ``cure``: the member of chat_template_kwargs that keeps thinking.
 
     ``clock``: "the date" or "the time" where that stands in the prompt, "" where neither does.
     """
@@ -87,18 +85,18 @@ def rehearsing(path: str, now: datetime, model: str = "") -> Rehearsing:
     It takes the status and the body of each answer; returns None where the conversation is not
     rendered. Raises NoPageError.
     """
-    page = _Page(path, model)
+    ask = partial(render, path, model=model)
     found: list[Lapse] = []
     clock = ""
     for sent_back in (True, False):
-        texts = yield from _rendered(page, sent_back=sent_back)
+        texts = yield from _rendered(ask, sent_back=sent_back)
         if texts is None:
             return None
         clock = clock or clock_in(texts[0], now)
         found += lapses(texts, sent_back=sent_back)
     cure = None
     if any(lapse.rewrite is Rewrite.THINKING for lapse in found):
-        cure = yield from _cure(found, page)
+        cure = yield from _cure(found, ask)
     return Rehearsal(tuple(found), cure, clock)
 
 
@@ -111,13 +109,13 @@ def lapses(texts: Texts, *, sent_back: bool) -> list[Lapse]:
 
 
 def _rendered(
-    page: _Page, *, sent_back: bool, kwargs: dict[str, bool] | None = None
+    ask: _Ask, *, sent_back: bool, kwargs: dict[str, bool] | None = None
 ) -> Generator[bytes, tuple[int, bytes], Texts | None]:
     """Ask for each request; None if one is refused, or has not all of what was said last."""
     texts: list[str] = []
     for name, question in turn(THOUGHT if sent_back else "").items():
         asked = question | {"chat_template_kwargs": kwargs} if kwargs else question
-        text = yield from render(page.path, asked, page.model)
+        text = yield from ask(asked)
         if text is None or _LAST[name] not in text:
             return None
         texts.append(text)
@@ -125,13 +123,13 @@ def _rendered(
 
 
 def _cure(
-    found: list[Lapse], page: _Page
+    found: list[Lapse], ask: _Ask
 ) -> Generator[bytes, tuple[int, bytes], tuple[str, bool] | None]:
     """Try each member; one that does nothing changes nothing."""
     for name, value in KEEPERS:
         left: list[Lapse] = []
         for sent_back in sorted({lapse.sent_back for lapse in found}):
-            texts = yield from _rendered(page, sent_back=sent_back, kwargs={name: value})
+            texts = yield from _rendered(ask, sent_back=sent_back, kwargs={name: value})
             if texts is None:
                 break
             left += lapses(texts, sent_back=sent_back)

@@ -1,8 +1,7 @@
 """The downstream side: one connection of a client, with our limits, deadlines and access rules.
 
-twisted.web's own channel costs 100 us of CPU and more for a request, writes bodies of 100 kB and
-all chunked ones to files on disk, and has other limits than agents need; so this is a protocol of
-our own beneath the same Site and Resource.
+twisted.web's own channel writes bodies of 100 kB and all chunked ones to files on disk, and has
+other limits than agents need; so this is a protocol of our own beneath the same Site and Resource.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _READ_AHEAD = 128 << 10
 """Bytes of pipelined requests that are read behind a running one. Beyond it the transport is
 paused, and a client that leaves goes unnoticed until the answer is written."""
 _READ_SIZE = 1 << 20
-"""Bytes that one read takes at most, where twisted's own 64 KiB are four or more for the body of a
-long conversation: 15 us less at 80 KB, 300 us at 500 KB, of which an idle connection keeps none."""
+"""Bytes that one read takes at most. Twisted's own 64 KiB make four reads and more of the body of a
+long conversation. An idle connection keeps none of it."""
 _QUEUE_SIZE = 64 << 10
 """Bytes of an answer that wait in our memory for a client that does not read."""
 _AT_A_TIME = 16

@@ -36,7 +36,7 @@ from cacheproxy.proxy.translation.translating import is_stream
 from cacheproxy.proxy.upstream.collect import collect, peek
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.failures import explain
-from cacheproxy.translate.translation import Translation, TranslationError
+from cacheproxy.translate.common.translation import Translation, TranslationError
 
 _log = Logger()
 _MOST_TRANSLATED = 64 << 20

@@ -27,8 +27,8 @@ from cacheproxy.proxy.exchange.workers import Workers
 
 _log = Logger()
 _THREAD_ABOVE = 128 << 10
-"""Bytes to be scanned beyond which the work goes to a thread. 128 KiB take 0.5 ms as a rule, and
-4 ms where all messages are tiny; 2 MiB take 15 to 60 ms."""
+"""Bytes to be scanned beyond which the work goes to a thread, so that nothing holds the reactor for
+5 ms, even where all messages are tiny (benchmarks/README.md)."""
 _SECONDS = 1.0
 _SECONDS_PER_MIB = 0.25
 """A plugin's deadline. Where all messages are tiny, our own slowest rule takes 0.05 s per MiB of

@@ -34,7 +34,7 @@ from cacheproxy.translate.rendering import chat_of, for_vllm
 _log = Logger()
 _Value = TypeVar("_Value")
 _SECONDS = 3.0
-"""For each page, and twice that for all. A server renders 500 kB in some 100 ms."""
+"""For each page, and twice that for all: many times what a server takes to render 500 kB."""
 _LARGEST = 4 << 20
 """Bytes of a request that is rendered."""
 _TOKENIZE = "/tokenize"

@@ -18,11 +18,11 @@ from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate import models
 from cacheproxy.translate.chat import ChatToMessages
+from cacheproxy.translate.common.translation import Translation
 from cacheproxy.translate.messages import MessagesToChat
-from cacheproxy.translate.translation import Translation
 
 _THREAD_ABOVE = 256 << 10
-"""Bytes of body beyond which a translation goes to a thread: these take about 1 ms."""
+"""Bytes of body beyond which a translation goes to a thread."""
 
 _UNKNOWN = (404, 405, 501)
 

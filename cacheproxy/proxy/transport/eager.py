@@ -12,7 +12,7 @@ def write(transport: ITransport, data: bytes) -> None:
     """Write ``data``: what the socket takes now, now; the rest as ``transport.write`` does.
 
     ``transport.write`` alone keeps all of it until the reactor has been told to watch the socket,
-    has come round, and has found it writable. Measured for an exchange of 80 KB: 24 us less.
+    has come round, and has found it writable.
 
     TLS, and whatever is no TCP connection of Twisted's, keeps to ``transport.write``. So does a
     connection that has something queued, since bytes go out in order; and one that fails: the

@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.proxy.upstream.silence import UpstreamSilent
-from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.common.translation import TranslationError
 
 
 def explain(failure: Failure, upstream: str) -> tuple[int, str]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.translate.body import Body
 from cacheproxy.translate.chat.asked import Asked
 from cacheproxy.translate.chat.ending import finish_reason, usage_for
-from cacheproxy.translate.chat.parts import Json
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.body import Body
+from cacheproxy.translate.common.reading import Json, string_in, tool_named
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 
 
 def completion(body: Body, asked: Asked) -> bytes:
@@ -31,9 +29,9 @@ def completion(body: Body, asked: Asked) -> bytes:
     for index, block in enumerate(content):
         kind = block.get("type") if isinstance(block, dict) else None
         if kind == "text":
-            texts.append(_text(block.get("text")))
+            texts.append(string_in(block.get("text")))
         elif kind == "thinking":
-            thoughts.append(_text(block.get("thinking")))
+            thoughts.append(string_in(block.get("thinking")))
         elif kind == "tool_use":
             calls.append(_call(body, block, index, asked, len(calls)))
     text = "".join(texts) or (None if calls else "")
@@ -45,14 +43,13 @@ def completion(body: Body, asked: Asked) -> bytes:
     elif calls:
         said["tool_calls"] = calls
     reason = finish_reason(value.get("stop_reason"), called=bool(calls), functions=asked.functions)
-    model = value.get("model")
     usage = usage_for(usage_of(value))
     return write(
         {
-            "id": asked.completion_id(value.get("id")),
+            "id": asked.answer_id(value.get("id")),
             "object": "chat.completion",
             "created": asked.created,
-            "model": model if isinstance(model, str) and model else asked.model,
+            "model": asked.model_of(value),
             "choices": [{"index": 0, "message": said, "logprobs": None, "finish_reason": reason}],
         }
         | ({} if usage is None else {"usage": usage})
@@ -60,9 +57,7 @@ def completion(body: Body, asked: Asked) -> bytes:
 
 
 def _call(body: Body, block: Json, index: int, asked: Asked, number: int) -> Json:
-    name = block.get("name")
-    if not isinstance(name, str) or not name:
-        raise TranslationError("the server's answer has a tool call without a name")
+    name = tool_named(block)
     given = isinstance(block.get("input"), dict)
     arguments = body.text_at(("content", index, "input")) if given else "{}"
     return {
@@ -70,7 +65,3 @@ def _call(body: Body, block: Json, index: int, asked: Asked, number: int) -> Jso
         "type": "function",
         "function": {"name": name, "arguments": arguments},
     }
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -13,15 +13,13 @@ from typing import Any
 import msgspec
 
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import Body, list_of, object_of, text_of, wrong
-from cacheproxy.translate.chat.parts import SEAM, Json, blocks_of, text_block, texts_of
-from cacheproxy.translate.reading import is_object
-from cacheproxy.translate.writing import raw
+from cacheproxy.translate.chat.parts import blocks_of, text_block, texts_of
+from cacheproxy.translate.common.body import Body, list_of, object_of, text_of, wrong
+from cacheproxy.translate.common.reading import NOT_JSON, SEAM, Json, is_object, thinking_of
+from cacheproxy.translate.common.writing import raw
 
 _SYSTEM = frozenset({"system", "developer"})
 _LATE = "<system-reminder>\n{}\n</system-reminder>"
-NOT_JSON = "INVALID_JSON"
-"""The member under which a call's arguments stand that are no JSON object."""
 
 
 def system_and_messages(body: Body) -> tuple[str | list[Json], list[Json]]:
@@ -131,8 +129,8 @@ class _Messages:
 
     def _assistant(self, message: Json, index: int) -> list[Json]:
         blocks: list[Json] = []
-        thought = message.get("reasoning_content") or message.get("reasoning")
-        if isinstance(thought, str) and thought:
+        thought = thinking_of(message)
+        if thought:
             blocks.append({"type": "thinking", "thinking": thought, "signature": ""})
         content = message.get("content")
         if content is not None:

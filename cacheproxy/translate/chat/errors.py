@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cacheproxy.translate.errors import LONGEST, details_of, message_of, read_error
-from cacheproxy.translate.translation import Answer
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.errors import LONGEST, details_of, message_of, read_error
+from cacheproxy.translate.common.translation import Answer
+from cacheproxy.translate.common.writing import write
 
 _STATUS = {
     "invalid_request_error": 400,

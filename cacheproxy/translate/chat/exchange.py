@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.body import Body
 from cacheproxy.translate.chat.answer import completion
 from cacheproxy.translate.chat.asked import Asked
 from cacheproxy.translate.chat.errors import error_answer, is_error
 from cacheproxy.translate.chat.request import asked_of, messages_request
 from cacheproxy.translate.chat.stream import ChunkStream
-from cacheproxy.translate.translation import Answer, TranslationError
+from cacheproxy.translate.common.body import Body
+from cacheproxy.translate.common.translation import Answer, TranslationError
 
 MAX_TOKENS = 8192
 """Tokens of an answer to a client that sets no limit. Messages need one; a server whose context is

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from cacheproxy.translate.reading import read
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.reading import models_in
+from cacheproxy.translate.common.writing import write
 
 _OWNER = "anthropic"
 
@@ -18,15 +17,7 @@ def models(body: bytes) -> bytes:
     ``max_model_len``, vLLM's word, is there where the server says how much fits. Raises
     TranslationError if it is no list of models.
     """
-    value = read(body)
-    listed = value.get("data") if isinstance(value, dict) else None
-    if not isinstance(listed, list):
-        raise TranslationError("the server's answer is no list of models")
-    return write({"object": "list", "data": [_model(one) for one in listed if _is_named(one)]})
-
-
-def _is_named(model: Any) -> bool:
-    return isinstance(model, dict) and isinstance(model.get("id"), str)
+    return write({"object": "list", "data": [_model(one) for one in models_in(body)]})
 
 
 def _model(model: dict[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import list_of, object_of, text_of, wrong
+from cacheproxy.translate.common.body import list_of, object_of, text_of, wrong
+from cacheproxy.translate.common.reading import SEAM, Json
 
-Json = dict[str, Any]
-SEAM = "\n"
-"""Between texts that become one, as llama.cpp and vLLM join them for templates that take text."""
 _DATA = re.compile(r"data:(?P<type>[^;,]*)(?:;[^;,]+)*;base64,", re.IGNORECASE)
 _LINK = re.compile(r"https?:", re.IGNORECASE)
 _PDF = "application/pdf"

@@ -11,13 +11,13 @@ import msgspec
 
 from cacheproxy.core.conversation.spellings import LARGEST
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.translate.body import Body, object_of, text_of, wrong
 from cacheproxy.translate.chat.asked import Asked
 from cacheproxy.translate.chat.conversation import system_and_messages
-from cacheproxy.translate.chat.parts import Json
 from cacheproxy.translate.chat.tools import messages_tools, schemas_of, tool_choice
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.body import Body, object_of, text_of, wrong
+from cacheproxy.translate.common.reading import Json
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 
 _HERE, _THERE = "/chat/completions", "/messages"
 _GONE = frozenset(

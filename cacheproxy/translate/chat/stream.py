@@ -3,147 +3,81 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum, auto
 from typing import Any, ClassVar
 
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.http1.ending import CUT
-from cacheproxy.core.http1.sse import Event, EventReader
-from cacheproxy.translate.body import Body
+from cacheproxy.core.http1.sse import Event
 from cacheproxy.translate.chat.asked import Asked
-from cacheproxy.translate.chat.comments import COMMENT, CommentFinder
 from cacheproxy.translate.chat.ending import finish_reason, usage_for
 from cacheproxy.translate.chat.errors import error_event, is_error
-from cacheproxy.translate.chat.parts import Json
-from cacheproxy.translate.reading import read
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.body import Body
+from cacheproxy.translate.common.reading import Json, read, string_in, tool_named
+from cacheproxy.translate.common.stream import EventStream
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 
-_PING = b": ping\n\n"
 _DONE = b"data: [DONE]\n\n"
 _RUNNING = b',"finish_reason":null}]}\n\n'
 
 
-class _Life(Enum):
-    """Where the stream is."""
-
-    HEAD = auto()  # nothing has come
-    BODY = auto()  # the message has begun
-    ENDED = auto()
-    FAILED = auto()  # the server said that it failed, and the client was told
-
-
-class _Sign(Enum):
-    """What an event of the server means for the life of the stream."""
-
-    START = auto()
-    PART = auto()  # of the message
-    STOP = auto()
-    ERROR = auto()
-    CLOSE = auto()  # the body has ended
-
-
-_NEXT = {
-    (_Life.HEAD, _Sign.START): _Life.BODY,
-    (_Life.HEAD, _Sign.ERROR): _Life.FAILED,
-    (_Life.BODY, _Sign.PART): _Life.BODY,
-    (_Life.BODY, _Sign.STOP): _Life.ENDED,
-    (_Life.BODY, _Sign.ERROR): _Life.FAILED,
-    **{(_Life.ENDED, sign): _Life.ENDED for sign in _Sign},
-    **{(_Life.FAILED, sign): _Life.FAILED for sign in _Sign},
-}
-"""What is not here makes no sense: a second beginning, a part before it, an end without one."""
-
-
 _SAID = {"text_delta": "text", "thinking_delta": "thinking"}
+_FIELDS = {"text": b"content", "thinking": b"reasoning_content"}
 
 
-class ChunkStream:
+class ChunkStream(EventStream):
     """The transform: ``feed`` the server's bytes, ``close`` when its body has ended.
 
     A ``ping`` becomes a comment, a comment stays one. Arguments of calls go on byte for byte; a
     call without any has ``{}``. The usage comes with ``message_stop``, if the client asked for it.
     Events that are new to us are left out. A server's error becomes ``data: {"error": …}``, on
     which OpenAI's SDKs raise; after it nothing more comes and ``close`` is content.
-
-    What makes no sense raises TranslationError, after all that made sense was handed out: in the
-    next call.
     """
 
+    PING = b": ping\n\n"
+
     def __init__(self, asked: Asked) -> None:
+        super().__init__()
         self._asked = asked
-        self._events = EventReader()
-        self._comments = CommentFinder()
-        self._life = _Life.HEAD
         self._head = b""
-        """The beginning of every chunk, as far as its delta."""
+        """The beginning of every chunk, as far as its delta; empty before the message begins."""
         self._calls: dict[int, _Call] = {}
         """By the index of the block; a block that is no call is not here."""
         self._finished = False
         self._usage = Usage()
-        self._wrong: TranslationError | None = None
 
-    def feed(self, data: bytes) -> bytes:
-        """Return the chunks that ``data`` completes."""
-        if self._wrong is not None:
-            raise self._wrong
-        chunks: list[bytes] = []
-        try:
-            for piece in self._comments.cut(data):
-                if piece == COMMENT:
-                    chunks.append(self._ping())
-                for event in self._events.feed(piece):
-                    chunks.append(self._event(event))  # noqa: PERF401 (one may raise)
-        except TranslationError as error:
-            self._wrong = error
-        return b"".join(chunks)
-
-    def close(self) -> bytes:
-        """Return the rest: nothing. Raises TranslationError if the stream was not whole."""
-        if self._wrong is not None:
-            raise self._wrong
-        self._move(_Sign.CLOSE)
-        return b""
-
-    def _ping(self) -> bytes:
-        return b"" if self._life in (_Life.ENDED, _Life.FAILED) else _PING
-
-    def _event(self, event: Event) -> bytes:
+    def event(self, event: Event) -> bytes:
+        """Return the chunks for an event of the server. Raises TranslationError."""
         data = event.data
-        if self._life in (_Life.ENDED, _Life.FAILED) or not data or data == b"[DONE]":
+        if self.is_over or not data or data == b"[DONE]":
             return b""
         value = read(data)
         if not isinstance(value, dict):
             raise TranslationError("the server sent an event that is no object")
         kind = value.get("type")
-        known = self._TURNS.get(kind) if isinstance(kind, str) else None
-        if known is not None:
-            sign, turn = known
-            self._move(sign)
+        turn = self._TURNS.get(kind) if isinstance(kind, str) else None
+        if turn is not None:
+            if (kind == "message_start") == bool(self._head):
+                raise TranslationError("the server's events are not in their order")
             return turn(self, value, data)
         if is_error(value):
-            self._move(_Sign.ERROR)
+            self.is_over = True
             return error_event(value)
-        return self._ping() if kind == "ping" else b""
+        return self.ping() if kind == "ping" else b""
 
-    def _move(self, sign: _Sign) -> None:
-        following = _NEXT.get((self._life, sign))
-        if following is None:
-            if sign is _Sign.CLOSE:
-                raise TranslationError(CUT)
-            raise TranslationError("the server's events are not in their order")
-        self._life = following
+    def end(self) -> bytes:
+        """Refuse: the message ends with ``message_stop``. Raises TranslationError."""
+        raise TranslationError(CUT)
 
     def _start(self, value: Json, _: bytes) -> bytes:
         self._count(value)
         message = value.get("message")
         said = message if isinstance(message, dict) else {}
-        model = said.get("model")
         about = {
-            "id": self._asked.completion_id(said.get("id")),
+            "id": self._asked.answer_id(said.get("id")),
             "object": "chat.completion.chunk",
             "created": self._asked.created,
-            "model": model if isinstance(model, str) and model else self._asked.model,
+            "model": self._asked.model_of(said),
         }
         self._head = b"data: %s," % write(about)[:-1]
         return self._chunk(b'{"role":"assistant","content":null}')
@@ -154,12 +88,10 @@ class ChunkStream:
             return b""
         if block.get("type") == "tool_use":
             return self._call(_index(value), block, data)
-        return self._say(block.get("type"), block)
+        return self._say(string_in(block.get("type")), block)
 
     def _call(self, index: int, block: Json, data: bytes) -> bytes:
-        name = block.get("name")
-        if not isinstance(name, str) or not name:
-            raise TranslationError("the server's answer has a tool call without a name")
+        name = tool_named(block)
         number = len(self._calls)
         call = _Call(number)
         if block.get("input"):  # all at once, as some servers give it
@@ -177,21 +109,17 @@ class ChunkStream:
         delta = value.get("delta")
         if not isinstance(delta, dict):
             return b""
-        kind = delta.get("type")
+        kind = string_in(delta.get("type"))
         if kind == "input_json_delta":
             call = self._calls.get(_index(value))
-            return self._arguments(call, _text(delta.get("partial_json"))) if call else b""
-        return self._say(_SAID.get(kind), delta) if isinstance(kind, str) else b""
+            return self._arguments(call, string_in(delta.get("partial_json"))) if call else b""
+        return self._say(_SAID.get(kind, ""), delta)
 
-    def _say(self, kind: Any, holder: Json) -> bytes:
+    def _say(self, kind: str, holder: Json) -> bytes:
         """Return the chunk for a piece of text or thinking, which ``holder`` has under ``kind``."""
-        if kind == "text":
-            piece = _text(holder.get("text"))
-            return self._chunk(b'{"content":%s}' % write(piece)) if piece else b""
-        if kind == "thinking":
-            piece = _text(holder.get("thinking"))
-            return self._chunk(b'{"reasoning_content":%s}' % write(piece)) if piece else b""
-        return b""
+        field = _FIELDS.get(kind)
+        piece = string_in(holder.get(kind)) if field else ""
+        return self._chunk(b'{"%s":%s}' % (field, write(piece))) if field and piece else b""
 
     def _arguments(self, call: _Call, piece: str) -> bytes:
         if not piece:
@@ -229,6 +157,7 @@ class ChunkStream:
         )
 
     def _stop(self, _: Json, __: bytes) -> bytes:
+        self.is_over = True
         usage = b""
         said = usage_for(self._usage) if self._asked.usage else None
         if said is not None:
@@ -241,15 +170,15 @@ class ChunkStream:
     def _chunk(self, delta: bytes) -> bytes:
         return b'%s"choices":[{"index":0,"delta":%s%s' % (self._head, delta, _RUNNING)
 
-    _TURNS: ClassVar[dict[str, tuple[_Sign, Callable[[ChunkStream, Json, bytes], bytes]]]] = {
-        "message_start": (_Sign.START, _start),
-        "content_block_start": (_Sign.PART, _begin),
-        "content_block_delta": (_Sign.PART, _delta),
-        "content_block_stop": (_Sign.PART, _end),
-        "message_delta": (_Sign.PART, _finish),
-        "message_stop": (_Sign.STOP, _stop),
+    _TURNS: ClassVar[dict[str, Callable[[ChunkStream, Json, bytes], bytes]]] = {
+        "message_start": _start,
+        "content_block_start": _begin,
+        "content_block_delta": _delta,
+        "content_block_stop": _end,
+        "message_delta": _finish,
+        "message_stop": _stop,
     }
-    """What each event means, and what it becomes."""
+    """What becomes of each event."""
 
 
 class _Call:
@@ -267,7 +196,3 @@ def _index(value: Json) -> int:
     if type(index) is not int:
         raise TranslationError("the server sent a block without an index")
     return index
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import Body, list_of, object_of, text_of, wrong
-from cacheproxy.translate.chat.parts import Json, cache_control
+from cacheproxy.translate.chat.parts import cache_control
+from cacheproxy.translate.common.body import Body, list_of, object_of, text_of, wrong
+from cacheproxy.translate.common.reading import Json
 
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _NO_ARGUMENTS = {"type": "object", "properties": {}}

@@ -6,21 +6,21 @@ from typing import Any
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.translate.messages.asked import Asked
-from cacheproxy.translate.messages.ending import stop_reason, usage_for
-from cacheproxy.translate.messages.media import Json
-from cacheproxy.translate.reading import (
+from cacheproxy.translate.common.reading import (
+    NOT_JSON,
+    Json,
     arguments_of,
     choice_of,
     is_object,
     plain_text,
+    string_in,
     thinking_of,
+    tool_named,
 )
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import raw, write
-
-NOT_JSON = "INVALID_JSON"
-"""The member under which a call's arguments stand that are no JSON object."""
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import raw, write
+from cacheproxy.translate.messages.asked import Asked
+from cacheproxy.translate.messages.ending import stop_reason, usage_for
 
 
 def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:
@@ -40,20 +40,18 @@ def message(value: Json, asked: Asked, spellings: Spellings) -> bytes:
     thinking = thinking_of(said)
     if thinking:
         content.append({"type": "thinking", "thinking": thinking, "signature": ""})
-    refusal = said.get("refusal")
-    refused = isinstance(refusal, str) and bool(refusal)
-    texts = (plain_text(said.get("content")), refusal if refused else "")
+    refusal = string_in(said.get("refusal"))
+    texts = (plain_text(said.get("content")), refusal)
     content += ({"type": "text", "text": text} for text in texts if text)
     calls = _calls(said)
     content += (_tool_use(call, number, asked, spellings) for number, call in enumerate(calls))
-    reason, sequence = stop_reason(choice, asked, called=bool(calls), refused=refused)
-    model = value.get("model")
+    reason, sequence = stop_reason(choice, asked, called=bool(calls), refused=bool(refusal))
     return write(
         {
-            "id": asked.message_id(value.get("id")),
+            "id": asked.answer_id(value.get("id")),
             "type": "message",
             "role": "assistant",
-            "model": model if isinstance(model, str) and model else asked.model,
+            "model": asked.model_of(value),
             "content": content,
             "stop_reason": reason,
             "stop_sequence": sequence,
@@ -73,9 +71,7 @@ def _calls(said: Json) -> list[Json]:
 
 def _tool_use(call: Json, number: int, asked: Asked, spellings: Spellings) -> Json:
     function: Any = call.get("function")
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(name, str) or not name:
-        raise TranslationError("the server's answer has a tool call without a name")
+    name = tool_named(function)
     call_id = asked.call_id(call.get("id"), number)
     text = arguments_of(function)
     given: Any = {}

@@ -1,37 +1,19 @@
-"""What the answer to a request needs to know of it."""
+"""What the answer to a Messages request needs to know of it."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cacheproxy.translate.common import asked
 
 
-@dataclass(frozen=True)
-class Asked:
-    """``model``: as the client names it; ``stops``: its stop sequences; ``body``: what went up."""
+@dataclass(frozen=True, kw_only=True)
+class Asked(asked.Asked):
+    """``stops``: the client's stop sequences."""
 
-    model: str = ""
+    ANSWER: ClassVar[str] = "msg_"
+    CALL: ClassVar[str] = "toolu_"
+    THEIRS: ClassVar[str] = "chatcmpl-"
+
     stops: tuple[str, ...] = ()
-    body: bytes = field(default=b"", repr=False)
-
-    def message_id(self, given: Any) -> str:
-        """Return the message's id for the id that the server gave."""
-        if isinstance(given, str) and given:
-            return "msg_" + given.removeprefix("chatcmpl-")
-        return "msg_" + self._digest
-
-    def call_id(self, given: Any, number: int) -> str:
-        """Return the id of an answer's tool call ``number``: the server's own, if it gives any.
-
-        Else one that follows from the request: the same for the same request, another for the
-        next turn's.
-        """
-        if isinstance(given, str) and given:
-            return given
-        return f"toolu_{self._digest}_{number}"
-
-    @cached_property
-    def _digest(self) -> str:
-        return hashlib.sha256(self.body).hexdigest()[:24]

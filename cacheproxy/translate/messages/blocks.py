@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.translate.common.reading import is_object
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 from cacheproxy.translate.messages.asked import Asked
-from cacheproxy.translate.reading import is_object
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
 
 
 class Kind(Enum):

@@ -10,8 +10,9 @@ from typing import Any
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import Body, list_of, object_of, text_in, wrong
-from cacheproxy.translate.messages.media import SEAM, Json, content_of, part_of, parts_of
+from cacheproxy.translate.common.body import Body, list_of, object_of, text_in, wrong
+from cacheproxy.translate.common.reading import SEAM, Json
+from cacheproxy.translate.messages.media import content_of, part_of, parts_of
 
 _SHOWN_BELOW = {"image_url": "[image: see below]", "file": "[document: see below]"}
 _FAILED = "Error: "

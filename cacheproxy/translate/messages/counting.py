@@ -10,13 +10,12 @@ import string
 from typing import Any
 
 from cacheproxy.core.conversation.spellings import Spellings
-from cacheproxy.translate.body import Body
+from cacheproxy.translate.common.body import Body
+from cacheproxy.translate.common.reading import Json, read
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 from cacheproxy.translate.messages.conversation import chat_messages
-from cacheproxy.translate.messages.media import Json
 from cacheproxy.translate.messages.tools import chat_tools
-from cacheproxy.translate.reading import read
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
 
 APPLY_TEMPLATE, TOKENIZE = "/apply-template", "/tokenize"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages.asked import Asked
-from cacheproxy.translate.translation import TranslationError
 
 _REASONS = {
     "stop": "end_turn",

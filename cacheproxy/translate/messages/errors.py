@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy.translate.errors import LONGEST, details_of, message_of, read_error
+from cacheproxy.translate.common.errors import LONGEST, details_of, message_of, read_error
+from cacheproxy.translate.common.translation import Answer
+from cacheproxy.translate.common.writing import write
 from cacheproxy.translate.messages.overflow import too_long
-from cacheproxy.translate.translation import Answer
-from cacheproxy.translate.writing import write
 
 _TYPES = {
     400: "invalid_request_error",

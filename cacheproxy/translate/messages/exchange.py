@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.body import Body
+from cacheproxy.translate.common.body import Body
+from cacheproxy.translate.common.reading import read
+from cacheproxy.translate.common.translation import Answer, TranslationError
 from cacheproxy.translate.messages.answer import message
 from cacheproxy.translate.messages.asked import Asked
 from cacheproxy.translate.messages.errors import error_answer, is_error
 from cacheproxy.translate.messages.request import chat_request
 from cacheproxy.translate.messages.stream import MessageStream
-from cacheproxy.translate.reading import read
-from cacheproxy.translate.translation import Answer, TranslationError
 
 
 class MessagesToChat:
@@ -31,9 +31,9 @@ class MessagesToChat:
         body = Body(request.body)
         turned = chat_request(request, body, self._spellings)
         self._asked = Asked(
-            body.value.get("model") or "",
-            tuple(body.value.get("stop_sequences") or ()),
-            turned.body,
+            model=body.value.get("model") or "",
+            stops=tuple(body.value.get("stop_sequences") or ()),
+            body=turned.body,
         )
         return turned
 

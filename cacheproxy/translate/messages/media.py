@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from cacheproxy.core.document.pointer import Path
-from cacheproxy.translate.body import list_of, object_of, text_in, wrong
+from cacheproxy.translate.common.body import list_of, object_of, text_in, wrong
+from cacheproxy.translate.common.reading import SEAM, Json
 
-Json = dict[str, Any]
-SEAM = "\n"
-"""Between texts that become one, as llama.cpp and vLLM join them for templates that take text."""
 _PDF = "application/pdf"
 
 

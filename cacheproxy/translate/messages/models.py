@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from cacheproxy.translate.reading import read
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.reading import models_in
+from cacheproxy.translate.common.writing import write
 
 _UNKNOWN = "1970-01-01T00:00:00Z"
 """As Anthropic's API reference says of a release date that is unknown: "an epoch value"."""
@@ -19,11 +18,7 @@ def models(body: bytes) -> bytes:
     ``max_input_tokens`` is there where the server says how much fits: llama.cpp
     (``meta.n_ctx``), vLLM (``max_model_len``). Raises TranslationError if it is no list of models.
     """
-    value = read(body)
-    listed = value.get("data") if isinstance(value, dict) else None
-    if not isinstance(listed, list):
-        raise TranslationError("the server's answer is no list of models")
-    found = [_model(model) for model in listed if _is_named(model)]
+    found = [_model(model) for model in models_in(body)]
     return write(
         {
             "data": found,
@@ -32,10 +27,6 @@ def models(body: bytes) -> bytes:
             "last_id": found[-1]["id"] if found else None,
         }
     )
-
-
-def _is_named(model: Any) -> bool:
-    return isinstance(model, dict) and isinstance(model.get("id"), str)
 
 
 def _model(model: dict[str, Any]) -> dict[str, Any]:

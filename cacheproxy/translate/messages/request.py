@@ -10,12 +10,12 @@ import msgspec
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.document.pointer import Path
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.translate.body import Body, list_of, object_of, text_in, text_of, wrong
+from cacheproxy.translate.common.body import Body, list_of, object_of, text_in, text_of, wrong
+from cacheproxy.translate.common.reading import Json
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
 from cacheproxy.translate.messages.conversation import chat_messages
-from cacheproxy.translate.messages.media import Json
 from cacheproxy.translate.messages.tools import chat_tools, tool_choice
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
 
 _HERE, _THERE = "/messages", "/chat/completions"
 _GONE = frozenset({b"x-api-key", b"content-length", b"accept-encoding"})

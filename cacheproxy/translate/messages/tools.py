@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cacheproxy.translate.body import Body, list_of, object_of, text_in, wrong
-from cacheproxy.translate.messages.media import Json
+from cacheproxy.translate.common.body import Body, list_of, object_of, text_in, wrong
+from cacheproxy.translate.common.reading import Json
 
 SERVER_RUN = ("web_search_", "web_fetch_", "code_execution_", "tool_search_tool_", "mcp_toolset")
 """How the types of the tools begin that Anthropic's servers run themselves."""

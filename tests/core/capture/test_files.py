@@ -1,4 +1,4 @@
-"""Captured exchanges: one line each, and the files that hold them."""
+"""The files that hold captured exchanges, and what is none of them."""
 
 from __future__ import annotations
 
@@ -6,129 +6,18 @@ import gzip
 import json
 import os
 import threading
-import zipfile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.capture.files import (
-    Applied,
     Captured,
-    CapturedError,
-    Problem,
-    from_line,
     read,
-    read_each,
     to_line,
 )
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
-from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Break, Count, Judgement, Reason, Verdict
-from cacheproxy.core.diff.kind import Kind
-from cacheproxy.core.document.edits import REMOVE, Edit
-from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.profile import Profile
-from tests.core.server.test_profile_text import profiles
-
-SECRET = "kanarienvogel"
-GOOD = {"method": "POST", "path": "/v1/messages", "headers": {"user-agent": "x/1"}, "body": "{}"}
-GOOD_LINE = json.dumps(GOOD)
-
-
-def exchange(**changes):
-    """A turn that broke, with everything that is known of one."""
-    received = Request(
-        "POST",
-        f"/v1/messages?beta=true&key={SECRET}",
-        ((b"User-Agent", b"claude-cli/2.1"), (b"X-Api-Key", SECRET.encode())),
-        b'{"system": "cch=1;"}',
-    )
-    fields = {
-        "received": received,
-        "sent": received.with_text('{"system": "cch=0;"}'),
-        "reports": (
-            Report("billing", (Edit("/system", "cch=0;", "a nonce"), Edit("/x", REMOVE, ""))),
-            Report("broken", error="ValueError"),
-        ),
-        "session": Session("claude", "3f9a-1111"),
-        "turn": 14,
-        "upstream": "http://localhost:8080",
-        "status": 200,
-        "outcome": Outcome.COMPLETE,
-        "usage": Usage(18_211, 17_928, 412, 0.5, 12.5),
-        "wall": 1_795_000_000.25,
-        "first_byte": 0.94,
-        "seconds": 13.4,
-        "bytes_down": 4000,
-        "number": 812,
-        "side": True,
-        "sent_after": 0.002,
-        "head_after": 0.9,
-        "response_headers": ((b"Content-Type", b"text/event-stream"), (b"Set-Cookie", b"s")),
-        "response_body": b"data: {}\n\n",
-        "verdict": Verdict(
-            Judgement.BREAK,
-            Reason.MESSAGES_CHANGED,
-            Break("/messages/0", 9204, Count(2611, "estimated"), Kind.DATE, SECRET, SECRET),
-            Count(18_000, "measured"),
-            seconds_lost=38.1,
-        ),
-    }
-    return Exchange(**fields | changes)
-
-
-header = st.tuples(st.binary(max_size=20), st.binary(max_size=20))
-texts = st.text(st.characters(), max_size=20)  # halves of characters too
-floats = st.none() | st.floats(0, 1e6)
-counts = st.none() | st.integers(0, 1 << 40)
-judged = st.builds(Verdict, st.sampled_from(Judgement))
-verdicts = st.none() | judged | st.just(exchange().verdict)
-anything = st.builds(
-    Captured,
-    method=texts,
-    target=texts,
-    headers=st.lists(header, max_size=4).map(tuple),
-    body=st.binary(max_size=60) | texts.map(lambda text: text.encode("utf-8", "surrogatepass")),
-    wall=st.floats(0, 253_402_300_799),
-    sent=st.none() | st.binary(max_size=60),
-    reports=st.lists(
-        st.builds(Applied, texts, st.lists(texts, max_size=2).map(tuple), st.none() | texts),
-        max_size=2,
-    ).map(tuple),
-    number=st.integers(0, 1 << 40),
-    session=st.none() | st.builds(Session, texts, texts),
-    turn=st.integers(0, 999),
-    side=st.booleans(),
-    upstream=texts,
-    status=st.none() | st.integers(100, 599),
-    response_headers=st.lists(header, max_size=4).map(tuple),
-    response_body=st.none() | st.binary(max_size=60),
-    bytes_down=counts,
-    outcome=st.none() | st.sampled_from(Outcome),
-    error=st.none() | texts,
-    usage=st.builds(Usage, counts, counts, counts, floats, floats),
-    sent_after=floats,
-    head_after=floats,
-    first_byte=floats,
-    seconds=floats,
-    verdict=st.none()
-    | st.just(exchange().verdict)
-    | st.builds(Verdict, st.sampled_from(Judgement)),
-    profile=st.none() | profiles,
-)
-
-
-@given(anything)
-def test_a_line_says_it_all(captured):
-    """Any bytes in bodies and headers, and halves of characters, come back as they were."""
-    line = to_line(captured)
-    assert from_line(line) == captured
-    assert line.decode()
-    assert line.index(b"\n") == len(line) - 1
-    assert json.loads(line)["cacheproxy"] == 1
+from tests.core.capture.test_jsonl import GOOD, GOOD_LINE, SECRET, texts
 
 
 def test_a_profile_counts_for_the_lines_below_it(tmp_path):
@@ -151,100 +40,6 @@ def test_a_profile_counts_for_the_lines_below_it(tmp_path):
     expected = [None, one, one, other, other, None, None]
     assert [each.profile for each in found] == expected * 2
     assert problems == []
-
-
-@pytest.mark.parametrize("size", [65_535, 65_536, 65_537, 200_000])
-@pytest.mark.parametrize("unit", [b"a", "é".encode(), "😀".encode(), b'"', b"\xff", b"\\ud83d"])
-def test_long_bodies_are_spelled_piece_by_piece(size, unit):
-    """No piece ends within a character."""
-    captured = Captured("POST", "/", body=(unit * size)[:size], response_body=unit * size)
-    assert from_line(to_line(captured)) == captured
-    assert json.loads(to_line(captured))
-
-
-def test_what_is_kept_of_an_exchange():
-    """All but credentials, the edits' values and the excerpts."""
-    kept = Captured.of(exchange())
-    assert kept.target == "/v1/messages?beta=true&key=redacted"
-    assert kept.headers == ((b"User-Agent", b"claude-cli/2.1"), (b"X-Api-Key", b"redacted"))
-    assert kept.response_headers[1] == (b"Set-Cookie", b"redacted")
-    assert kept.request.body == b'{"system": "cch=1;"}'
-    assert kept.sent_request is not None
-    assert kept.sent_request.json == {"system": "cch=0;"}
-    assert kept.reports == (
-        Applied("billing", ("/system", "/x")),
-        Applied("broken", (), "ValueError"),
-    )
-    assert (kept.number, kept.turn, kept.side) == (812, 14, True)
-    assert kept.verdict is not None
-    assert kept.verdict.where is not None
-    assert kept.verdict.where.kind is Kind.DATE
-    assert SECRET not in repr(kept)
-    assert SECRET.encode() not in to_line(kept)
-    assert from_line(to_line(kept)) == kept
-
-
-def test_a_request_that_never_went_up():
-    """It has no sent body; that of an unedited one is not written twice."""
-    refused = Captured.of(exchange(sent=None, reports=(), verdict=None, response_body=None))
-    assert refused.sent_request is None
-    assert from_line(to_line(refused)) == refused
-    whole = exchange()
-    plain = Captured.of(exchange(sent=whole.received))
-    line = to_line(plain)
-    assert line.count(b"cch=1") == 1
-    assert from_line(line).sent == whole.received.body
-
-
-def test_words_of_another_version_are_not_known():
-    """A newer proxy's verdict does not spoil the line."""
-    fields = json.loads(to_line(Captured.of(exchange())))
-    fields |= {
-        "outcome": "teleported",
-        "verdict": {"judgement": "splendid"},
-        "usage": {"prompt": "many"},
-        "novelty": [1],
-    }
-    kept = from_line(json.dumps(fields))
-    assert (kept.outcome, kept.verdict, kept.usage) == (None, None, Usage())
-    assert kept.turn == 14
-
-
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        ("", "cut off"),
-        ("{", "cut off"),
-        (GOOD_LINE[:-20], "cut off"),
-        (GOOD_LINE[:-1], "cut off"),
-        (GOOD_LINE[:-4] + "\\u12", "cut off"),
-        (f"{SECRET} {{}}", "not JSON"),
-        ("[1]", "not a captured exchange: Expected object, got array"),
-        ("{}", "not a captured exchange: Object missing required field method"),
-        ('{"method": 1, "path": ""}', "not a captured exchange: method: Expected str, got int"),
-        (json.dumps(GOOD | {"body": {SECRET: 1}}), "body: Expected str | null, got object"),
-        (json.dumps(GOOD | {"headers": [[SECRET]]}), "headers[0]: Expected array of length 2"),
-        (json.dumps(GOOD | {"body_base64": f"{SECRET}!"}), "body_base64 is not base64"),
-        (json.dumps({**GOOD, f"{SECRET}\ud83d": 1}), "a key that is no text"),
-        (b"\xff\xfe\xff", "not UTF-8"),
-        (b'{"method": "\xff"}', "not UTF-8"),
-        ("[" * 100_000, "cannot be read"),
-        ('{"t": ' + "1" * 5000 + "}", "cannot be read"),
-    ],
-)
-def test_a_line_that_is_none(line, why):
-    """Says what is wrong, and nothing of what it holds."""
-    with pytest.raises(CapturedError) as caught:
-        from_line(line)
-    assert why in str(caught.value)
-    assert SECRET not in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("t", ["NaN", "-1", "1e300", "Infinity"])
-def test_a_time_that_is_none(t):
-    """Becomes 0: dates are made of it."""
-    assert from_line(GOOD_LINE[:-1] + f', "t": {t}}}').wall == 0
 
 
 def test_the_plain_form(tmp_path):
@@ -275,65 +70,55 @@ def test_recorded_traffic_is_read(captures, captured):
 
 
 def problems_of(path, text):
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.write_bytes(text)
     records, problems = read(path)
     return records, [str(problem).removeprefix(f"{path}") for problem in problems]
 
 
 def test_a_cut_line_is_named_and_the_others_are_used(tmp_path):
-    """A power cut, or a file that is still being written."""
-    text = f"{GOOD_LINE}\n\n{GOOD_LINE[:30]}\n{GOOD_LINE}\r\n{GOOD_LINE[:-3]}"
-    records, problems = problems_of(tmp_path / "x.jsonl", text)
+    """A power cut, a file that is still being written, a server's word before it all."""
+    text = f"Ready.\n\n{GOOD_LINE}\n{GOOD_LINE[:30]}\n{GOOD_LINE}\r\n{GOOD_LINE[:-3]}"
+    records, problems = problems_of(tmp_path / "x.jsonl", text.encode())
     assert len(records) == 2
-    assert problems == [":3: cut off: no whole JSON", ":5: cut off: no whole JSON"]
+    assert problems == [
+        f":{line}"
+        for line in ("1: not JSON", "4: cut off: no whole JSON", "6: cut off: no whole JSON")
+    ]
 
 
 def test_many_bad_lines_are_counted(tmp_path):
     """Ten are named."""
-    records, problems = problems_of(tmp_path / "x.jsonl", "{x}\n" * 1000 + GOOD_LINE)
+    records, problems = problems_of(tmp_path / "x.jsonl", b"{x}\n" * 1000 + GOOD_LINE.encode())
     assert len(records) == 1
     assert len(problems) == 11
     assert problems[0] == ":1: not JSON"
     assert problems[-1] == ": and 990 more such lines"
 
 
-def test_a_first_line_that_is_none(tmp_path):
-    """Does not make it a file of another kind."""
-    records, problems = problems_of(tmp_path / "x.jsonl", f"Ready.\n{GOOD_LINE}\n")
-    assert len(records) == 1
-    assert problems == [":1: not JSON"]
-
-
-def zipped(tmp_path):
-    with zipfile.ZipFile(tmp_path / "z", "w") as file:
-        file.writestr("x.har", GOOD_LINE)
-    return (tmp_path / "z").read_bytes()
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (lambda _: b"", "empty"),
-        (lambda _: b" \n\n", "empty"),
-        (lambda _: gzip.compress(GOOD_LINE.encode()), "compressed by gzip"),
-        (zipped, "a zip archive"),
-        (lambda _: GOOD_LINE.encode("utf-16"), "UTF-16 text"),
-        (lambda _: b"6741:9:websocket;0:~8:response;", "mitmproxy's own format"),
-        (lambda _: b"\xd4\xc3\xb2\xa1\x02\x00", "captured packets"),
-        (lambda _: b"\x89PNG\r\n\x1a\n", "neither JSON lines of exchanges nor a HAR"),
-        (lambda _: b"12:04:31 claude/3f9a #14\n" * 100, "neither JSON lines"),
-        (lambda _: b"[1, 2]", "neither JSON lines"),
-        (lambda _: SECRET.encode(), "neither JSON lines"),
-        (lambda _: b'{\n  "name": "x"\n}', "JSON, but no HAR"),
-        (lambda _: b'{\n  "log": [1]\n}', "JSON, but no HAR"),
-        (lambda _: b'{"log": {"entries": 5}}', "JSON, but no HAR"),
-        (lambda _: b'{"log": {"entries": [', "cut off"),
-        (lambda _: b'{\r\n "log": {"entries": [x]}}', "not JSON"),
+        (b"", "empty"),
+        (b" \n\n", "empty"),
+        (gzip.compress(GOOD_LINE.encode(), mtime=0), "compressed by gzip"),
+        (b"PK\x03\x04\x14", "a zip archive"),
+        (GOOD_LINE.encode("utf-16"), "UTF-16 text"),
+        (b"6741:9:websocket;0:~8:response;", "mitmproxy's own format"),
+        (b"\xd4\xc3\xb2\xa1\x02\x00", "captured packets"),
+        (b"\x89PNG\r\n\x1a\n", "neither JSON lines of exchanges nor a HAR"),
+        (b"12:04:31 claude/3f9a #14\n" * 100, "neither JSON lines"),
+        (b"[1, 2]", "neither JSON lines"),
+        (SECRET.encode(), "neither JSON lines"),
+        (b'{\n  "name": "x"\n}', "JSON, but no HAR"),
+        (b'{\n  "log": [1]\n}', "JSON, but no HAR"),
+        (b'{"log": {"entries": 5}}', "JSON, but no HAR"),
+        (b'{"log": {"entries": [', "cut off"),
+        (b'{\r\n "log": {"entries": [x]}}', "not JSON"),
     ],
 )
 def test_a_file_of_another_kind(tmp_path, text, why):
     """Is one line, which names the kind where people are likely to hand it over."""
-    records, (problem,) = problems_of(tmp_path / "x", text(tmp_path))
+    records, (problem,) = problems_of(tmp_path / "x", text)
     assert records == []
     assert problem.startswith(f": {why}")
     assert SECRET not in problem
@@ -382,55 +167,6 @@ def test_a_pipe(tmp_path):
     assert (len(records), problems) == (3, [])
 
 
-def test_reading_one_by_one(tmp_path):
-    """A large capture need not be in memory."""
-    file = tmp_path / "x.jsonl"
-    file.write_text(f"{GOOD_LINE}\n{{\n")
-    first, second = read_each([file])
-    assert isinstance(first, Captured)
-    assert second == Problem(str(file), 2, "cut off: no whole JSON")
-
-
-odd_values = st.recursive(
-    st.sampled_from(
-        [
-            None,
-            True,
-            0,
-            -1,
-            1.5,
-            1 << 70,
-            -(1 << 70),
-            1e999,
-            float("nan"),
-            10**400,
-            "",
-            "x",
-            "\ud83d",
-        ]
-    ),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=4,
-)
-
-
-@given(anything, st.data())
-def test_odd_values_are_read_or_refused(captured, data):
-    """Whatever stands in a line's members; and what was read can be written and read again."""
-    fields = json.loads(to_line(captured))
-    keys = st.sampled_from([*fields, "t", "sent_from", "x", "\ud83d"])
-    for key in data.draw(st.lists(keys, max_size=3)):
-        fields[key] = data.draw(odd_values)
-    for holder in fields.values():  # usage and verdict
-        if isinstance(holder, dict) and holder and data.draw(st.booleans()):
-            holder[data.draw(st.sampled_from(sorted(holder)))] = data.draw(odd_values)
-    try:
-        found = from_line(json.dumps(fields))
-    except CapturedError:
-        return
-    assert repr(from_line(to_line(found))) == repr(found)  # NaN is not equal to itself
-
-
 @given(st.binary(max_size=80) | texts.map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_whatever_a_file_holds_nothing_is_raised(tmp_path_factory, data):
     """And each problem is one line."""
@@ -439,20 +175,3 @@ def test_whatever_a_file_holds_nothing_is_raised(tmp_path_factory, data):
         file.write_bytes(text)
         for problem in read(file)[1]:
             assert "\n" not in str(problem)
-
-
-def test_a_translated_request_keeps_where_it_went():
-    """Its body is another API's."""
-    captured = Captured(
-        "POST",
-        "/v1/messages?beta=true",
-        body=b'{"messages":[]}',
-        sent=b'{"messages":[],"id_slot":0}',
-        sent_target="/v1/chat/completions",
-    )
-    back = from_line(to_line(captured))
-    assert back == captured
-    assert back.sent_request.path == "/v1/chat/completions"
-    plain = Captured("POST", "/v1/messages", body=b"{}", sent=b"{}")
-    assert b"sent_path" not in to_line(plain)
-    assert from_line(to_line(plain)).sent_request.path == "/v1/messages"

@@ -6,8 +6,6 @@ from dataclasses import replace
 import pytest
 
 from cacheproxy.cli.diagnosetext import lines
-from cacheproxy.core.conversation.exchange import Exchange, Outcome
-from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Break, Count, Judgement, Reason, Verdict
 from cacheproxy.core.diagnose.conversations import lanes_of
@@ -17,6 +15,7 @@ from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.server.identify import Server
 from cacheproxy.core.server.profile import Profile
+from tests.core.capture.test_jsonl import exchange
 from tests.core.planting import anthropic, captured, chat, numbered, plant, request
 
 from .test_volatile import set_system
@@ -29,27 +28,28 @@ def with_nonce(body, turn):
     set_system(body, lambda text: f"id: {numbered('nonce', turn)}\n{text}")
 
 
-def reported(bodies, index, *, usage=(), rules=(), active=()):
+def reported(bodies, index, *, usage=(), rules=()):
     records = captured(bodies)
     for number, said in enumerate(usage):
         records[number] = replace(records[number], usage=said)
     (lane,) = lanes_of(records)
-    return report_captured(lane, index, rules, active)
+    return report_captured(lane, index, rules)
 
 
-def test_a_turn_that_extends_the_one_before():
-    found = reported(chat(3), 2, usage=GROWING)
-    assert (found.judgement, found.reason, found.path) == (Judgement.OK, None, None)
-    assert (found.prompt, found.equal) == (Count(1200, "measured"), Count(1100, "measured"))
-    assert (found.turn, found.number, found.client) == (3, 3, "client")
-    assert found.advice == ()
-
-
-def test_a_turn_of_which_nothing_was_measured():
-    """It seems to be fine, but nobody can tell."""
-    found = reported(chat(3), 2)
-    assert (found.judgement, found.reason, found.path) == (Judgement.UNKNOWN, None, None)
-    assert found.prompt.source == found.equal.source == "estimated"
+@pytest.mark.parametrize(
+    ("index", "usage", "judgement", "source"),
+    [
+        (0, GROWING, Judgement.COLD, "measured"),
+        (2, GROWING, Judgement.OK, "measured"),
+        (2, (), Judgement.UNKNOWN, "estimated"),  # it seems to be fine, but nobody can tell
+    ],
+)
+def test_a_turn_that_extends_the_one_before(index, usage, judgement, source):
+    found = reported(chat(3), index, usage=usage)
+    assert (found.judgement, found.reason, found.path) == (judgement, None, None)
+    assert (found.turn, found.number, found.client) == (index + 1, index + 1, "client")
+    assert found.prompt.source == source
+    assert index == 0 or found.equal.source == source
     assert found.advice == ()
 
 
@@ -64,23 +64,12 @@ def test_a_turn_after_a_compaction():
     assert "wrote the history anew, shorter: no break" in " ".join(map(str.strip, lines(found)))
 
 
-def test_the_first_turn():
-    found = reported(chat(2), 0)
-    assert (found.judgement, found.turn) == (Judgement.COLD, 1)
-
-
-@pytest.mark.parametrize(
-    ("usage", "judgement", "lost"),
-    [
-        ([Usage(1000, 0), Usage(1100, 700), Usage(1200, 760)], Judgement.BREAK, 340),
-        ((), Judgement.UNKNOWN, None),
-    ],
-)
-def test_a_change_and_everything_about_it(usage, judgement, lost):
-    """A break if it was measured; but for that and its cost, all is said of it anyhow."""
+def test_a_change_and_everything_about_it():
+    usage = [Usage(1000, 0), Usage(1100, 700), Usage(1200, 760, 5, 9.0)]
     found = reported(plant(chat(4), with_nonce), 2, usage=usage, rules=[IDS])
-    assert (found.judgement, found.reason) == (judgement, Reason.SYSTEM_CHANGED)
-    assert found.lost == (Count(lost, "measured") if lost else None)
+    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.SYSTEM_CHANGED)
+    assert (found.prompt, found.lost) == (Count(1200, "measured"), Count(340, "measured"))
+    assert (found.reused, found.evaluated, found.seconds) == (760, 440, 9.0)
     assert found.says.endswith("hex nonce in /messages/0/content")
     assert (found.path, found.byte) == ("/messages/0/content", 4)
     assert (found.kind, found.source, found.seen) == (Kind.NONCE, "client", (3, 3))
@@ -88,41 +77,22 @@ def test_a_change_and_everything_about_it(usage, judgement, lost):
     assert found.excerpts.was == f"id: {numbered('nonce', 1)}"
     start, end = found.excerpts.marked
     assert found.excerpts.now[start:end] == numbered("nonce", 2)
-    assert "--enable ids" in found.advice[0].why
 
 
-def test_a_rule_that_is_on_is_said_to_help():
-    found = reported(plant(chat(4), with_nonce), 2, rules=[IDS], active=["ids"])
-    assert found.on == ("ids",)
-    assert "is on" in found.advice[0].why
-
-
-def test_a_field_without_a_rule_can_have_one_proposed():
-    found = reported(plant(chat(4), with_nonce), 2)
-    assert found.advice[0].why == "cacheproxy diagnose --propose --from CAPTURE"
-
-
-def test_a_proposal_names_the_captures_where_they_are_known():
+@pytest.mark.parametrize(
+    ("more", "on", "why"),
+    [
+        ({"rules": [IDS]}, (), "--enable ids"),
+        ({"rules": [IDS], "active": ["ids"]}, ("ids",), "is on"),
+        ({}, (), "cacheproxy diagnose --propose --from CAPTURE"),
+        ({"captures": ["my own", "x"]}, (), "diagnose --propose --from 'my own' --from x"),
+    ],
+)
+def test_a_rule_that_would_help_is_named_or_proposed(more, on, why):
     (lane,) = lanes_of(captured(plant(chat(4), with_nonce)))
-    found = report_captured(lane, 2, captures=["my captures", "more"])
-    wanted = "cacheproxy diagnose --propose --from 'my captures' --from more"
-    assert found.advice[0].why == wanted
-
-
-def test_what_the_server_measured():
-    usage = [Usage(1000, 0), Usage(1100, 20, 5, 9.0)]
-    found = reported(plant(anthropic(2), with_nonce), 1, usage=usage)
-    assert found.prompt == Count(1100, "measured")
-    assert (found.reused, found.evaluated, found.seconds) == (20, 1080, 9.0)
-    assert found.lost == Count(980, "measured")
-
-
-def test_a_loss_that_nothing_explains():
-    """No server was named, so no server's settings are."""
-    usage = [Usage(1000, 0), Usage(1100, 20, 5, 9.0)]
-    found = reported(anthropic(2), 1, usage=usage)
-    assert found.reason is Reason.UNKNOWN
-    assert [one.do for one in found.advice] == ["see"]
+    found = report_captured(lane, 2, **more)
+    assert found.on == on
+    assert why in found.advice[0].why
 
 
 def test_an_eviction_by_a_server_that_is_known():
@@ -161,37 +131,14 @@ def test_a_change_that_begins_with_a_new_line_can_be_seen():
 
 def test_from_a_running_proxy_without_bodies():
     """All it keeps of an exchange is the verdict, with its few words."""
-    bare = request(chat(1)[0])
-    where = Break(
-        "/system/0/text", 9, Count(400, "estimated"), Kind.DATE, "on 2026-11-20", "on 2026-11-21"
-    )
-    exchange = Exchange(
-        received=replace(bare, body=b""),
-        sent=replace(bare, body=b""),
-        reports=(),
-        session=Session("claude", "3f9a"),
-        turn=15,
-        upstream="http://x",
-        status=200,
-        outcome=Outcome.COMPLETE,
-        usage=Usage(1100, 400, 5, 3.0),
-        wall=0.0,
-        first_byte=None,
-        seconds=4.0,
-        bytes_down=5,
-        number=812,
-    )
-    verdict = Verdict(
-        Judgement.BREAK,
-        Reason.SYSTEM_CHANGED,
-        where,
-        Count(400, "estimated"),
-        Count(600, "measured"),
-        2.5,
-    )
-    found = report(exchange, verdict, seen=(2, 61))
-    assert (found.number, found.turn, found.session) == (812, 15, "3f9a")
-    assert found.excerpts.now == "on 2026-11-21"
+    bare = replace(request(chat(1)[0]), body=b"")
+    estimated, lost = Count(400, "estimated"), Count(600, "measured")
+    words = "on 2026-11-20", "on 2026-11-21"
+    where = Break("/system/0/text", 9, estimated, Kind.DATE, *words)
+    verdict = Verdict(Judgement.BREAK, Reason.SYSTEM_CHANGED, where, estimated, lost, 2.5)
+    found = report(exchange(received=bare, sent=bare, reports=()), verdict, seen=(2, 61))
+    assert (found.number, found.turn, found.session) == (812, 14, "3f9a-1111")
+    assert found.excerpts.now == words[1]
     assert (found.kind, found.frequency, found.seen) == (Kind.DATE, "changes once a day", (2, 61))
     assert found.advice[0].do == "nothing"
 

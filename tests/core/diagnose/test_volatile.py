@@ -1,6 +1,7 @@
 """Every field is found where it was planted, and nowhere else."""
 
 from itertools import pairwise
+from operator import itemgetter
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +24,6 @@ TOKENS = {
 at = st.integers(0, 999)
 seed = st.integers(0, 10_000)
 shapes = st.sampled_from([anthropic, chat])
-bodies_of = pytest.mark.parametrize("bodies_of", [anthropic, chat])
 
 
 def found(bodies, rules=(), **options):
@@ -43,11 +43,6 @@ def set_system(body, change):
 
 def system_path(body):
     return "/system/1/text" if "system" in body else "/messages/0/content"
-
-
-@bodies_of
-def test_a_conversation_that_only_grows_has_none(bodies_of):
-    assert found(bodies_of(6)) == ()
 
 
 @given(bodies_of=shapes, kind=st.sampled_from(sorted(TOKENS)), at=at, seed=seed)
@@ -109,152 +104,122 @@ def test_a_clock_in_each_user_message_rewritten_each_turn(bodies_of, seed):
     assert field.path.startswith("/messages/*/content")
 
 
-@given(order=st.permutations(range(4)).filter(lambda order: order != [0, 1, 2, 3]))
-@settings(max_examples=20)
-def test_shuffled_tools(order):
-    def change(body, turn):
-        if turn == 2:
-            body["tools"] = [body["tools"][i] for i in order]
-
-    assert seen(plant(anthropic(), change)) == [(Kind.REORDERED, "/tools", 2)]
-
-
-@given(
-    number=st.integers(0, 3),
-    order=st.permutations(["path", "text", "mode"]).filter(lambda keys: keys[0] != "path"),
-)
-@settings(max_examples=15)
-def test_shuffled_keys_inside_a_schema(number, order):
-    def change(body, turn):
-        schema = body["tools"][number]["input_schema"]
-        if turn % 2:
-            schema["properties"] = {key: schema["properties"][key] for key in order}
-
-    path = f"/tools/{number}/input_schema/properties"
-    assert seen(plant(anthropic(), change)) == [(Kind.REORDERED, path, 3)]
-
-
-def test_a_list_in_a_schema_may_be_shuffled_too():
-    def change(body, turn):
-        if turn % 2:
-            body["tools"][1]["input_schema"]["required"].reverse()
-
-    assert seen(plant(anthropic(), change)) == [
-        (Kind.REORDERED, "/tools/1/input_schema/required", 3)
-    ]
-
-
-@given(number=st.integers(0, 4))
-@settings(max_examples=10)
-def test_a_tool_that_comes_in_between(number):
-    def change(body, turn):
-        if turn >= 2:
-            body["tools"].insert(number, {"name": "later", "description": prose("later")})
-
-    assert seen(plant(anthropic(), change)) == [(Kind.ADDED, f"/tools/{number}", 1)]
-
-
-@given(number=st.integers(0, 3))
-@settings(max_examples=10)
-def test_a_nonce_in_a_tool_description(number):
-    def change(body, turn):
-        body["tools"][number]["description"] += f" Build {numbered('nonce', turn)}."
-
-    path = f"/tools/{number}/description"
-    assert seen(plant(anthropic(), change)) == [(Kind.NONCE, path, 3)]
-
-
 REMINDER = "<reminder>\nKeep the tests green and the notes short.\n</reminder>"
+LATER = {"name": "later", "description": prose("later")}
+REMINDING = {"type": "text", "text": REMINDER}
+PUT_IN = {"role": "user", "content": prose("put in", 24)}
+tools = itemgetter("tools")
 
 
-@given(first=st.booleans())
-@settings(max_examples=4)
-def test_a_reminder_block_that_stays_in_the_last_user_message(first):
+def required(body):
+    return body["tools"][1]["input_schema"]["required"]
+
+
+def blocks(body):
+    return body["messages"][-1]["content"]
+
+
+def reverse(values, turns):
+    """Turn the list that ``values(body)`` is round, in these turns."""
+    return lambda body, turn: values(body).reverse() if turn in turns else None
+
+
+def put(what, at, values, turns=range(4)):
+    return lambda body, turn: values(body).insert(at, what) if turn in turns else None
+
+
+def shuffle_keys(body, turn):
+    schema = body["tools"][1]["input_schema"]
+    if turn % 2:
+        schema["properties"] = dict(reversed(schema["properties"].items()))
+
+
+def build(body, turn):
+    body["tools"][1]["description"] += f" Build {numbered('nonce', turn)}."
+
+
+def rewrite_a_call(body, turn):
+    for message in body["messages"][1:2]:
+        message["content"][1]["input"]["path"] = f"run {numbered('nonce', turn)}"
+
+
+def remind(role, text=REMINDER):
     def change(body, turn):
-        blocks = body["messages"][-1]["content"]
-        blocks.insert(0 if first else len(blocks), {"type": "text", "text": REMINDER})
+        said = text.replace("CLOCK", numbered("clock", turn))
+        body["messages"].append({"role": role, "content": said})
 
-    ((kind, path, count),) = seen(plant(anthropic(), change))
-    assert (kind, count) == (Kind.MOVED, 3)
-    assert path.startswith("/messages/*/content/")
+    return change
 
 
-@pytest.mark.parametrize("role", ["user", "system"])
-@bodies_of
-def test_a_reminder_message_that_stays_last(bodies_of, role):
+def remind_in_the_text(body, turn):
+    blocks(body)[-1]["text"] += f"\n\n{REMINDER}"
+
+
+def spell_as_string(number):
     def change(body, turn):
-        body["messages"].append({"role": role, "content": REMINDER})
-
-    assert seen(plant(bodies_of(), change)) == [(Kind.MOVED, "/messages/*", 3)]
-
-
-def test_a_reminder_glued_to_what_the_user_wrote():
-    def change(body, turn):
-        body["messages"][-1]["content"] += f"\n\n{REMINDER}"
-
-    assert seen(plant(chat(), change)) == [(Kind.MOVED, "/messages/*/content", 3)]
-
-
-def test_a_reminder_that_moves_is_one_field_though_its_clock_changes():
-    def change(body, turn):
-        text = REMINDER.replace("short", f"short at {numbered('clock', turn)}")
-        body["messages"].append({"role": "user", "content": text})
-
-    assert seen(plant(anthropic(), change)) == [(Kind.MOVED, "/messages/*", 3)]
-
-
-@given(at=st.integers(0, 6))
-@settings(max_examples=10)
-def test_a_message_put_into_the_history(at):
-    def change(body, turn):
-        if turn == 3:
-            body["messages"].insert(at, {"role": "user", "content": prose("put in", 24)})
-
-    ((kind, path, count),) = seen(plant(anthropic(), change))
-    assert (kind, path, count) == (Kind.ADDED, f"/messages/{at}", 1)
-
-
-@given(number=st.sampled_from([0, 3]))
-@settings(max_examples=4)
-def test_a_content_that_is_a_string_now_and_then(number):
-    def change(body, turn):
-        message = body["messages"][number] if number < len(body["messages"]) else None
-        if message and turn % 2:
+        for message in body["messages"][number : number + 1] if turn % 2 else ():
             message["content"] = message["content"][0]["text"]
 
-    result = seen(plant(anthropic(), change))
-    assert [(kind, path) for kind, path, _ in result] == [
-        (Kind.SPELLING, f"/messages/{number}/content")
-    ]
+    return change
 
 
-def test_a_cache_breakpoint_is_no_switch():
+@pytest.mark.parametrize(
+    ("change", "kind", "path", "count"),
+    [
+        (reverse(tools, {2}), Kind.REORDERED, "/tools", 2),
+        (reverse(required, {1, 3}), Kind.REORDERED, "/tools/1/input_schema/required", 3),
+        (shuffle_keys, Kind.REORDERED, "/tools/1/input_schema/properties", 3),
+        (put(LATER, 0, tools, {2, 3}), Kind.ADDED, "/tools/0", 1),
+        (put(LATER, 4, tools, {2, 3}), Kind.ADDED, "/tools/4", 1),
+        (build, Kind.NONCE, "/tools/1/description", 3),
+        (rewrite_a_call, Kind.NONCE, "/messages/1/content/1", 2),
+        (put(REMINDING, 0, blocks), Kind.MOVED, "/messages/*/content/0/text", 3),
+        (put(REMINDING, 9, blocks), Kind.MOVED, "/messages/*/content/1/text", 3),
+        (remind("user"), Kind.MOVED, "/messages/*", 3),
+        (remind("system"), Kind.MOVED, "/messages/*", 3),
+        (remind("user", f"{REMINDER} at CLOCK"), Kind.MOVED, "/messages/*", 3),
+        (remind_in_the_text, Kind.MOVED, "/messages/*/content/0/text", 3),
+        *(
+            (put(PUT_IN, at, itemgetter("messages"), {3}), Kind.ADDED, f"/messages/{at}", 1)
+            for at in range(7)
+        ),
+        (spell_as_string(0), Kind.SPELLING, "/messages/0/content", 3),
+        (spell_as_string(3), Kind.SPELLING, "/messages/3/content", 2),
+    ],
+)
+def test_what_changes_as_a_whole_is_one_field(change, kind, path, count):
+    """Tools and keys that are shuffled, come or go; reminders that move; the form of a content."""
+    assert seen(plant(anthropic(), change)) == [(kind, path, count)]
+
+
+def breakpoint_on_the_last(body, turn):
     """Claude Code's own: the last message is a list with a breakpoint, later a string."""
-
-    def change(body, turn):
-        for message in body["messages"][:-1]:
-            if message["role"] == "user" and message["content"][0]["type"] == "text":
-                message["content"] = message["content"][0]["text"]
-        body["messages"][-1]["content"][0]["cache_control"] = {"type": "ephemeral"}
-
-    assert found(plant(anthropic(), change)) == ()
+    for message in body["messages"][:-1]:
+        if message["role"] == "user" and message["content"][0]["type"] == "text":
+            message["content"] = message["content"][0]["text"]
+    body["messages"][-1]["content"][0]["cache_control"] = {"type": "ephemeral"}
 
 
-def test_a_breakpoint_that_moves_along_the_tools_is_no_field():
-    def change(body, turn):
-        body["tools"][turn]["cache_control"] = {"type": "ephemeral"}
-
-    assert found(plant(anthropic(), change)) == ()
+def breakpoint_along_the_tools(body, turn):
+    body["tools"][turn]["cache_control"] = {"type": "ephemeral"}
 
 
-def test_a_compaction_is_no_field_but_what_stays_is_compared():
-    bodies = plant(anthropic(6), lambda body, turn: None)
-    bodies[4]["messages"] = [{"role": "user", "content": prose("summary", 80)}]
-    bodies[5]["messages"] = [*bodies[4]["messages"], {"role": "assistant", "content": "yes"}]
+def compact(body, turn):
+    """What is before and behind it is compared."""
+    if turn >= 2:
+        body["messages"] = [{"role": "user", "content": prose("summary", 80)}]
+        body["messages"] += [{"role": "assistant", "content": "yes"}] * (turn - 2)
+
+
+@pytest.mark.parametrize(
+    "change", [breakpoint_on_the_last, breakpoint_along_the_tools, compact, lambda *_: None]
+)
+def test_breakpoints_compactions_and_growth_are_no_fields(change):
+    bodies = plant(anthropic(), change)
     assert found(bodies) == ()
     for turn, body in enumerate(bodies):
         set_system(body, lambda text, turn=turn: f"id: {numbered('nonce', turn)}\n{text}")
-    assert seen(bodies) == [(Kind.NONCE, "/system/1/text", 5)]
+    assert seen(bodies) == [(Kind.NONCE, "/system/1/text", 3)]
 
 
 def test_a_turn_taken_back_is_no_field_of_the_model():
@@ -263,53 +228,31 @@ def test_a_turn_taken_back_is_no_field_of_the_model():
     assert all(field.source == "user" for field in found(bodies))
 
 
-def test_parts_can_be_left_out():
+class Raises:
+    name, why, default, literals, needs_previous = "raises", "", True, (), False
+
+    def edits(self, request, previous):
+        raise ZeroDivisionError
+
+
+def test_a_field_names_the_rules_that_take_it_away():
+    """Each alone, pins too; none that fails, or edits the same text elsewhere."""
+
     def change(body, turn):
-        body["messages"][0]["content"][0]["text"] += f" n={turn}"
+        ends = f"id: {numbered('uuid', turn)}", f"at: {numbered('clock', turn)}"
+        set_system(body, "\n{}\n".join(ends).format)
 
-    bodies = plant(anthropic(), change)
-    assert len(found(bodies)) == 1
-    assert found(bodies, parts=(Part.TOOLS, Part.SYSTEM)) == ()
-
-
-class TestCoverage:
-    def bodies(self):
-        def change(body, turn):
-            set_system(
-                body,
-                lambda text: f"id: {numbered('uuid', turn)}\n{text}\nat: {numbered('clock', turn)}",
-            )
-
-        return plant(anthropic(), change)
-
-    def test_the_rule_that_takes_it_away_is_named(self):
-        rules = [
-            Rule("other", "system", r"nothing like it", ""),
-            Rule("ids", "system", r"^id: (?P<volatile>\S+)", "0"),
-            Rule("ids-too", "system", r"^id: \S+", "id"),
-        ]
-        uuid, clock = found(self.bodies(), rules)
-        assert (uuid.rules, uuid.covered) == (("ids", "ids-too"), 3)
-        assert (clock.rules, clock.covered) == ((), 0)
-
-    def test_a_rule_beside_the_field_does_not_count(self):
-        """It edits the same text, but elsewhere."""
-        rules = [Rule("words", "system", r"agent", "AGENT")]
-        assert all(field.rules == () for field in found(self.bodies(), rules))
-
-    def test_a_pin_counts(self):
-        rules = [Rule("at", "system", r"(?m)^at: (?P<volatile>.+)$", pin=True)]
-        uuid, clock = found(self.bodies(), rules)
-        assert (uuid.rules, clock.rules) == ((), ("at",))
-
-    def test_a_rule_that_fails_covers_nothing(self):
-        class Raises:
-            name, why, default, literals, needs_previous = "raises", "", True, (), False
-
-            def edits(self, request, previous):
-                raise ZeroDivisionError
-
-        assert all(field.rules == () for field in found(self.bodies(), [Raises()]))
+    rules = [
+        Rule("other", "system", r"nothing like it", ""),
+        Raises(),
+        Rule("words", "system", r"agent", "AGENT"),
+        Rule("ids", "system", r"^id: (?P<volatile>\S+)", "0"),
+        Rule("ids-too", "system", r"^id: \S+", "id"),
+        Rule("at", "system", r"(?m)^at: (?P<volatile>.+)$", pin=True),
+    ]
+    uuid, clock = found(plant(anthropic(), change), rules)
+    assert (uuid.rules, uuid.covered) == (("ids", "ids-too"), 3)
+    assert (clock.rules, clock.covered) == (("at",), 3)
 
 
 @pytest.mark.parametrize("depth", [100, 500, 700, 900, 2000])

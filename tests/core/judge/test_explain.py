@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
@@ -19,12 +17,6 @@ from cacheproxy.core.conversation.verdict import (
 )
 from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.judge.explain import PHRASES, said_of
-from cacheproxy.core.judge.judge import Before, judge
-from cacheproxy.core.judge.proof import Proof
-from cacheproxy.core.prompt.prompt import prompt_of
-from cacheproxy.core.server.profile import Kind as Memories
-from cacheproxy.core.server.profile import Memory, Profile
-from tests.core.planting import chat, plant, request
 
 MEASURED = Count(4_000, "measured")
 ESTIMATED = Count(4_000, "estimated")
@@ -141,45 +133,3 @@ def test_every_reason_has_a_sentence_and_a_short_phrase(reason):
     assert 10 < len(PHRASES[reason]) < 60
     assert PHRASES[reason][0].isupper()
     assert len(set(PHRASES.values())) == len(Reason)
-
-
-def telling(place):
-    """A change of one part of a body, which holds a secret."""
-    return lambda body, turn: place(body, f"a secret that nobody may read {'abcdefg'[turn] * 4}")
-
-
-PARTS = {
-    "system": telling(lambda body, text: body["messages"][0].update(content=text)),
-    "tools": telling(lambda body, text: body["tools"][0]["function"].update(description=text)),
-    "user": telling(lambda body, text: body["messages"][1].update(content=text)),
-    "nothing": lambda body, turn: None,
-}
-TOKENS = st.integers(0, 2_000)
-
-
-@given(
-    reused=st.none() | TOKENS,
-    prompt=TOKENS,
-    tokens=TOKENS,
-    part=st.sampled_from(sorted(PARTS)),
-    memory=st.sampled_from(Memories),
-    shared=st.none() | TOKENS,
-    rewrite=st.sampled_from(Rewrite),
-)
-def test_no_sentence_quotes_a_prompt_or_is_over_all(  # noqa: PLR0917 (a turn)
-    reused, prompt, tokens, part, memory, shared, rewrite
-):
-    one, two = (prompt_of(request(body)) for body in plant(chat(2), PARTS[part]))
-    proof = None
-    if shared is not None and tokens and prompt:
-        proof = Proof(tokens, prompt, min(shared, tokens, prompt), rewrite=rewrite)
-    usage = Usage(prompt, reused)
-    profile = Profile(memory=Memory(memory))
-    verdict = judge(Before(one, one, tokens), two, two, usage, profile, proof=proof, first=False)
-    said = said_of(verdict, usage)
-    assert "secret" not in said
-    shares = [float(word.strip("~%")) for word in said.split() if word.endswith("%")]
-    assert all(0 <= share <= 100 for share in shares)
-    if "tokens that both" in said:
-        where = verdict.where
-        assert reused <= (verdict.expected if where is None else where.position).tokens

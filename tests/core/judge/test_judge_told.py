@@ -48,13 +48,14 @@ def test_where_nothing_was_measured_nothing_is_judged_but_a_change_is_shown(usag
     assert found.lost.source == found.expected.source == "estimated"
     assert 0 < found.lost.tokens < TOKENS
     assert found.seconds_lost is None
-
-
-@pytest.mark.parametrize(("usage", "profile"), UNMEASURED)
-def test_where_nothing_was_measured_and_nothing_differs_there_is_nothing_to_say(usage, profile):
     found = judge(before(), SECOND, SECOND, usage, profile, first=False)
-    assert (found.judgement, found.reason, found.where) == (Judgement.UNKNOWN, None, None)
-    assert found.lost == Count(0, "estimated")
+    assert found == Verdict(
+        Judgement.UNKNOWN,
+        expected=found.expected,
+        lost=Count(0, "estimated"),
+        unedited=found.expected,
+        saved=Count(0, "estimated"),
+    )
     assert not wants_proof(found, usage)
 
 

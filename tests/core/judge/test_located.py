@@ -7,7 +7,7 @@ import pytest
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.verdict import Count
 from cacheproxy.core.diff.kind import Kind
-from cacheproxy.core.judge.located import describe_change, excerpt, located, parted_at, tokens_of
+from cacheproxy.core.judge.located import describe_change, excerpt, located, parted_at
 from cacheproxy.core.prompt.prompt import prompt_of
 from tests.core.diagnose.test_volatile import set_system
 from tests.core.planting import anthropic, chat, numbered, plant, request
@@ -25,14 +25,6 @@ def with_text(text):
 
 FIELDS = (Kind.NONCE, Kind.DATE, Kind.CLOCK, Kind.UUID)
 SAME = prompts(lambda body, turn: None)
-
-
-def test_tokens_are_counted_in_proportion_or_guessed():
-    one = SAME[0]
-    assert tokens_of(one.chars // 2, one, 1000).tokens == pytest.approx(500, abs=1)
-    assert tokens_of(400, one, None) == Count(100, "estimated")
-    assert tokens_of(400, one, 0) == Count(100, "estimated")
-    assert tokens_of(0, one, 1000) == Count(0, "estimated")
 
 
 @pytest.mark.parametrize(
@@ -63,6 +55,7 @@ def test_a_place_is_given_in_bytes_and_in_tokens():
     assert (found.path, found.kind) == ("/messages/0/content", Kind.NONCE)
     assert found.byte == len("é🜁".encode()) + 3 + len(": ")
     assert found.position == Count(round(left.shared * 1000 / two.chars), "estimated")
+    assert located(left, two, None).position == Count(round(left.shared / 4), "estimated")
     assert numbered("nonce", 0) in found.was
     assert numbered("nonce", 1) in found.now
     one, two = prompts(lambda body, turn: turn and body["messages"].clear())

@@ -63,15 +63,6 @@ def with_thoughts():
     return one, bodies[1]
 
 
-def test_prompts_that_agree():
-    found, was, now = proved(talk(), inline)
-    assert (found.before, found.now) == (len(was.tokens), len(now.tokens))
-    assert found.shared == found.before
-    assert found.lost == 0
-    assert (found.rewrite, found.where, found.clock) == (None, None, None)
-    assert not found.fits
-
-
 def test_a_template_that_drops_the_thinking_of_the_turn_before():
     one, two = with_thoughts()
     found, was, now = proved((one, two), thinking)

@@ -41,31 +41,40 @@ def test_a_text_goes_to_the_end_of_the_user_message_before_it():
     ]
 
 
-def test_else_it_goes_to_the_beginning_of_the_one_behind_it():
-    """Several keep their order."""
-    late = [system("a"), system("b")]
-    marked = "<system-reminder>\n{}\n</system-reminder>\n\n".format
-    for content in ("go", [text("go")]):
-        conversation = (user("hi"), assistant("ho"), *late, user(content))
-        found = sent(*conversation, by=JOINS_USER, count=2)
-        joined = marked("a") + marked("b") + "go"
-        assert found[2] == user(joined if content == "go" else [text(joined)])
-        assert len(found) == 3
+MARKED = "<system-reminder>\n{}\n</system-reminder>".format
+BEHIND = [user("hi"), assistant("ho"), system("a"), system("b")]
+BEFORE = f"{MARKED('a')}\n\n{MARKED('b')}"
+IMAGE = {"type": "image", "source": {}}
+TWO = user([text("b"), text("c")])
 
 
-def test_without_a_user_message_beside_it_it_becomes_one():
-    """Several become one."""
-    found = sent(user("hi"), assistant("ho"), system("news"), system([text("b")]), by=JOINS_USER)
-    assert found[2:] == [user(f"{NEWS}\n\n<system-reminder>\nb\n</system-reminder>")]
-
-
-@pytest.mark.parametrize("between", [system("news"), system("")])
-def test_user_messages_that_it_held_apart_become_one(between):
-    """Also where it said nothing; two that the client sends in a row stay two."""
-    found = sent(user("a"), between, user([text("b"), text("c")]), by=JOINS_USER)
-    said = f"a\n\n{NEWS}\n\nb" if between["content"] else "a\n\nb"
-    assert found == [user([text(said), text("c")])]
-    assert len(sent(user("a"), user("b"), system("news"), by=JOINS_USER)) == 2
+@pytest.mark.parametrize(
+    ("messages", "joined"),
+    [
+        # else it goes to the beginning of the one behind it; several keep their order
+        ([*BEHIND, user("go")], [*BEHIND[:2], user(f"{BEFORE}\n\ngo")]),
+        ([*BEHIND, user([text("go")])], [*BEHIND[:2], user([text(f"{BEFORE}\n\ngo")])]),
+        # without a user message beside them they become one
+        (BEHIND, [*BEHIND[:2], user(BEFORE)]),
+        # user messages that it held apart become one, also where it said nothing
+        ([user("a"), system("news"), TWO], [user([text(f"a\n\n{NEWS}\n\nb"), text("c")])]),
+        ([user("a"), system(""), TWO], [user([text("a\n\nb"), text("c")])]),
+        # two that the client sends in a row stay two
+        ([user("a"), user("b"), system("news")], [user("a"), user(f"b\n\n{NEWS}")]),
+        # images beside it stay where they are, the text becomes a block of its own
+        (
+            [user([text("a"), IMAGE]), system("news"), user("b")],
+            [user([text("a"), IMAGE, text(f"{NEWS}\n\nb")])],
+        ),
+        (
+            [user("a"), system([IMAGE, text("b")])],
+            [user([text("a"), IMAGE, text(MARKED("b"))])],
+        ),
+        ([user([]), system("news")], [user([text(NEWS)])]),
+    ],
+)
+def test_where_a_text_goes_beside_users(messages, joined):
+    assert sent(*messages, by=JOINS_USER) == joined
 
 
 def test_a_text_goes_to_the_end_of_a_tools_result_where_no_user_may_follow():
@@ -113,18 +122,6 @@ def test_between_a_call_and_its_result_it_waits_for_the_result():
     for mode in (JOINS_USER, JOINS_TOOL, JOINS_BOTH):
         found = sent(user("hi"), asked, system("news"), tool, by=mode, api="chat")
         assert found == [user("hi"), asked, tool | {"content": f"x\n\n{NEWS}"}]
-
-
-def test_images_beside_it_stay_where_they_are():
-    """The text becomes a block of its own."""
-    image = {"type": "image", "source": {}}
-    assert sent(user([text("a"), image]), system("news"), user("b"), by=JOINS_USER) == [
-        user([text("a"), image, text(f"{NEWS}\n\nb")])
-    ]
-    assert sent(user("a"), system([image, text("b")]), by=JOINS_USER) == [
-        user([text("a"), image, text("<system-reminder>\nb\n</system-reminder>")])
-    ]
-    assert sent(user([]), system("news"), by=JOINS_USER) == [user([text(NEWS)])]
 
 
 # From turn to turn.

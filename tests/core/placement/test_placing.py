@@ -13,9 +13,7 @@ from cacheproxy.core.placement.placing import LateMessage, late_messages, place
 from cacheproxy.testing import request
 from tests.core.late import (
     CACHE,
-    IN_PLACE,
     ITEMS,
-    JOINS_BOTH,
     MODES,
     NEWS,
     PATHS,
@@ -62,14 +60,6 @@ def test_late_is_what_comes_behind_the_first_system_text(role, body, path, expec
     }
     found = late_messages(request(body, path))
     assert found == [LateMessage(number, role, leads) for number, leads in expected]
-
-
-@pytest.mark.parametrize("value", [None, 1, "system", {}, {"0": system("x")}, ["system"]])
-def test_messages_of_another_shape_hold_no_late_ones(value):
-    """A bad shape is no error."""
-    asked = request({"messages": value, "x": "system"})
-    assert late_messages(asked) == []
-    assert placed(asked, JOINS_BOTH)[0] is asked
 
 
 # In place.
@@ -187,25 +177,6 @@ def test_where_it_does_no_harm_nothing_is_edited(late):
     """Not a byte, and there is no report."""
     asked = request(body_of([user("hi"), system("news")]))
     assert placed(asked, alike(late, "test", joins=True)) == (asked, 0)
-
-
-@pytest.mark.parametrize(("mode", "left"), [(IN_PLACE, 2), (JOINS_BOTH, 1)])
-def test_only_system_messages(mode, left):
-    """They become one user message, or as many as they were."""
-    after, count = placed(request({"messages": [system(each) for each in ("head", *"ab")]}), mode)
-    assert [each["role"] for each in after.json["messages"]] == ["system", *["user"] * left]
-    assert count == 2
-
-
-@pytest.mark.parametrize(("mode", "api"), [*zip(MODES, PATHS, strict=True)])
-def test_three_hundred_are_placed(mode, api):
-    """One after each answer, and all in a row."""
-    turns = [each for n in range(300) for each in (user(f"{n}"), system("news"), assistant("ok"))]
-    found = sent(*turns, by=mode, api=api, count=300)
-    assert not any(each["role"] == "system" for each in found)
-    assert json.dumps(found).count("</system-reminder>") == 300
-    row = sent(user("hi"), *[system("news")] * 300, by=mode, api=api, count=300)
-    assert json.dumps(row).count("</system-reminder>") == 300
 
 
 # Whatever comes.

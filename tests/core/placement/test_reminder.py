@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.placement.reminder import (
-    is_all_text,
     is_wrapped,
     merged,
-    says_something,
     wrapped,
     wrapped_blocks,
 )
@@ -41,26 +39,6 @@ def test_wrapping_twice_is_wrapping_once(words):
 def test_what_only_quotes_the_mark_is_wrapped(words):
     """It begins with the one and ends with the other, or it is not in it."""
     assert wrapped(words) == f"<system-reminder>\n{words}\n</system-reminder>"
-
-
-@pytest.mark.parametrize(
-    ("content", "says", "plain"),
-    [
-        ("", False, True),
-        (" \n", False, True),
-        ("a", True, True),
-        ([], False, True),
-        ([text(" ")], False, True),
-        ([text(""), text("a")], True, True),
-        ([IMAGE], True, False),
-        ([{"type": "text", "text": 1}], True, False),
-        ([None], True, False),
-    ],
-)
-def test_what_a_model_would_read(content, says, plain):
-    """Text, or anything that is not text."""
-    assert says_something(content) is says
-    assert is_all_text(content) is plain
 
 
 def test_blocks_are_wrapped_once_and_texts_become_one():

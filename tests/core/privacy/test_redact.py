@@ -148,6 +148,7 @@ def test_order_and_repetition_of_headers_survive():
         (f"http://me:{SECRET}@host/x?key={SECRET}", "http://host/x?key=redacted"),
         (f"//me:{SECRET}@host/x", "//host/x"),
         (f"me:{SECRET}@host:80", "host:80"),
+        (f"//@/me:{SECRET}@host/v1", "//host/v1"),
     ],
 )
 def test_targets(target, kept):
@@ -155,7 +156,7 @@ def test_targets(target, kept):
     assert redact_target(target) == kept
 
 
-@given(st.text(alphabet="abkey=&?;#/@:.%1", max_size=60))
+@given(st.text("abkey=&?;#/@:.%1", max_size=60))
 def test_redacting_a_target_twice_changes_nothing(target):
     """What was read back from disk is redacted once more."""
     once = redact_target(target)
@@ -184,15 +185,3 @@ def test_sessions_are_named_as_before(captured):
             )
             assert session_of(kept) == session_of(request)
             assert kept.dialect == request.dialect
-
-
-def test_a_user_behind_an_empty_one_goes_too():
-    """However often it is done, nothing more goes."""
-    assert redact_target("//@/user:pw@host/v1") == "//host/v1"
-
-
-@given(st.text("/@:?#ab=&k;", max_size=14))
-def test_a_target_is_redacted_once_and_for_all(target):
-    """What is redacted stays as it is."""
-    once = redact_target(target)
-    assert redact_target(once) == once

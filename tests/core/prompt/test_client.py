@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from cacheproxy.core.document import document
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import Client, ClientError, client_of, declared_name
 from cacheproxy.core.prompt.request import Request
@@ -119,13 +118,8 @@ def test_the_head_and_lines_of_system_text_tell(place, text, wanted):
     assert EXAMPLE.sent(said(place, text)) is wanted
     assert EXAMPLE.sent(said(place, text, user_agent="OpenAI/JS 7.15.0")) is wanted
     assert EXAMPLE.sent(said(place, text, user_agent="litellm/1.80")) is wanted
-
-
-@each_place
-def test_a_user_agent_that_names_another_client_is_the_end_of_it(place):
-    """Its system text may quote whatever its user's files hold."""
-    assert not EXAMPLE.sent(said(place, HEAD, user_agent="claude-cli/2.1.329"))
-    assert not EXAMPLE.sent(said(place, HEAD, user_agent="opencode/1.18"))
+    # One that names another client is the end of it: the text may quote whatever files hold.
+    assert not EXAMPLE.sent(said(place, text, user_agent="claude-cli/2.1.329"))
 
 
 @pytest.mark.parametrize("text", [HEAD, LINE.format("7f")])
@@ -218,12 +212,8 @@ def test_it_stays_so_whatever_is_edited():
     assert json.loads(done.body) == wanted
 
 
-def test_a_rule_of_another_client_is_not_asked_and_costs_no_reading(monkeypatch):
+def test_a_rule_of_another_client_is_not_asked_and_costs_no_reading():
     """Where user agent or literals decide, nothing is read; code of others is not called."""
-    reads = []
-    monkeypatch.setattr(
-        document.Document, "__init__", lambda *_args, **_more: reads.append(1), raising=True
-    )
 
     def fail(*_):
         raise AssertionError
@@ -233,12 +223,12 @@ def test_a_rule_of_another_client_is_not_asked_and_costs_no_reading(monkeypatch)
         Rule("table", "user", "a", "b", client=EXAMPLE),
     ]
     body = {"system": HEAD, "messages": [{"role": "user", "content": "a"}]}
-    codex = request(body, headers={"User-Agent": "codex/1"})
+    codex, plain = request(body, headers={"User-Agent": "codex/1"}), request(body)
     assert normalize(codex, rules) == (codex, ())
     rule = Rule("literal", "user", "a", "b", literals=("nowhere",), client=EXAMPLE)
-    plain = request(body)
     assert normalize(plain, [rule]) == (plain, ())
-    assert not reads
+    assert not codex.is_read
+    assert not plain.is_read
 
 
 def test_text_made_to_look_almost_right_comes_to_an_end():

@@ -31,23 +31,11 @@ from cacheproxy.core.prompt.request import Request
         ("/completions", COMPLETION),
         ("/api/chat", OLLAMA),
         ("/api/generate", OLLAMA),
-        ("/", None),
-        ("", None),
-        ("/health", None),
-        ("/v1/models", None),
-        ("/v1/messages/batches", None),
-        ("/v1/messages.txt", None),
-        ("/v1/mymessages", None),
-        ("/v1/embeddings", None),
-        ("/api/tags", None),
+        *((path, None) for path in ("/", "", "/health", "/v1/models", "/v1/messages/batches")),
+        *((path, None) for path in ("/v1/messages.txt", "/v1/mymessages", "/v1/embeddings")),
     ],
 )
 def test_dialect_follows_the_end_of_the_path(path, dialect):
     """Gateways put prefixes before the path, so its end decides."""
     assert dialect_of(path) == dialect
-
-
-def test_query_does_not_matter():
-    """Claude Code asks for /v1/messages?beta=true."""
-    assert Request("POST", "/v1/messages?beta=true").dialect == ANTHROPIC
-    assert Request("POST", "/health?next=/v1/messages").dialect is None
+    assert Request("POST", f"{path}?next=/v1/messages").dialect == dialect

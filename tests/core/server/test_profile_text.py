@@ -33,43 +33,9 @@ LLAMA = Profile(
     memory=Memory(Kind.CHECKPOINTED, slots=4, is_unified=True, has_ram=True, context=65_536),
     reporting=Reporting.ALWAYS,
 )
-texts = st.text(max_size=9)
-numbers = st.none() | st.integers(1, 1 << 40)
-profiles = st.builds(
-    Profile,
-    server=st.none() | st.builds(Server, texts, st.none() | texts, st.none() | texts, numbers),
-    placement=st.none() | st.builds(alike, st.sampled_from(Late), texts),
-    thoughts=st.builds(
-        Thoughts,
-        st.sampled_from(Thinking),
-        st.none() | st.tuples(texts, st.booleans()),
-        writes_empty=st.booleans(),
-    ),
-    order=st.none() | st.sampled_from(Order),
-    tools_last=st.booleans(),
-    has_clock=st.booleans(),
-    page=texts,
-    memory=st.builds(
-        Memory,
-        st.sampled_from(Kind),
-        numbers,
-        is_hybrid=st.booleans(),
-        slots=numbers,
-        is_unified=st.none() | st.booleans(),
-        has_ram=st.none() | st.booleans(),
-        context=numbers,
-        capacity=numbers,
-    ),
-    reporting=st.sampled_from(Reporting),
-    flag=texts,
-    counts_reuse=st.booleans(),
-    reuses=st.none() | st.booleans(),
-    start=st.none() | texts,
-    told_by=texts,
-)
 
 
-@given(profiles)
+@given(st.from_type(Profile))
 def test_plain_values_say_it_all(profile):
     """JSON can spell them, and what is not known takes no room."""
     values = plain(profile)

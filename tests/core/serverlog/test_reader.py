@@ -89,23 +89,24 @@ AUTUMN_2026 = """\
 
 
 @pytest.mark.parametrize(
-    ("log", "expected", "output", "seconds"),
+    ("log", "expected", "output", "seconds", "chosen"),
     [
-        (JANUARY_2024, (7, 0, 492, 120, 372), 12, 0.23247),
-        (SUMMER_2024, (1, 0, 261, 40, 221), 23, 1.04886),
-        (AS_JSON, (19, 2, 996, 969, 27), None, 2.68439),
-        (SPRING_2025, (519, 0, 339, 38, None), None, None),
-        (AUTUMN_2025, (232, 0, 16540, 2498, 14042), 10, 39.12),
-        (AUTUMN_2026, (8, 1, 608, 49, 559), 4, 0.03734),
+        (JANUARY_2024, (7, 0, 492, 120, 372), 12, 0.23247, (None,) * 3),
+        (SUMMER_2024, (1, 0, 261, 40, 221), 23, 1.04886, (None,) * 3),
+        (AS_JSON, (19, 2, 996, 969, 27), None, 2.68439, (None,) * 3),
+        (SPRING_2025, (519, 0, 339, 38, None), None, None, (None,) * 3),
+        (AUTUMN_2025, (232, 0, 16540, 2498, 14042), 10, 39.12, (0.151, 0.152, None)),
+        (AUTUMN_2026, (8, 1, 608, 49, 559), 4, 0.03734, (None, None, 49)),
     ],
 )
-def test_each_build_s_lines(log, expected, output, seconds):
-    """Slot, prompt, reused and evaluated tokens, whatever the form of the lines."""
+def test_each_build_s_lines(log, expected, output, seconds, chosen):
+    """Slot, prompt, reused and evaluated tokens; the similarity by which the slot was chosen."""
     (request,), facts = read(log)
     assert figures(request) == expected
     assert request.output == output
     assert request.seconds == pytest.approx(seconds)
     assert not request.derived
+    assert (request.similarity, request.kept, request.shared) == chosen
     assert facts.lines > 0
 
 
@@ -116,14 +117,6 @@ def test_a_request_is_told_when_it_is_over_not_when_the_next_begins():
         told = [request for line in log.splitlines() for request in reader.feed(line)]
         assert len(told) == 1
         assert reader.close() == []
-
-
-def test_similarity_and_what_was_still_held():
-    """The words of the articles: sim_best; and the longest prefix any slot still had."""
-    (old,), _ = read(AUTUMN_2025)
-    assert (old.similarity, old.kept, old.shared) == (0.151, 0.152, None)
-    (new,), _ = read(AUTUMN_2026)
-    assert (new.similarity, new.kept, new.shared) == (None, None, 49)
 
 
 def test_at_the_default_verbosity_the_prompt_is_reckoned():
@@ -176,67 +169,59 @@ slot      release: id  {slot} | task {task} | stop processing: n_tokens = {promp
 """
 
 
-def verdicts(*turns):
+KEPT_ALL = (
+    "slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, "
+    "sim_best = 0.188 (> 0.100 thold), f_keep = 1.000\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("turns", "verdicts"),
+    [
+        # each turn keeps the one before
+        ([turn(1, 18_000, 0), turn(2, 18_211, 18_000), turn(3, 24_000, 18_220)], "cold ok ok"),
+        # only the head is the same, as with a volatile header
+        ([turn(1, 18_000, 0), turn(2, 18_211, 33), turn(3, 18_904, 2_498)], "cold BREAK BREAK"),
+        # a prompt that no slot is like goes to another slot each time
+        ([turn(n, 18_000 + 200 * n, 0, slot=3 - n) for n in range(3)], "cold BREAK BREAK"),
+        # a conversation much longer than all before it, and a short one
+        ([turn(1, 400, 0), turn(2, 18_000, 33)], "cold cold"),
+        ([turn(1, 230, 0), turn(2, 220, 30)], "cold cold"),
+        # a probe before it makes no turn of a first request
+        ([turn(1, 31, 0), turn(2, 18_000, 30)], "cold cold"),
+        # a log that begins in the middle
+        ([turn(88, 18_000, 17_500)], "ok"),
+        # all that the slot held was kept: another conversation's length does not count then
+        (
+            [turn(1, 3_000, 0), turn(2, 15_000, 0, 1), turn(3, 16_000, 3_009, before=KEPT_ALL)],
+            "cold cold ok",
+        ),
+    ],
+)
+def test_a_request_is_judged_by_the_lengths_before_it(turns, verdicts):
     requests, _ = read("".join(turns))
-    return [str(request.verdict) for request in requests]
+    assert [str(request.verdict) for request in requests] == verdicts.split()
 
 
-class TestVerdict:
-    def test_a_conversation_that_is_reused(self):
-        """Each turn keeps the one before."""
-        turns = turn(1, 18_000, 0), turn(2, 18_211, 18_000), turn(3, 24_000, 18_220)
-        assert verdicts(*turns) == ["cold", "ok", "ok"]
+def test_a_model_that_cannot_go_back():
+    """The server says so itself."""
+    forced = "slot update_slots: id  0 | task 2 | forcing full prompt re-processing due to "
+    whole = turn(1, 9_000, 0) + turn(2, 9_100, 0).replace(
+        "slot update_slots: id  0 | task 2 | n_tokens",
+        forced + "lack\nslot update_slots: id  0 | task 2 | n_tokens",
+    )
+    requests, _ = read(whole)
+    assert requests[1].recomputed
+    assert requests[1].verdict is Judgement.BREAK
+    assert requests[1].reason == "computed all anew: memory"
 
-    def test_a_conversation_that_breaks_every_turn(self):
-        """Only the head is the same, as with a volatile header."""
-        turns = turn(1, 18_000, 0), turn(2, 18_211, 33), turn(3, 18_904, 2_498)
-        assert verdicts(*turns) == ["cold", "BREAK", "BREAK"]
 
-    def test_on_slots_in_turn(self):
-        """A prompt that no slot is like goes to another slot each time."""
-        turns = [turn(n, 18_000 + 200 * n, 0, slot=3 - n) for n in range(4)]
-        assert verdicts(*turns) == ["cold", "BREAK", "BREAK", "BREAK"]
-
-    def test_what_is_new_is_cold(self):
-        """A conversation much longer than all before it, and a short one."""
-        assert verdicts(turn(1, 400, 0), turn(2, 18_000, 33)) == ["cold", "cold"]
-        assert verdicts(turn(1, 230, 0), turn(2, 220, 30)) == ["cold", "cold"]
-
-    def test_a_probe_before_it_makes_no_turn_of_a_first_request(self):
-        """Thirty shared tokens are nothing, even if an earlier prompt had no more."""
-        assert verdicts(turn(1, 31, 0), turn(2, 18_000, 30)) == ["cold", "cold"]
-
-    def test_a_log_that_begins_in_the_middle(self):
-        """The first request that is known may be a later turn."""
-        assert verdicts(turn(88, 18_000, 17_500)) == ["ok"]
-
-    def test_all_that_the_slot_held_was_kept(self):
-        """Another conversation's length does not count then."""
-        chosen = (
-            "slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, "
-            "sim_best = 0.188 (> 0.100 thold), f_keep = 1.000\n"
-        )
-        turns = turn(1, 3_000, 0), turn(2, 15_000, 0, slot=1), turn(3, 16_000, 3_009, before=chosen)
-        assert verdicts(*turns) == ["cold", "cold", "ok"]
-
-    def test_a_model_that_cannot_go_back(self):
-        """The server says so itself."""
-        forced = "slot update_slots: id  0 | task 2 | forcing full prompt re-processing due to "
-        whole = turn(1, 9_000, 0) + turn(2, 9_100, 0).replace(
-            "slot update_slots: id  0 | task 2 | n_tokens",
-            forced + "lack\nslot update_slots: id  0 | task 2 | n_tokens",
-        )
-        requests, _ = read(whole)
-        assert requests[1].recomputed
-        assert requests[1].verdict is Judgement.BREAK
-        assert requests[1].reason == "computed all anew: memory"
-
-    def test_a_server_started_anew_has_nothing_to_reuse(self):
-        """What was before its start does not count, and its task numbers begin again."""
-        started = "srv  llama_server: model loaded\n"
-        requests, facts = read(turn(0, 9_000, 0) + started + turn(0, 9_100, 0))
-        assert [str(request.verdict) for request in requests] == ["cold", "cold"]
-        assert facts.starts == 1
+def test_a_server_started_anew_has_nothing_to_reuse():
+    """What was before its start does not count, and its task numbers begin again."""
+    started = "srv  llama_server: model loaded\n"
+    requests, facts = read(turn(0, 9_000, 0) + started + turn(0, 9_100, 0))
+    assert [str(request.verdict) for request in requests] == ["cold", "cold"]
+    assert facts.starts == 1
 
 
 def test_a_prompt_longer_than_the_context():

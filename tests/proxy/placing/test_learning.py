@@ -114,19 +114,11 @@ def test_requests_at_once_learn_once(start, tells):
         client.close()
 
 
-def props(marker):
-    """A page that says which server this is."""
-    return {
-        "default_generation_settings": {"n_ctx": 4096},
-        "build_info": "b1-x",
-        "total_slots": 1,
-        "media_marker": marker,
-    }
+def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start):
+    """Without a request having failed; while it is the same one, it is not asked.
 
-
-@pytest.fixture
-def looked_at():
-    """A llama-server that can be looked at, its script, and the looks."""
+    A page that fails now and then does not make it another.
+    """
     server, looks = ModelServer(inline, pages=LLAMA), []
 
     def script(peer, received):
@@ -134,21 +126,13 @@ def looked_at():
         if path == b"/props":
             looks.append(path)
             status = b"500 For Once" if len(looks) % 4 == 3 else b"200 OK"
-            server.send(peer, status, props(f"marker {server.template.__name__}"))
+            props = {"default_generation_settings": {}, "media_marker": f"{server.template}"}
+            server.send(peer, status, props)
         elif path == b"/health":
             server.send(peer, b"200 OK", {"status": "ok"})
         else:
             server(peer, received)
 
-    return server, script, looks
-
-
-def test_a_look_at_the_server_that_finds_another_has_it_asked_again(start, looked_at):
-    """Without a request having failed; while it is the same one, it is not asked.
-
-    A page that fails now and then does not make it another.
-    """
-    server, script, looks = looked_at
     proxy = start(script, CACHEPROXY_POLL="0.05")
     eventually(lambda: len(looks) > 9)
     assert len(server.paths()) <= MOST_QUESTIONS

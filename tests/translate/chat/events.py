@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from cacheproxy.core.http1.sse import EventReader
 from cacheproxy.testing import request
 from cacheproxy.translate.chat import ChatToMessages
+from tests.translate.common.streams import through
 
 from .conversations import PATH
 
@@ -75,11 +76,6 @@ def call(index, *pieces, name="look", **more):
 def end(reason="end_turn", tokens=7):
     said = event("message_delta", delta={"stop_reason": reason}, usage={"output_tokens": tokens})
     return said + event("message_stop")
-
-
-def through(stream, pieces):
-    """All that comes out for ``pieces``, the end included."""
-    return b"".join([*(stream.feed(piece) for piece in pieces), stream.close()])
 
 
 def chunks(sent):

@@ -11,9 +11,10 @@ pytest.importorskip("openai")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.common.translation import TranslationError
+from tests.translate.common.values import JSON
 
-from .conversations import JSON, spelt
+from .conversations import spelt
 from .events import COMPLETION, FUNCTIONS, USAGE, exchange
 
 

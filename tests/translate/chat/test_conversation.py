@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.testing import find_captures, load_capture
-from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.common.translation import TranslationError
 
 from .conversations import HEAD, MESSAGES, PDF, PNG, USER, opened, said, spelt, turned, up
 
@@ -67,7 +67,11 @@ def test_a_system_message_alone_is_the_user_s():
 
 
 def test_parts_of_a_user():
-    """Texts, images and documents, in their order; an empty text is none."""
+    """Texts, images and documents, in their order; an empty text is none.
+
+    A client that changes from a string to a part changes nothing.
+    """
+    assert said({"role": "user", "content": [text("hi")]}) == said(HI) == [user(text("hi"))]
     data = "data:text/plain;charset=utf-8;base64,w6k="
     parts = [
         text("see"),
@@ -93,11 +97,6 @@ def test_parts_of_a_user():
             text("end") | {"cache_control": {"type": "ephemeral"}},
         )
     ]
-
-
-def test_a_text_is_the_same_as_string_and_as_part():
-    """A client that changes from one to the other changes nothing."""
-    assert said({"role": "user", "content": [text("hi")]}) == said(HI) == [user(text("hi"))]
 
 
 @pytest.mark.parametrize(
@@ -157,10 +156,6 @@ def test_a_message_without_sense_is_refused_by_its_place(message, place):
     with pytest.raises(TranslationError) as caught:
         said(HI, message)
     assert caught.value.place == "/messages/1" + place
-
-
-def test_messages_are_needed():
-    """An array of them."""
     for body in ({}, {"messages": None}, {"messages": {}}):
         with pytest.raises(TranslationError, match=r"^/messages: "):
             up(body)

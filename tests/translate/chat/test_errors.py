@@ -11,8 +11,11 @@ pytest.importorskip("openai")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .conversations import JSON
+from tests.translate.common.values import JSON
+
 from .events import ERROR, exchange
+
+OVERFLOW = "context_length_exceeded"
 
 
 def error(status, body):
@@ -83,33 +86,6 @@ def test_a_prompt_that_does_not_fit(message, numbers):
 
 
 @pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (400, "input length and `max_tokens` exceed context limit: 9 + 8 > 16"),
-        (413, "Prompt is too long"),
-        (500, "This model's maximum context length is 4096 tokens"),
-    ],
-)
-def test_a_prompt_that_does_not_fit_in_other_words(status, message):
-    """The words stay, the code is the same."""
-    given = error(status, anthropic("invalid_request_error", message))
-    assert given[0] == 400
-    assert (given[1]["message"], given[1]["code"]) == (message, "context_length_exceeded")
-
-
-def test_a_type_tells_it_too():
-    """As llama.cpp's does."""
-    said = error(400, {"error": {"type": "exceed_context_size_error", "message": "x"}})[1]
-    assert said["code"] == "context_length_exceeded"
-
-
-def test_too_many_requests_are_no_long_prompt():
-    """Whatever they talk of."""
-    message = "rate limit for prompts of a context length above 200k"
-    assert error(429, anthropic("rate_limit_error", message))[1]["code"] == "rate_limit_exceeded"
-
-
-@pytest.mark.parametrize(
     ("body", "message"),
     [
         (b"<html>Bad Gateway</html>", "<html>Bad Gateway</html>"),
@@ -129,6 +105,23 @@ def test_too_many_requests_are_no_long_prompt():
 def test_the_server_s_words_are_not_lost(body, message):
     """Wherever they stand, up to a bound."""
     assert error(502, body)[1]["message"] == message
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message", "code"),
+    [
+        (400, "x", "input length and `max_tokens` exceed context limit: 9 + 8 > 16", OVERFLOW),
+        (413, "x", "Prompt is too long", OVERFLOW),
+        (500, "x", "This model's maximum context length is 4096 tokens", OVERFLOW),
+        (400, "exceed_context_size_error", "x", OVERFLOW),  # llama.cpp's
+        (429, "x", "rate limit for prompts of a context length above 2", "rate_limit_exceeded"),
+    ],
+)
+def test_a_prompt_that_does_not_fit_in_other_words(status, kind, message, code):
+    """The words stay, the code is the same; too many requests are no long prompt."""
+    sent, said = error(status, anthropic(kind, message))
+    assert sent == (400 if code == OVERFLOW else status)
+    assert (said["message"], said["code"]) == (message, code)
 
 
 @given(st.sampled_from([200, 301, 400, 429, 500, 529]), JSON)

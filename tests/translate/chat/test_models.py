@@ -13,9 +13,10 @@ from openai.types import Model
 from pydantic import TypeAdapter
 
 from cacheproxy.translate.chat.models import models
-from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.common.translation import TranslationError
+from tests.translate.common.values import JSON
 
-from .conversations import JSON, spelt
+from .conversations import spelt
 
 MODEL = TypeAdapter(Model)
 

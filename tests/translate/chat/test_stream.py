@@ -12,9 +12,10 @@ pytest.importorskip("openai")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.common.translation import TranslationError
+from tests.translate.common.streams import assert_cuts_do_not_matter, feed_all, through
+from tests.translate.common.values import JSON, TEXT
 
-from .conversations import JSON, TEXT
 from .events import (
     ERROR,
     FUNCTIONS,
@@ -30,24 +31,11 @@ from .events import (
     stop,
     text,
     thinking,
-    through,
 )
 
 PING = b": ping\n\n"
 ASKED = {"stream_options": {"include_usage": True}}
 SAID = {"role": "assistant", "content": "Hello"}
-
-
-def feed_all(stream, pieces):
-    """What came out, and the error that ended it, if any."""
-    sent = b""
-    try:
-        for piece in pieces:
-            sent += stream.feed(piece)
-        sent += stream.close()
-    except TranslationError as error:
-        return sent, str(error)
-    return sent, None
 
 
 def test_text():
@@ -92,9 +80,11 @@ def test_everything_comes_at_once():
 
 
 def test_thinking():
-    """Beside the text; its signature means nothing here."""
+    """Beside the text; its signature means nothing here. A block may begin with a first piece."""
     pieces = [start(), thinking(0, "h", "m"), text(1, "Hello"), end()]
     assert made(*pieces)[0] == SAID | {"reasoning_content": "hm"}
+    first = [begin(0, "thinking", thinking="hm"), begin(1, "text", text="Hello")]
+    assert made(start(), *first, end())[0] == SAID | {"reasoning_content": "hm"}
 
 
 def test_calls():
@@ -179,18 +169,8 @@ def test_function_calls_of_old():
 def test_finish_reasons(reason, finish):
     """Every stop reason of the API, and others."""
     assert made(start(), text(0, "Hello"), end(reason)) == (SAID, finish, None)
-
-
-@pytest.mark.parametrize(
-    ("reason", "finish"), [("end_turn", "tool_calls"), ("max_tokens", "length")]
-)
-def test_calls_decide_how_an_answer_ended(reason, finish):
-    """But not that it was cut short."""
-    assert made(start(), call(0, "{"), end(reason))[1] == finish
-
-
-def test_a_stream_without_a_stop_reason_has_ended_too():
-    """Its last event says so."""
+    called = "tool_calls" if finish == "stop" else finish  # calls decide, unless it was cut short
+    assert made(start(), call(0, "{"), end(reason))[1] == called
     assert made(start(), text(0, "Hello"), event("message_stop")) == (SAID, "stop", None)
 
 
@@ -210,12 +190,6 @@ def test_what_is_new_to_us_is_left_out():
         text(3, "Hello"),
     ]
     assert made(start(), *pieces, end()) == (SAID, "stop", None)
-
-
-def test_text_in_the_beginning_of_a_block():
-    """A server may put the first piece there."""
-    pieces = [begin(0, "thinking", thinking="hm"), begin(1, "text", text="Hello")]
-    assert made(start(), *pieces, end())[0] == SAID | {"reasoning_content": "hm"}
 
 
 def test_ids_and_names_that_are_not_given():
@@ -336,12 +310,8 @@ def test_how_a_stream_is_cut_makes_no_difference(pieces, begun, data):
     """At once, byte by byte or anyhow: the same comes out, and the same is wrong."""
     whole = b"".join([start()] * begun + pieces)
     cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=5).map(sorted))
-    edges = [0, *cuts, len(whole)]
-    anyhow = [whole[a:b] for a, b in pairwise(edges)]
-    singly = [whole[at : at + 1] for at in range(len(whole))]
-    expected = feed_all(exchange().stream(), [whole])
-    assert feed_all(exchange().stream(), singly) == expected
-    assert feed_all(exchange().stream(), anyhow) == expected
+    anyhow = [whole[a:b] for a, b in pairwise([0, *cuts, len(whole)])]
+    expected = assert_cuts_do_not_matter(lambda: exchange().stream(), anyhow)
     if expected[1] is None and b'{"error":' not in expected[0]:
         chunks(expected[0])
 

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from cacheproxy.core.http1.sse import EventReader
 from cacheproxy.testing import request
 from cacheproxy.translate.messages import MessagesToChat
+from tests.translate.common.streams import through
 
 EVENT = TypeAdapter(RawMessageStreamEvent)
 MESSAGE = TypeAdapter(Message)
@@ -48,11 +49,6 @@ def call(index, arguments="", **more):
 
 def usage(**more):
     return data({"id": "chatcmpl-1", "model": "m", "choices": [], "usage": USAGE, **more})
-
-
-def through(stream, pieces):
-    """All that comes out for ``pieces``, the end included."""
-    return b"".join([*(stream.feed(piece) for piece in pieces), stream.close()])
 
 
 def events(sent):

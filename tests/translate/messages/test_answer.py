@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages import MessagesToChat
-from cacheproxy.translate.translation import TranslationError
+from tests.translate.common.values import JSON
 
 from .chunks import MESSAGE, USAGE, exchange
-from .conversations import JSON
 
 
 def completion(message=None, finish="stop", **more):
@@ -151,6 +151,7 @@ def test_other_shapes():
     got = message(completion({"content": None, "refusal": "No."}))
     assert got["content"] == [{"type": "text", "text": "No."}]
     assert got["stop_reason"] == "refusal"
+    assert message(completion(id="msg_x"))["id"] == "msg_x"  # not doubled
     bare = message({"choices": [{"message": {"content": "Hello"}}]})
     assert bare["usage"]["output_tokens"] == 0
     assert bare["id"] == message({"choices": [{"message": {"content": "Hello"}}]})["id"]
@@ -175,97 +176,50 @@ def test_an_answer_without_sense_is_none(value):
 
 
 OPENAI = "This model's maximum context length is 8192 tokens. However, "
+LLAMA = "request (9000 tokens) exceeds the available context size (8192 tokens)"
 LONG = "prompt is too long: 9000 tokens > 8192 maximum"
 SHORTER = (
     "input length and `max_tokens` exceed context limit: 8000 + 500 > 8192, "
     "decrease input length or `max_tokens` and try again"
 )
-OVERFLOWS = {
-    "llama.cpp": (
-        {
-            "code": 400,
-            "type": "exceed_context_size_error",
-            "message": "request (9000 tokens) exceeds the available context size (8192 tokens)",
-            "n_prompt_tokens": 9000,
-            "n_ctx": 8192,
-        },
-        LONG,
-    ),
-    "llama.cpp, older": (
-        {"message": "request (9000 tokens) exceeds the available context size (8192 tokens), try"},
-        LONG,
-    ),
-    "OpenAI": (
-        {
-            "code": "context_length_exceeded",
-            "message": OPENAI + "your messages resulted in 9000 tokens. Please reduce",
-        },
-        LONG,
-    ),
-    "OpenAI, both": (
-        {
-            "message": OPENAI
-            + "you requested 9500 tokens (9000 in the messages, 500 in the completion)."
-        },
-        LONG,
-    ),
-    "OpenAI, the completion": (
-        {
-            "message": OPENAI
-            + "you requested 8500 tokens (8000 in the messages, 500 in the completion)."
-        },
-        SHORTER,
-    ),
-    "vLLM": (
-        {
-            "message": OPENAI
-            + "you requested 500 output tokens and your prompt contains at least 8000 input "
-            "tokens, for a total of at least 8500 tokens."
-        },
-        SHORTER,
-    ),
-    "vLLM, max_tokens": (
-        {
-            "message": "'max_tokens' or 'max_completion_tokens' is too large: 500. This model's "
-            "maximum context length is 8192 tokens and your request has 8000 input tokens"
-        },
-        SHORTER,
-    ),
-    "vLLM, decoder": (
-        {
-            "message": "The decoder prompt (length 9000) is longer than the maximum model length "
-            "of 8192. Make sure that"
-        },
-        LONG,
-    ),
-    "SGLang": (
-        {
-            "message": "The input (9000 tokens) is longer than the model's context length "
-            "(8192 tokens)."
-        },
-        LONG,
-    ),
-    "SGLang, both": (
-        {
-            "message": "Requested token count exceeds the model's maximum context length of 8192 "
-            "tokens. You requested a total of 8500 tokens: 8000 tokens from the input messages "
-            "and 500 tokens for the completion."
-        },
-        SHORTER,
-    ),
-    "another": (
-        {"code": "context_length_exceeded", "message": "Too much."},
-        "prompt is too long: Too much.",
-    ),
-}
+BOTH = OPENAI + "you requested 9500 tokens (9000 in the messages, 500 in the completion)."
+COMPLETION = OPENAI + "you requested 8500 tokens (8000 in the messages, 500 in the completion)."
+VLLM = (
+    OPENAI + "you requested 500 output tokens and your prompt contains at least 8000 input "
+    "tokens, for a total of at least 8500 tokens."
+)
+VLLM_MAX_TOKENS = (
+    "'max_tokens' or 'max_completion_tokens' is too large: 500. This model's "
+    "maximum context length is 8192 tokens and your request has 8000 input tokens"
+)
+VLLM_DECODER = (
+    "The decoder prompt (length 9000) is longer than the maximum model length of 8192. Make sure"
+)
+SGLANG = "The input (9000 tokens) is longer than the model's context length (8192 tokens)."
+SGLANG_BOTH = (
+    "Requested token count exceeds the model's maximum context length of 8192 "
+    "tokens. You requested a total of 8500 tokens: 8000 tokens from the input messages "
+    "and 500 tokens for the completion."
+)
+CODE = {"code": "context_length_exceeded"}
+COUNTED = {"type": "exceed_context_size_error", "n_prompt_tokens": 9000, "n_ctx": 8192}
 
 
-@pytest.mark.parametrize("case", OVERFLOWS)
+@pytest.mark.parametrize(
+    ("message", "more", "expected"),
+    [
+        ("x", COUNTED, LONG),
+        (f"{LLAMA}, try", {}, LONG),
+        (OPENAI + "your messages resulted in 9000 tokens. Please reduce", CODE, LONG),
+        *((message, {}, LONG) for message in (BOTH, VLLM_DECODER, SGLANG)),
+        *((message, {}, SHORTER) for message in (COMPLETION, VLLM, VLLM_MAX_TOKENS, SGLANG_BOTH)),
+        ("Too much.", CODE, "prompt is too long: Too much."),
+    ],
+)
 @pytest.mark.parametrize("status", [400, 500])
-def test_a_prompt_that_does_not_fit_is_said_in_anthropic_s_words(case, status):
+def test_a_prompt_that_does_not_fit_is_said_in_anthropic_s_words(message, more, expected, status):
     """Clients read the numbers, and compact the conversation or ask for less."""
-    error, expected = OVERFLOWS[case]
-    got = answer({"error": error}, status)
+    got = answer({"error": {"message": message, **more}}, status)
     assert got.status == 400
     assert json.loads(got.body)["error"] == {"type": "invalid_request_error", "message": expected}
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages.counting import count, estimate, template_body, tokenize_body
-from cacheproxy.translate.translation import TranslationError
 
 ENGLISH = "The quick brown fox jumps over the lazy dog. "
 BODY = {"messages": [{"role": "user", "content": ENGLISH * 40}], "max_tokens": 4}

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages.models import models
-from cacheproxy.translate.translation import TranslationError
 
 
 def test_models():
@@ -20,37 +20,14 @@ def test_models():
         {"object": "model"},
     ]
     said = json.loads(models(json.dumps({"object": "list", "data": listed}).encode()))
-    epoch = "1970-01-01T00:00:00Z"
-    assert said == {
-        "data": [
-            {
-                "type": "model",
-                "id": "a",
-                "display_name": "a",
-                "lifecycle": "active",
-                "created_at": "2023-11-14T22:13:20Z",
-                "max_input_tokens": 4096,
-            },
-            {
-                "type": "model",
-                "id": "b",
-                "display_name": "b",
-                "lifecycle": "active",
-                "created_at": epoch,
-                "max_input_tokens": 8192,
-            },
-            {
-                "type": "model",
-                "id": "c",
-                "display_name": "c",
-                "lifecycle": "active",
-                "created_at": epoch,
-            },
-        ],
-        "has_more": False,
-        "first_id": "a",
-        "last_id": "c",
-    }
+    dates = "2023-11-14T22:13:20Z", *["1970-01-01T00:00:00Z"] * 2
+    rooms = {"max_input_tokens": 4096}, {"max_input_tokens": 8192}, {}
+    same = {"type": "model", "lifecycle": "active"}
+    assert said["data"] == [
+        same | {"id": name, "display_name": name, "created_at": date} | room
+        for name, date, room in zip("abc", dates, rooms, strict=True)
+    ]
+    assert (said["has_more"], said["first_id"], said["last_id"]) == (False, "a", "c")
     for one in said["data"]:
         anthropic.types.ModelInfo.model_validate_json(json.dumps(one), strict=True)
 

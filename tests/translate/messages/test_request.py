@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import request
+from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages import MessagesToChat
-from cacheproxy.translate.translation import TranslationError
+from tests.translate.common.values import JSON, TEXT
 
-from .conversations import JSON, MESSAGES, TEXT, chat, spelt, turned
+from .conversations import MESSAGES, chat, spelt, turned
 
 HELLO = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 SCHEMA = {"type": "object", "properties": {"z": {"type": "number", "maximum": 1e5}, "a": {}}}
@@ -181,43 +182,29 @@ def test_tools_that_anthropic_runs_are_left_out():
     assert [tool["function"]["name"] for tool in got] == ["look", "web_search"]
 
 
+TEXT_BLOCK = {"type": "text", "text": ""}
+RESULT = {"type": "tool_result", "tool_use_id": "t"}
+IMAGE = {"type": "image", "source": {"type": "file"}}
+
+
+def said(role, content):
+    return {"messages": [{"role": role, "content": content}]}
+
+
 WRONG = {
     "/messages": {"messages": "hi"},
     "/messages/0": {"messages": [7]},
-    "/messages/0/role": {"messages": [{"role": "robot", "content": "x"}]},
+    "/messages/0/role": said("robot", "x"),
     "/messages/0/content": {"messages": [{"role": "user"}]},
-    "/messages/0/content/0": {"messages": [{"role": "user", "content": ["x"]}]},
-    "/messages/0/content/0/type": {"messages": [{"role": "user", "content": [{"type": "new"}]}]},
-    "/messages/0/content/1/text": {
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": 1}]}
-        ]
-    },
-    "/messages/0/content/0/tool_use_id": {
-        "messages": [{"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]
-    },
-    "/messages/0/content/0/content/0/source/type": {
-        "messages": [
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "type": "tool_result",
-                        "tool_use_id": "t",
-                        "content": [{"type": "image", "source": {"type": "file"}}],
-                    }
-                ],
-            }
-        ]
-    },
-    "/messages/0/content/0/input": {
-        "messages": [
-            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "n"}]}
-        ]
-    },
-    "/messages/0/content/0/source": {
-        "messages": [{"role": "user", "content": [{"type": "image"}]}]
-    },
+    "/messages/0/content/0": said("user", ["x"]),
+    "/messages/0/content/0/type": said("user", [{"type": "new"}]),
+    "/messages/0/content/1/text": said("user", [TEXT_BLOCK, {"type": "text", "text": 1}]),
+    "/messages/0/content/0/tool_use_id": said("user", [{"type": "tool_result", "content": "x"}]),
+    "/messages/0/content/0/content/0/source/type": said("user", [RESULT | {"content": [IMAGE]}]),
+    "/messages/0/content/0/input": said(
+        "assistant", [{"type": "tool_use", "id": "t", "name": "n"}]
+    ),
+    "/messages/0/content/0/source": said("user", [{"type": "image"}]),
     "/system/0": {"system": [{"type": "image", "source": {"type": "url", "url": "x"}}]},
     "/system": {"system": 7},
     "/tools": {"tools": {}},

@@ -12,69 +12,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.spellings import Spellings
-from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.common.translation import TranslationError
+from tests.translate.common.streams import assert_cuts_do_not_matter, through
+from tests.translate.common.values import JSON, TEXT
 
-from .chunks import DONE, call, chunk, data, events, exchange, message_of, through, usage
-from .conversations import JSON, TEXT
+from .chunks import DONE, call, chunk, data, events, exchange, message_of, usage
 
 SAID = [{"type": "text", "text": "Hello"}]
 
 
 def test_text():
     """The shape that every client knows, event by event."""
-    sent = through(
-        exchange().stream(),
-        [
-            chunk({"role": "assistant", "content": None}),
-            chunk({"content": "Hel"}),
-            chunk({"content": "lo"}),
-            chunk({}, "stop"),
-            usage(),
-            DONE,
-        ],
-    )
-    zeros = {"input_tokens": 0, "output_tokens": 0}
-    assert events(sent) == [
-        {
-            "type": "message_start",
-            "message": {
-                "id": "msg_1",
-                "type": "message",
-                "role": "assistant",
-                "model": "m",
-                "content": [],
-                "stop_reason": None,
-                "stop_sequence": None,
-                "usage": zeros,
-            },
-        },
-        {
-            "type": "content_block_start",
-            "index": 0,
-            "content_block": {"type": "text", "text": ""},
-        },
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "text_delta", "text": "Hel"},
-        },
-        {
-            "type": "content_block_delta",
-            "index": 0,
-            "delta": {"type": "text_delta", "text": "lo"},
-        },
-        {"type": "content_block_stop", "index": 0},
-        {
-            "type": "message_delta",
-            "delta": {"stop_reason": "end_turn", "stop_sequence": None},
-            "usage": {
-                "output_tokens": 7,
-                "input_tokens": 40,
-                "cache_read_input_tokens": 60,
-            },
-        },
-        {"type": "message_stop"},
+    pieces = [
+        chunk({"role": "assistant", "content": None}),
+        chunk({"content": "Hel"}),
+        chunk({"content": "lo"}),
+        chunk({}, "stop"),
+        usage(),
+        DONE,
     ]
+    start, begin, first, second, end, last, stop = events(through(exchange().stream(), pieces))
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    zeros = {"input_tokens": 0, "output_tokens": 0}
+    none = {"stop_reason": None, "stop_sequence": None, "usage": zeros}
+    assert start == {"type": "message_start", "message": message | none}
+    empty = {"type": "text", "text": ""}
+    assert begin == {"type": "content_block_start", "index": 0, "content_block": empty}
+    for delta, text in ((first, "Hel"), (second, "lo")):
+        said = {"type": "text_delta", "text": text}
+        assert delta == {"type": "content_block_delta", "index": 0, "delta": said}
+    assert end == {"type": "content_block_stop", "index": 0}
+    assert last == {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+        "usage": {"output_tokens": 7, "input_tokens": 40, "cache_read_input_tokens": 60},
+    }
+    assert stop == {"type": "message_stop"}
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -119,18 +92,6 @@ def calls_of(*pieces):
     message = message_of(*pieces, chunk({}, "tool_calls"), DONE)
     assert message["stop_reason"] == "tool_use"
     return [(block["id"], block["name"], block.get("json", "")) for block in message["content"]]
-
-
-def test_interleaved_calls_come_one_after_the_other():
-    """In the order in which they began, each of them whole."""
-    assert calls_of(
-        chunk(call(0, '{"a":', id="a", name="one")),
-        chunk(call(1, '{"b":', id="b", name="two")),
-        chunk(call(0, " [1,")),
-        chunk(call(2, "{}", id="c", name="three")),
-        chunk(call(1, " 2}")),
-        chunk(call(0, "2]}")),
-    ) == [("a", "one", '{"a": [1,2]}'), ("b", "two", '{"b": 2}'), ("c", "three", "{}")]
 
 
 def test_servers_that_count_badly():
@@ -237,6 +198,7 @@ def test_what_servers_send_besides():
     other = {"index": 1, "delta": {"content": "no"}, "finish_reason": "stop"}
     nulls = {"role": "assistant", "content": None, "tool_calls": None, "refusal": None}
     message = message_of(
+        b"data: \n\n",
         data({"choices": [], "prompt_filter_results": []}),
         chunk(nulls),
         chunk({"content": ""}),
@@ -245,10 +207,6 @@ def test_what_servers_send_besides():
         data({"choices": [{"index": 0, "delta": None, "finish_reason": "stop"}]}),
     )
     assert message["content"] == SAID
-
-
-def test_an_empty_answer():
-    """No text, no block."""
     assert message_of(chunk({"content": ""}, "stop"), DONE)["content"] == []
 
 
@@ -321,16 +279,6 @@ def test_a_part_is_never_taken_for_the_whole(case):
         assert "content_block_delta" in kinds
 
 
-def test_after_an_event_without_sense_nothing_is_taken():
-    """The next call says so, what came before it was handed out."""
-    stream = exchange().stream()
-    assert b'"text":"a"' in stream.feed(
-        chunk({"content": "a"}) + b"data: {\n\n" + chunk({}, "stop")
-    )
-    with pytest.raises(TranslationError):
-        stream.feed(DONE)
-
-
 def test_a_surrogate_cut_in_two_goes_on_as_it_is():
     """A client that joins the texts joins the character."""
     halves = [b'{"content":"\\ud83d"}', b'{"content":"\\ude00"}']
@@ -368,25 +316,10 @@ PIECES = st.lists(
 )
 
 
-def outcome(pieces):
-    """All that comes out for ``pieces``, and whether it came to an end."""
-    stream = exchange().stream()
-    sent = b""
-    try:
-        for piece in pieces:
-            sent += stream.feed(piece)
-        return sent + stream.close(), True
-    except TranslationError:
-        return sent, False
-
-
 @given(PIECES)
 def test_whole_and_byte_by_byte_are_the_same(pieces):
     """However the network cuts it; and nothing but TranslationError is raised."""
-    whole = b"".join(pieces)
-    once = outcome([whole])
-    assert outcome(whole[place : place + 1] for place in range(len(whole))) == once
-    assert outcome(pieces) == once
+    assert_cuts_do_not_matter(lambda: exchange().stream(), pieces)
 
 
 @given(

@@ -7,8 +7,14 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from cacheproxy.translate.translation import TranslationError
-from cacheproxy.translate.writing import write
+from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.common.writing import write
+
+Json = dict[str, Any]
+SEAM = "\n"
+"""Between texts that become one, as llama.cpp and vLLM join them for templates that take text."""
+NOT_JSON = "INVALID_JSON"
+"""The member under which a call's arguments stand that are no JSON object."""
 
 
 def read(data: bytes | str) -> Any:
@@ -21,6 +27,31 @@ def read(data: bytes | str) -> Any:
         return json.loads(data, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise TranslationError("the server's answer cannot be read as JSON") from None
+
+
+def models_in(body: bytes) -> list[Json]:
+    """Return the models with names in an answer to GET ``/v1/models``, in any dialect.
+
+    Raises TranslationError if it is no list of models.
+    """
+    value = read(body)
+    listed = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(listed, list):
+        raise TranslationError("the server's answer is no list of models")
+    return [one for one in listed if isinstance(one, dict) and isinstance(one.get("id"), str)]
+
+
+def string_in(value: Any) -> str:
+    """Return ``value`` if it is a string, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def tool_named(holder: Any) -> str:
+    """Return the name of the tool that is called. Raises TranslationError if there is none."""
+    name = string_in(holder.get("name")) if isinstance(holder, dict) else ""
+    if not name:
+        raise TranslationError("the server's answer has a tool call without a name")
+    return name
 
 
 def is_object(text: str) -> bool:

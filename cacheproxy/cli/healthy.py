@@ -1,4 +1,4 @@
-"""``python -m cacheproxy.daemon.healthy``: exit code 0 if the proxy answers, for containers."""
+"""``python -m cacheproxy.cli.healthy``: exit code 0 if the proxy answers, for containers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> int:
         settings = load({}, os.environ)
         page = get_json(proxy_url(settings), HEALTH, settings.token_header())
     except (ConfigError, RunningError) as error:
-        print(f"cacheproxy: {error}", file=sys.stderr)  # noqa: T201 - it is a command
+        print(f"cacheproxy: {error}", file=sys.stderr)
         return 1
     return 0 if is_health(page) else 1
 

@@ -9,7 +9,7 @@ import msgspec
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.pointer import Path, PathError, to_pointer
 from cacheproxy.core.document.reader import NotUnderstoodError
-from cacheproxy.translate.translation import TranslationError
+from cacheproxy.translate.common.translation import TranslationError
 
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.translate.chat.comments import COMMENT, CommentFinder
+from cacheproxy.translate.common.comments import COMMENT, CommentFinder
 
 
 def cut(*pieces):

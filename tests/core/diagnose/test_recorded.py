@@ -1,0 +1,191 @@
+"""What an inspection finds in recorded conversations of real clients."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cacheproxy.config import Config
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.diagnose.conversations import lanes_of
+from cacheproxy.core.diagnose.inspection import inspect
+from cacheproxy.core.diff.changes import changes
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.document.edits import Edit, apply
+from cacheproxy.core.prompt.prompt import Order, Part
+from cacheproxy.plugin.packages import configured
+from cacheproxy.testing import capture_name, find_captures
+from tests.core.planting import numbered
+
+FILES = [capture_name(file) for file in find_captures("*.jsonl", __file__)]
+
+# What their README lists, as (start of the path, kind, rule or None); all else is a mistake.
+HEADER = ("/system/0/text", Kind.NONCE, "claude-billing-header")
+CONTEXT = ("/messages/*", Kind.MOVED, None)
+FIELDS = {
+    "aider-diff_file": [("/messages/*/content", Kind.MOVED, None)],
+    "aider-stdin": [
+        ("/messages/*/content", Kind.MOVED, None),
+        ("/messages/*/content", Kind.TEXT, None),  # the repository map, and the files
+        ("/messages/8/content", Kind.TEXT, None),
+    ],
+    "claude-compact": [HEADER],
+    "claude-datechange_bare": [("/system/2/text", Kind.DATE, "claude-pin-date")],
+    "claude-toolsearch": [("/tools/*", Kind.ADDED, None)],
+    "claude_2.1.114-localmodel": [HEADER],
+    "claude_2.1.174-gitchange": [HEADER, ("/system/2/text", Kind.TEXT, "claude-pin-git-status")],
+    "claude_2.1.197-resume": [
+        ("/tools/1/description", Kind.REMOVED, None),  # the model's name
+        ("/system/2/text", Kind.REMOVED, None),
+    ],
+    "gemini-resume": [
+        ("/contents/0/parts/0/text", Kind.ADDED, None),
+        ("/contents/2/parts/2", Kind.ADDED, None),
+    ],
+    "openclaw-anthropic": [CONTEXT],
+    "openclaw-completions": [CONTEXT],
+    "openclaw-datechange": [
+        CONTEXT,
+        ("/messages/0/content", Kind.DATE, "openclaw-pin-current-date"),
+    ],
+    "openclaw-heartbeat": [CONTEXT],
+    "openclaw-responses": [("/input/*", Kind.MOVED, None)],
+    "openclaw-subagent": [CONTEXT],
+    "opencode-datechange": [("/messages/0/content", Kind.DATE, None)],
+    "pi-datechange": [("/messages/0/content", Kind.DATE, None)],
+    "qwen-resume": [
+        ("/messages/0/content", Kind.TEXT, None),  # git: Status
+        ("/messages/*/content/*/text", Kind.MOVED, None),  # the reminder with the date
+        ("/messages/1/content/1/text", Kind.ADDED, None),  # the folder tree
+        ("/messages/0/content", Kind.ADDED, None),  # git: commits
+        ("/messages/7", Kind.MOVED, None),  # of the side requests that extract memories
+    ],
+    "qwen-stream": [("/messages/7", Kind.MOVED, None)],
+}
+# Other tools and another system text in the same session: a real change, not told here in full.
+REAL_CHANGE = "openclaw-gateway"
+CLEAN = [name for name in FILES if name not in FIELDS and name != REAL_CHANGE]
+
+
+def recorded_lanes(captures, name):
+    records, _ = read(captures / f"{name}.jsonl")
+    return lanes_of(records, configured(Config()).packages.session)
+
+
+@pytest.fixture(scope="module")
+def inspected(captures):
+    found = configured(Config())
+    known = {}
+
+    def one(name):
+        if name not in FILES:
+            pytest.skip("not at hand")
+        if name not in known:
+            records, problems = read(captures / f"{name}.jsonl")
+            assert problems == []
+            known[name] = inspect(records, found.rules, found.active, name=found.packages.session)
+        return known[name]
+
+    return one
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_volatile_field_of_real_clients_is_found_and_nothing_else(name, inspected):
+    """Where each field has a rule, the turns reuse each other whole."""
+    result = inspected(name)
+    assert result.replaced == (name == "claude-compact")
+    if name == REAL_CHANGE:
+        paths = {field.path for field in result.fields}
+        assert {"/tools/4", "/messages/0/content", "/messages/*"} <= paths
+        return
+    found = [(one.path, one.kind, next(iter(one.rules), None)) for one in result.fields]
+    assert found == FIELDS.get(name, [])
+    if result.replaced or not all(rule for _, _, rule in found):
+        return
+    for reuse in result.reuse:
+        if reuse.order is not Order.HOISTED:  # it breaks where a message is appended
+            assert reuse.with_more >= reuse.without - 0.005
+            assert result.steps == 0 or reuse.with_more > 0.9
+
+
+@pytest.mark.parametrize(
+    ("name", "order", "without", "with_more"),
+    [
+        ("claude_2.1.114-localmodel", Order.TOOLS_FIRST, 0.71, 0.998),
+        ("claude_2.1.114-localmodel", Order.SYSTEM_FIRST, 0.001, 0.998),
+        ("claude_2.1.174-gitchange", Order.SYSTEM_FIRST, 0.001, 0.998),
+        # llama-server with a template that hoists: 7,573 of 33,584 tokens up to 7,681 of 33,908
+        ("claude_2.1.280-countdown", Order.HOISTED, 0.223, 0.223),
+        ("claude_2.1.280-countdown", Order.TOOLS_FIRST, 0.997, 0.997),
+    ],
+)
+def test_reuse_is_what_was_measured_by_hand(name, order, without, with_more, inspected):
+    (reuse,) = (view for view in inspected(name).reuse if view.order is order)
+    assert reuse.without == pytest.approx(without, abs=0.005)
+    assert reuse.with_more == pytest.approx(with_more, abs=0.005)
+
+
+def test_a_header_constant_in_a_session_is_found_between_sessions(inspected):
+    result = inspected("claude-twosessions")
+    assert len(result.sessions) == 3
+    assert [(one.path, one.kind, one.rules[0]) for one in result.between] == [HEADER]
+
+
+@pytest.mark.parametrize(
+    ("name", "sides"),
+    [
+        ("claude-subagent", [(2, 8, 1), (2, 5, 1)]),
+        ("claude-tui_traffic", [(1, 0, 0)]),
+        ("codex-subagent", [(1, 8, 1)]),
+        ("opencode-subagent", [(1, 0, 0), (2, 9, 1)]),
+        ("qwen-stream", [(2, 6, 1)]),
+        ("aider-stdin", [(1, 0, 1)]),
+    ],
+)
+def test_side_requests_of_real_clients(name, sides, inspected):
+    found = [(side.requests, side.tools, side.evictions) for side in inspected(name).sides]
+    assert found == sides
+
+
+@given(
+    name=st.sampled_from(CLEAN or ["none"]),
+    kind=st.sampled_from(["uuid", "clock", "nonce"]),
+    at=st.integers(0, 999),
+)
+@settings(max_examples=25)
+def test_a_field_planted_in_recorded_traffic_is_found(name, kind, at, captures):
+    """In system text of a clean capture, wherever it is put."""
+    records, _ = read(captures / f"{name}.jsonl")
+    mains = [
+        lane
+        for lane in lanes_of(records, configured(Config()).packages.session)
+        if not lane.is_side
+    ]
+    lane = max(mains, key=lambda lane: len(lane.turns))
+    planted = []
+    for number, turn in enumerate(lane.turns[:3]):
+        system = [one for one in turn.prompt.segments if one.part is Part.SYSTEM]
+        longest = max(system, key=lambda one: len(one.text))
+        spaces = [i for i, character in enumerate(longest.text) if character == " "]
+        place = spaces[at * len(spaces) // 1000]
+        what = f" planted={numbered(kind, number, 3)};"
+        edit = Edit(longest.path, what, "", (place, place))
+        text = apply(turn.request.document, [edit])
+        planted.append(Captured("POST", turn.record.target, turn.record.headers, text))
+    result = inspect(planted)
+    if len(planted) > 1:
+        assert [field.label for field in result.fields] == ["planted="]
+        assert result.fields[0].kind.value.endswith(kind)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_turns_have_fields_if_and_only_if_they_do_not_extend_each_other(name, captures):
+    """By the texts alone, which know nothing of messages and blocks."""
+    for lane in recorded_lanes(captures, name):
+        for turn, later in pairwise(lane.turns):
+            found = changes(turn.request, later.request)
+            if not later.place.replaced:
+                assert bool(found) == (parting(turn.prompt, later.prompt).was is not None)
