@@ -73,7 +73,7 @@ class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that can be set. Seconds, bytes and names as said with each field."""
+    """All settings. Each field's description says its unit."""
 
     upstream: Annotated[
         str, Meta(description="URL of the model server; a /v1 at its end makes no difference")
@@ -100,13 +100,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = ()
     dialect: Annotated[
         Literal["auto", "anthropic", "openai"],
-        Meta(description="API of the upstream: anthropic, openai, or auto to ask it"),
+        Meta(description="API of the upstream: anthropic, openai, or auto to find out"),
     ] = "auto"
     placement: Annotated[
         Literal["auto", "quiet", "user", "off"],
         Meta(
-            description="late system messages the server cannot take go on as the user's: auto, "
-            "quiet (no test prompts), user (always), off"
+            description="send late system messages as user messages where the server cannot take "
+            "them: auto, quiet (no test prompts), user (always), off"
         ),
     ] = "auto"
     edit_remote: Annotated[
@@ -114,12 +114,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = False
     allow_host: Annotated[
         tuple[str, ...],
-        Meta(description="names beside localhost that clients call the proxy by, joined by commas"),
+        Meta(description="host names besides localhost that clients may use, joined by commas"),
     ] = ()
     token: Annotated[
         str,
         Meta(
-            description="secret that clients must send; better put in CACHEPROXY_TOKEN",
+            description="secret that clients must send; better set in CACHEPROXY_TOKEN",
             pattern=r"^[!-~]*\Z",
         ),
     ] = ""
@@ -138,7 +138,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Meta(gt=0, le=86400, description="seconds between requests, and between pieces of a body"),
     ] = 75.0
     head_timeout: Annotated[
-        float, Meta(gt=0, le=3600, description="seconds for a request's headers to come, in all")
+        float,
+        Meta(gt=0, le=3600, description="seconds in which all headers of a request must arrive"),
     ] = 30.0
     connect_timeout: Annotated[
         float, Meta(gt=0, le=3600, description="seconds to wait for a connection to the upstream")
@@ -146,7 +147,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     upstream_silence: Annotated[
         float,
         Meta(
-            ge=0, le=86400, description="seconds for which the upstream may say nothing; 0 for ever"
+            ge=0, le=86400, description="most seconds without data from the upstream; 0: no limit"
         ),
     ] = 3600.0
     ping_after: Annotated[
@@ -154,29 +155,39 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         Meta(
             ge=0,
             le=86400,
-            description="seconds of silence before a streaming client gets a ping; 0: none",
+            description="seconds of silence before a streaming client gets a ping; 0: no pings",
         ),
     ] = 15.0
     grace: Annotated[
         float,
-        Meta(ge=0, le=86400, description="seconds that open answers may take when it is stopped"),
+        Meta(
+            ge=0,
+            le=86400,
+            description="seconds that open answers may still take after a stop signal",
+        ),
     ] = 30.0
     capture: Annotated[
         str, Meta(description="folder to write raw exchanges to, prompts included")
     ] = ""
     state_dir: Annotated[
         str,
-        Meta(description="folder for the lifetime totals; user: your own one, none: keep none"),
+        Meta(
+            description="folder for the lifetime totals; user: the default folder, none: keep none"
+        ),
     ] = "user"
     poll: Annotated[
         float,
         Meta(
-            ge=0, le=3600, description="seconds between looks at the upstream's counters, 0: none"
+            ge=0,
+            le=3600,
+            description="seconds between two reads of the upstream's counters; 0: never",
         ),
     ] = 10.0
     otel: Annotated[
         bool,
-        Meta(description="send OpenTelemetry spans to where the OTEL_ variables say (extra otel)"),
+        Meta(
+            description="send OpenTelemetry spans as the OTEL_ variables say (needs the extra otel)"
+        ),
     ] = False
     verbose: Annotated[bool, Meta(description="log body sizes and each edit")] = False
     rule: tuple[RuleTable, ...] = ()
