@@ -30,6 +30,12 @@ _GONE = {
     "proxies run behind HAProxy or nginx",
 }
 """Settings there were, and why there are none any more."""
+_Names = tuple[str, ...]
+
+
+def _row(description: str, **bounds: Any) -> Meta:
+    """Return what the table says of a setting: one line for people, and its bounds."""
+    return Meta(description=description, **bounds)
 
 
 class ConfigError(ValueError):
@@ -43,153 +49,99 @@ class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     name: str
-    where: str | list[str]
+    where: str | tuple[str, ...]
     pattern: str
     replacement: str | None = None
     why: str = ""
     pin: bool = False
     default: bool = True
-    literals: list[str] = []
+    literals: tuple[str, ...] = ()
     client: str = EVERY
 
     def rule(self) -> Rule:
         """Return it as a Rule; raises RuleError."""
-        where = self.where if isinstance(self.where, str) else tuple(self.where)
         try:
             client = None if self.client == EVERY else Client(self.client)
         except ClientError as error:
             raise RuleError(f"rule {self.name!r}: {error}") from None
-        return Rule(
-            self.name,
-            where,
-            self.pattern,
-            self.replacement,
-            self.why,
-            default=self.default,
-            pin=self.pin,
-            literals=tuple(self.literals),
-            client=client,
-        )
+        return Rule(**msgspec.structs.asdict(self) | {"client": client})
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All settings. Each field's description says its unit."""
 
     upstream: Annotated[
-        str, Meta(description="URL of the model server; a /v1 at its end makes no difference")
+        str, _row("URL of the model server; a /v1 at its end makes no difference")
     ] = "http://localhost:8080"
-    port: Annotated[
-        int, Meta(ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    ] = 8081
-    interface: Annotated[str, Meta(description="address to listen on")] = "127.0.0.1"
-    listen: Annotated[
-        str, Meta(description="Twisted endpoint to listen on, instead of port and interface")
-    ] = ""
-    enable: Annotated[
-        tuple[str, ...], Meta(description="rules to switch on, joined by commas")
-    ] = ()
-    disable: Annotated[
-        tuple[str, ...], Meta(description="rules to switch off, joined by commas")
-    ] = ()
-    block: Annotated[
-        tuple[str, ...], Meta(description="plugins not to load, joined by commas")
-    ] = ()
-    plugin: Annotated[
-        tuple[str, ...],
-        Meta(description="Python file with hooks or a table of rules; repeatable"),
-    ] = ()
+    port: Annotated[int, _row("port to listen on; 0 takes a free one", ge=0, le=65535)] = 8081
+    interface: Annotated[str, _row("address to listen on")] = "127.0.0.1"
+    listen: Annotated[str, _row("Twisted endpoint to listen on, instead of port and interface")] = (
+        ""
+    )
+    enable: Annotated[_Names, _row("rules to switch on, joined by commas")] = ()
+    disable: Annotated[_Names, _row("rules to switch off, joined by commas")] = ()
+    block: Annotated[_Names, _row("plugins not to load, joined by commas")] = ()
+    plugin: Annotated[_Names, _row("Python file with hooks or a table of rules; repeatable")] = ()
     dialect: Annotated[
         Literal["auto", "anthropic", "openai"],
-        Meta(description="API of the upstream: anthropic, openai, or auto to find out"),
+        _row("API of the upstream: anthropic, openai, or auto to find out"),
     ] = "auto"
     placement: Annotated[
         Literal["auto", "quiet", "user", "off"],
-        Meta(
-            description="send late system messages as user messages where the server cannot take "
+        _row(
+            "send late system messages as user messages where the server cannot take "
             "them: auto, quiet (no test prompts), user (always), off"
         ),
     ] = "auto"
     edit_remote: Annotated[
-        bool, Meta(description="edit requests even if the upstream is not a local server")
+        bool, _row("edit requests even if the upstream is not a local server")
     ] = False
     allow_host: Annotated[
-        tuple[str, ...],
-        Meta(description="host names besides localhost that clients may use, joined by commas"),
+        _Names,
+        _row("host names besides localhost that clients may use, joined by commas"),
     ] = ()
     token: Annotated[
         str,
-        Meta(
-            description="secret that clients must send; better set in CACHEPROXY_TOKEN",
-            pattern=r"^[!-~]*\Z",
-        ),
+        _row("secret that clients must send; better set in CACHEPROXY_TOKEN", pattern=r"^[!-~]*\Z"),
     ] = ""
-    max_body: Annotated[int, Meta(ge=1, le=4096, description="largest request body, in MiB")] = 64
-    max_head: Annotated[
-        int, Meta(ge=1, le=1024, description="largest request headers in all, in KiB")
-    ] = 64
-    max_target: Annotated[
-        int, Meta(ge=1, le=1024, description="longest request target, in KiB")
-    ] = 32
-    max_connections: Annotated[
-        int, Meta(ge=1, le=65535, description="most client connections at a time")
-    ] = 4096
+    max_body: Annotated[int, _row("largest request body, in MiB", ge=1, le=4096)] = 64
+    max_head: Annotated[int, _row("largest request headers in all, in KiB", ge=1, le=1024)] = 64
+    max_target: Annotated[int, _row("longest request target, in KiB", ge=1, le=1024)] = 32
+    max_connections: Annotated[int, _row("most client connections at a time", ge=1, le=65535)] = (
+        4096
+    )
     idle_timeout: Annotated[
-        float,
-        Meta(gt=0, le=86400, description="seconds between requests, and between pieces of a body"),
+        float, _row("seconds between requests, and between pieces of a body", gt=0, le=86400)
     ] = 75.0
     head_timeout: Annotated[
-        float,
-        Meta(gt=0, le=3600, description="seconds in which all headers of a request must arrive"),
+        float, _row("seconds in which all headers of a request must arrive", gt=0, le=3600)
     ] = 30.0
     connect_timeout: Annotated[
-        float, Meta(gt=0, le=3600, description="seconds to wait for a connection to the upstream")
+        float, _row("seconds to wait for a connection to the upstream", gt=0, le=3600)
     ] = 2.0
     upstream_silence: Annotated[
-        float,
-        Meta(
-            ge=0, le=86400, description="most seconds without data from the upstream; 0: no limit"
-        ),
+        float, _row("most seconds without data from the upstream; 0: no limit", ge=0, le=86400)
     ] = 3600.0
     ping_after: Annotated[
         float,
-        Meta(
-            ge=0,
-            le=86400,
-            description="seconds of silence before a streaming client gets a ping; 0: no pings",
+        _row(
+            "seconds of silence before a streaming client gets a ping; 0: no pings", ge=0, le=86400
         ),
     ] = 15.0
     grace: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=86400,
-            description="seconds that open answers may still take after a stop signal",
-        ),
+        float, _row("seconds that open answers may still take after a stop signal", ge=0, le=86400)
     ] = 30.0
-    capture: Annotated[
-        str, Meta(description="folder to write raw exchanges to, prompts included")
-    ] = ""
+    capture: Annotated[str, _row("folder to write raw exchanges to, prompts included")] = ""
     state_dir: Annotated[
-        str,
-        Meta(
-            description="folder for the lifetime totals; user: the default folder, none: keep none"
-        ),
+        str, _row("folder for the lifetime totals; user: the default folder, none: keep none")
     ] = "user"
     poll: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=3600,
-            description="seconds between two reads of the upstream's counters; 0: never",
-        ),
+        float, _row("seconds between two reads of the upstream's counters; 0: never", ge=0, le=3600)
     ] = 10.0
     otel: Annotated[
-        bool,
-        Meta(
-            description="send OpenTelemetry spans as the OTEL_ variables say (needs the extra otel)"
-        ),
+        bool, _row("send OpenTelemetry spans as the OTEL_ variables say (needs the extra otel)")
     ] = False
-    verbose: Annotated[bool, Meta(description="log body sizes and each edit")] = False
+    verbose: Annotated[bool, _row("log body sizes and each edit")] = False
     rule: tuple[RuleTable, ...] = ()
 
     def token_header(self) -> dict[str, str]:
@@ -212,12 +164,18 @@ class Option:
     kind: type
     default: Any
     help: str
-    choices: tuple[str, ...] = ()
+    choices: _Names = ()
 
     @property
     def flag(self) -> str:
         """The option's name on the command line, without its dashes."""
         return self.field.replace("_", "-")
+
+    @property
+    def shown(self) -> str:
+        """Its default, for people."""
+        text = ",".join(self.default) if isinstance(self.default, tuple) else str(self.default)
+        return text or "none"
 
     @property
     def is_file_list(self) -> bool:

@@ -78,7 +78,9 @@ def makeService(options: Options) -> IService:
         UpstreamURLError,
     ) as error:
         stop(2, str(error))
-    reloading = Reloading(reactor, options.read, partial(arrange, lasting), options.settings)
+    reloading = Reloading(
+        lasting.plugins.workers, options.read, partial(arrange, lasting), options.settings
+    )
     return ProxyService(lasting, listening, arrangement, reloading, options.parent)
 
 
@@ -128,7 +130,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     via = b"1.1 " + lasting.via
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
-    packages = plugins.reread(config.plugin, config.block)
+    packages = plugins.packages.with_files(config.plugin, config.block)
     rules = choose(packages.normalizers(config.rules()), config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, via)

@@ -6,7 +6,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.error import CannotListenError
-from twisted.python import usage
 
 from cacheproxy import config, tap
 from cacheproxy.config import Config, options
@@ -121,11 +119,6 @@ def test_the_help_lists_every_option_of_the_table(capsys):
         assert option.help in text
     assert "[default: http://localhost:8080]" in text
     assert "-c, --config=" in text
-
-
-def test_options_are_twisteds():
-    """So that twistd can run them."""
-    assert issubclass(Options, usage.Options)
 
 
 # Mistakes that show only when the service is made or starts: (arguments, exit code, words).
@@ -256,18 +249,6 @@ def test_a_config_file_is_the_same_wherever_it_is_read_from(monkeypatch, tmp_pat
         monkeypatch.chdir("/")
         assert found.read().max_body == 7
         monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.slow
-def test_twistd_knows_the_proxy():
-    """Its help names it, without importing it."""
-    program = (
-        "import sys; from twisted.plugin import getPlugins;"
-        "from twisted.application.service import IServiceMaker;"
-        "assert 'cacheproxy' in [p.tapname for p in getPlugins(IServiceMaker)];"
-        "assert 'cacheproxy.tap' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 @pytest.mark.slow

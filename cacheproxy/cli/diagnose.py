@@ -33,7 +33,7 @@ from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.core.diagnose.volatile import fields
 from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.plugin.configured import Configured, configured
+from cacheproxy.plugin.packages import Configured, configured
 
 _PROXY = "http://127.0.0.1:8081"
 _PAGE = "/_cacheproxy/diagnose/"

@@ -22,7 +22,7 @@ from cacheproxy.core.diagnose.inspection import Inspection
 from cacheproxy.core.diagnose.inspection import inspect as inspect_records
 from cacheproxy.core.diagnose.volatile import Field
 from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.plugin.configured import configured
+from cacheproxy.plugin.packages import configured
 
 _ORDERS = {
     "hoisted": (Order.HOISTED,),

@@ -9,8 +9,8 @@ import click
 
 from cacheproxy.cli.settings import OneLine, json_option, print_json, read_settings, rules_options
 from cacheproxy.core.rules.rule import Normalizer, client_name
-from cacheproxy.plugin.configured import Configured, configured
 from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.packages import Configured, configured
 
 
 @click.command(cls=OneLine)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,22 +19,20 @@ _REMEMBERED = "/_cacheproxy/exchanges"
 class Fired:
     """``exchanges``: by rule, how many it changed. ``turns``: by client, how many there were.
 
-    ``looked_at``: exchanges in all.
+    ``source``: where the counts come from, in words.
     """
 
     exchanges: Mapping[str, int]
     turns: Mapping[str, int]
-    looked_at: int
+    source: str
 
     def turns_of(self, client: str | None) -> int:
         """Return the turns of ``client``; None: of all."""
-        if client is None:
-            return sum(self.turns.values())
-        return self.turns.get(client, 0)
+        return sum(self.turns.values()) if client is None else self.turns.get(client, 0)
 
 
-def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> tuple[Fired, str]:
-    """Ask the proxy at the URL ``proxy``; return the counts, and their source in words.
+def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> Fired:
+    """Ask the proxy at the URL ``proxy``; return the counts.
 
     Its totals know of what was before it was started; a proxy without that page tells what it
     remembers. Raises RunningError, or ValueError for an answer that is none.
@@ -44,19 +42,18 @@ def look(proxy: str, token: Mapping[str, str], most: int = MOST) -> tuple[Fired,
     except RunningError:
         rows = _list(get_json(proxy, _REMEMBERED, token), "exchanges")
         source = "remembers"
-    return fired(rows), f"the last {len(rows):,} exchanges that the proxy at {proxy} {source}"
+    return fired(rows, f"the last {len(rows):,} exchanges that the proxy at {proxy} {source}")
 
 
 def _kept(proxy: str, token: Mapping[str, str], most: int) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = []
-    following: Any = None
-    while len(rows) < most:
-        query = f"?before={following}" if following is not None else ""
+    following: Any = 0
+    query = ""
+    while len(rows) < most and isinstance(following, int):
         page = get_json(proxy, _KEPT + query, token)
         rows += _list(page, "requests")
         following = page.get("next")
-        if not isinstance(following, int):
-            break
+        query = f"?before={following}"
     return rows[:most]
 
 
@@ -67,20 +64,12 @@ def _list(page: Any, name: str) -> list[Mapping[str, Any]]:
     return rows
 
 
-def fired(exchanges: list[Mapping[str, Any]]) -> Fired:
+def fired(exchanges: list[Mapping[str, Any]], source: str) -> Fired:
     """Return the counts of what one of the two pages lists."""
-    return Fired(
-        Counter(_rules(exchanges)),
-        Counter(
-            str(each["client"])
-            for each in exchanges
-            if each.get("client") and each.get("turn") and not each.get("side")
-        ),
-        len(exchanges),
-    )
-
-
-def _rules(exchanges: list[Mapping[str, Any]]) -> Iterable[str]:
+    counts, turns = Counter[str](), Counter[str]()
     for each in exchanges:
         rules = each.get("rules")
-        yield from rules if isinstance(rules, dict | list) else ()
+        counts.update(list(rules) if isinstance(rules, dict | list) else ())
+        if each.get("client") and each.get("turn") and not each.get("side"):
+            turns[str(each["client"])] += 1
+    return Fired(counts, turns, source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import click
@@ -25,7 +25,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.rule import client_name
 from cacheproxy.doctor.proxy import is_health
-from cacheproxy.plugin.configured import configured
+from cacheproxy.plugin.packages import configured
 
 _OWN = "the config file"
 
@@ -57,12 +57,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a running proxy tells. ``source``: in words."""
+    """What a running proxy tells."""
 
     on: frozenset[str]
     failures: dict[str, Any]
     fired: Fired
-    source: str
 
 
 @click.command(cls=OneLine)
@@ -113,8 +112,7 @@ def _seen(url: str, settings: Config) -> Seen | None:
     return Seen(
         on=frozenset(map(str, health.get("rules") or ())),
         failures=failures if isinstance(failures, dict) else {},
-        fired=found[0],
-        source=found[1],
+        fired=found,
     )
 
 
@@ -124,23 +122,17 @@ def _rows(settings: Config, seen: Seen | None) -> Iterator[Row]:
     sources = [(package.title, package.rules) for package in found.packages]
     for source, rules in (*sources, (_OWN, found.own)):
         for rule in rules:
-            yield _row(rule, source, seen, on=rule.name in on)
+            name = client_name(rule)
+            row = Row(rule.name, source, rule.why, rule.name in on, None if name == EVERY else name)
+            yield row if seen is None else _counted(row, seen)
 
 
-def _row(rule: Any, package: str, seen: Seen | None, *, on: bool) -> Row:
-    name = client_name(rule)
-    client = None if name == EVERY else name
-    if seen is None:
-        return Row(rule.name, package, rule.why, on, client)
-    failures = seen.failures.get(rule.name)
-    return Row(
-        rule.name,
-        package,
-        rule.why,
-        on,
-        client,
-        fired=seen.fired.exchanges.get(rule.name, 0),
-        turns=seen.fired.turns_of(client),
+def _counted(row: Row, seen: Seen) -> Row:
+    failures = seen.failures.get(row.name)
+    return replace(
+        row,
+        fired=seen.fired.exchanges.get(row.name, 0),
+        turns=seen.fired.turns_of(row.client),
         failed=int(failures.get("failed", 0)) if isinstance(failures, dict) else 0,
     )
 
@@ -158,7 +150,7 @@ def _lines(rows: Sequence[Row], seen: Seen | None, least: int) -> Iterator[str]:
         line = f"  {'on ' if row.on else 'off'}  {row.name:<{width}}  {_told(row)}"
         yield line.rstrip()
     if seen is not None:
-        yield f"\nCounted in {seen.source}; failures since it was started."
+        yield f"\nCounted in {seen.fired.source}; failures since it was started."
     retired = [(row, why) for row in rows if (why := row.retire(least)) is not None]
     if retired:
         yield "\nCan be retired, if this is how you usually work:"
@@ -176,6 +168,6 @@ def _told(row: Row) -> str:
 
 def _as_json(rows: Sequence[Row], seen: Seen | None, least: int) -> dict[str, Any]:
     return {
-        "source": seen.source if seen is not None else None,
+        "source": seen.fired.source if seen is not None else None,
         "rules": [{**asdict(row), "retire": row.retire(least)} for row in rows],
     }

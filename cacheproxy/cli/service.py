@@ -16,7 +16,7 @@ import platformdirs
 
 from cacheproxy.cli.settings import OneLine, arguments, fail, proxy_options
 from cacheproxy.config import load, options
-from cacheproxy.plugin.configured import configured
+from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.upstream.upstream import UpstreamURL, UpstreamURLError
 from cacheproxy.units import launchd, systemd
 from cacheproxy.units.program import program, secrets, settings

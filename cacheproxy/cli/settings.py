@@ -28,6 +28,9 @@ api_key_option = click.option(
 proxy_option = click.option(
     "--proxy", metavar="URL", help="The proxy, if not where the configuration says."
 )
+config_option = click.option(
+    "-c", "--config", metavar="FILE", type=click.Path(), help="TOML file to read."
+)
 
 
 class OneLine(click.Command):
@@ -47,13 +50,6 @@ class OneLine(click.Command):
             return super().invoke(ctx)
         except _MISTAKES as error:
             fail(str(error))
-
-
-def config_option(function: _F) -> _F:
-    """Add ``--config`` to a command."""
-    return click.option(
-        "-c", "--config", metavar="FILE", type=click.Path(), help="TOML file to read."
-    )(function)
 
 
 def rules_options(function: _F) -> _F:
@@ -129,7 +125,8 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 
 def _option(row: Option) -> Callable[[_F], _F]:
-    return click.option(f"--{row.flag}", row.field, help=_help(row), **_kind(row))
+    said = row.help if row.kind is bool else f"{row.help}  [default: {row.shown}]"
+    return click.option(f"--{row.flag}", row.field, help=said, **_kind(row))
 
 
 def _kind(row: Option) -> dict[str, Any]:
@@ -140,10 +137,3 @@ def _kind(row: Option) -> dict[str, Any]:
     kind = click.Path(file_okay=False) if row.field in _FOLDERS else click.STRING
     names = {int: "NUMBER", float: "SECONDS", tuple: "NAMES"}
     return {"type": kind, "metavar": names.get(row.kind, "TEXT")}
-
-
-def _help(row: Option) -> str:
-    if row.kind is bool:
-        return row.help
-    default = ",".join(row.default) if isinstance(row.default, tuple) else str(row.default)
-    return f"{row.help}  [default: {default or 'none'}]"

@@ -12,10 +12,6 @@ from cacheproxy.config import ENV_PREFIX, Config, ConfigError, explain, load, op
 from cacheproxy.daemon.service import stop
 
 
-def _shown(default: object) -> str:
-    return ",".join(default) or "none" if isinstance(default, tuple) else str(default) or "none"
-
-
 class Options(usage.Options):
     """What twistd reads from the command line; ``settings`` is the whole configuration."""
 
@@ -28,7 +24,7 @@ class Options(usage.Options):
     optParameters = [  # noqa: RUF012 - twisted's own interface
         ["config", "c", None, "TOML file to read"],
         *(
-            [option.flag, None, None, f"{option.help} [default: {_shown(option.default)}]"]
+            [option.flag, None, None, f"{option.help} [default: {option.shown}]"]
             for option in options()
             if option.kind is not bool and not option.is_file_list
         ),

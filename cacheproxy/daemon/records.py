@@ -68,7 +68,7 @@ class Records(Service):
         self.take.settle()
         await deferToThreadPool(self._reactor, pool, self.judging.stop)
         self.judging.settle()
-        await deferToThreadPool(self._reactor, pool, self._plugins.stop)
+        await self._plugins.finish()
         self.log_line.finish()
         for kept in (self.capture, self.totals):
             if kept is not None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 from twisted.internet.defer import Deferred
-from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.daemon.wiring import Arrangement
 from cacheproxy.plugin.errors import PluginError
+from cacheproxy.proxy.exchange.workers import NoThreadError, TookTooLongError, Workers
 from cacheproxy.proxy.upstream.upstream import UpstreamURLError
 
 _log = Logger()
 _Adopt = Callable[[Arrangement], list[str]]
+_NAME = "reload"
+_SECONDS = 30.0
+"""How long it may take: a plugin's file is run, and imports what it will."""
 NEED_A_RESTART = (
     "port",
     "interface",
@@ -31,20 +33,21 @@ NEED_A_RESTART = (
 
 
 class Reloading:
-    """Reads and arranges in a thread, then hands the arrangement over on the reactor's.
+    """Reads and arranges in a thread of ``workers``, then hands over on the reactor's.
 
     ``read`` returns what is configured now, ``arrange`` makes of it what is needed; ``running``
-    is the configuration in force. What is wrong is one line, and changes nothing.
+    is the configuration in force. What is wrong is one line, and changes nothing; so is a plugin's
+    file that does not come to its end.
     """
 
     def __init__(
         self,
-        reactor: Any,
+        workers: Workers,
         read: Callable[[], Config],
         arrange: Callable[[Config], Arrangement],
         running: Config,
     ) -> None:
-        self._reactor = reactor
+        self._workers = workers
         self._read = read
         self._arrange = arrange
         self._running = running
@@ -72,11 +75,13 @@ class Reloading:
             self._busy = False
 
     async def _reload(self, adopt: _Adopt) -> None:
+        self._workers.forgive(_NAME)  # it was asked for, however late the last one was
         try:
-            wanted, arrangement = await deferToThreadPool(
-                self._reactor, self._reactor.getThreadPool(), self._prepare
-            )
+            wanted, arrangement = await self._workers.run(_NAME, self._prepare, _SECONDS)
             plugins = adopt(arrangement)
+        except (TookTooLongError, NoThreadError) as error:
+            _log.warn("not reloaded, the settings stay as they were: it {error}", error=error)
+            return
         except (ConfigError, PluginError, UpstreamURLError) as error:
             _log.warn("not reloaded, the settings stay as they were: {error}", error=error)
             return

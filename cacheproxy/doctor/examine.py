@@ -43,7 +43,7 @@ from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.traffic import Look
 from cacheproxy.doctor.upstream import LLAMA, Upstream
-from cacheproxy.plugin.configured import Configured, configured
+from cacheproxy.plugin.packages import Configured, configured
 
 _AS_PROBE = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): "doctor"}
 """What keeps a request of ours out of the proxy's records."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.plugin.configured import Configured
+from cacheproxy.plugin.packages import Configured
 
 INSTALL = "pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
 

@@ -6,10 +6,13 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 
 from cacheproxy.hookspecs import hookimpl
 from cacheproxy.plugin.errors import PluginError
@@ -20,6 +23,8 @@ from cacheproxy.plugin.search_path import without_working_directory
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _TABLES = {"CLIENT": "cacheproxy_client", "RULES": "cacheproxy_rules"}
 """What a file may set instead of writing a hook that returns it."""
+SLOW_SECONDS = 5.0
+"""How long a file may run before a line says that everything waits for it."""
 _NAMED = "mend --plugin, or plugin in the config file"
 
 
@@ -39,7 +44,7 @@ def load_file(path: Path, earlier: Package | None = None) -> Package:
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module  # dataclasses look there
     try:
-        with without_working_directory():
+        with _said_if_slow(path), without_working_directory():
             exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102
             _take_tables(module)
             # A module's name has underscores where a rule's has hyphens.
@@ -53,6 +58,22 @@ def load_file(path: Path, earlier: Package | None = None) -> Package:
             sys.modules[module.__name__] = before
         raise PluginError(_told(path, error)) from None
     return replace(package, file=path, source=source, warning=warning)
+
+
+@contextmanager
+def _said_if_slow(path: Path) -> Iterator[None]:
+    """Say it on standard error: the log is not open yet when the proxy starts."""
+    said = (
+        f"cacheproxy: plugin {path} has not come to its end after {SLOW_SECONDS:.0f} s: it is "
+        "still waited for; mend the file, or leave it out"
+    )
+    timer = threading.Timer(SLOW_SECONDS, print, (said,), {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def name_of(path: Path) -> str:
@@ -92,20 +113,20 @@ def _read(path: Path) -> tuple[bytes, str | None]:
 
 def _take_tables(module: ModuleType) -> None:
     """Make hooks of the tables in ``module``; raises PluginError for a hook without its mark."""
-    marked = (name for name in dir(module) if name.startswith(PREFIX))
-    for name in marked:
+    for name in filter(_is_hook, dir(module)):
         function = getattr(module, name)
         if callable(function) and not hasattr(function, "cacheproxy_impl"):
             raise PluginError(f"{name} lacks its mark: write @hookimpl above it", function)
     for table, hook in _TABLES.items():
         if hasattr(module, table) and not hasattr(module, hook):
-            setattr(module, hook, hookimpl(_returning(getattr(module, table))))
-    if not any(name.startswith(PREFIX) for name in dir(module)):
+            found = getattr(module, table)
+            setattr(module, hook, hookimpl(lambda found=found: found))  # pluggy passes no default
+    if not any(map(_is_hook, dir(module))):
         raise PluginError("it has no hooks: mark functions with @hookimpl, or set CLIENT and RULES")
 
 
-def _returning(value: object) -> Callable[[], object]:
-    return lambda: value
+def _is_hook(name: str) -> bool:
+    return name.startswith(PREFIX)
 
 
 def _told(path: Path, error: BaseException) -> str:
@@ -123,16 +144,7 @@ def _line(path: Path, error: BaseException) -> int | None:
     """Return the line of the file where ``error`` came from, if it came from there."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return error.lineno
-    lines = [
-        trace.tb_lineno
-        for trace in _traces(error.__traceback__)
-        if trace.tb_frame.f_code.co_filename == str(path)
-    ]
+    steps = traceback.walk_tb(error.__traceback__)
+    lines = [number for frame, number in steps if frame.f_code.co_filename == str(path)]
     code = getattr(getattr(error, "function", None), "__code__", None)
     return lines[-1] if lines else getattr(code, "co_firstlineno", None)
-
-
-def _traces(trace: TracebackType | None) -> Iterator[TracebackType]:
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next

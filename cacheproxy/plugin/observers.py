@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from twisted.internet.defer import Deferred
@@ -25,16 +25,11 @@ _SECONDS = 10.0
 """The deadline for one exchange: an observer may well write to a slow disk or a database."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """How much may wait for one observer: exchanges, and the bytes of their bodies."""
-
-    exchanges: int = 1000
-    size: int = 32 << 20
-
-
 class Observer:
-    """One plugin's observer. ``see`` is called in a thread; all methods are for the reactor's."""
+    """One plugin's observer. ``see`` is called in a thread; all methods are for the reactor's.
+
+    ``most``: exchanges that may wait for it; ``most_bytes``: those of their bodies.
+    """
 
     def __init__(
         self,
@@ -43,13 +38,15 @@ class Observer:
         workers: Workers,
         failures: Failures,
         *,
-        most: Waiting | None = None,
+        most: int = 1000,
+        most_bytes: int = 32 << 20,
     ) -> None:
         self.name = f"{plugin}: cacheproxy_exchange_finished"
         self._see = see
         self._workers = workers
         self._failures = failures
-        self._most = most or Waiting()
+        self._most = most
+        self._most_bytes = most_bytes
         self._queue: deque[tuple[Exchange, int]] = deque()
         self._waiting = 0
         self._is_seeing = False
@@ -73,7 +70,7 @@ class Observer:
             return
         size = _size_of(exchange)
         if self._queue and (
-            len(self._queue) >= self._most.exchanges or self._waiting + size > self._most.size
+            len(self._queue) >= self._most or self._waiting + size > self._most_bytes
         ):
             self._drop()
             return

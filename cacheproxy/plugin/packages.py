@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from twisted.logger import Logger
 
+from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.client import Client, declared_name
 from cacheproxy.core.prompt.request import Request
@@ -145,3 +146,30 @@ def choose(
         for rule in rules
         if rule.name in enabled or (rule.default and rule.name not in disabled)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """``own``: the rules of the config file. ``rules``: all. ``active``: names of those on."""
+
+    packages: Packages
+    own: tuple[Rule, ...]
+    rules: tuple[Normalizer, ...]
+    active: frozenset[str]
+
+    @property
+    def on(self) -> tuple[Normalizer, ...]:
+        """The rules that are on, in their order."""
+        return tuple(rule for rule in self.rules if rule.name in self.active)
+
+
+def configured(settings: Config) -> Configured:
+    """Load the plugins and choose the rules as the proxy does, for commands that run no proxy.
+
+    Raises ConfigError or PluginError for what it would refuse, too.
+    """
+    packages = Packages.load(settings.block, settings.plugin)
+    own = settings.rules()
+    rules = packages.normalizers(own)
+    active = choose(rules, settings.enable, settings.disable)
+    return Configured(packages, tuple(own), tuple(rules), frozenset(rule.name for rule in active))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
-from twisted.internet.threads import blockingCallFromThread
 from twisted.logger import Logger
 
 from cacheproxy.core.conversation.exchange import Exchange
@@ -34,7 +33,7 @@ class Plugins:
         self.packages = Packages()
         self.failures = Failures()
         self.workers = Workers(reactor, self.failures)
-        self._reactor = reactor
+        self.reactor = reactor
         self._ours: dict[str, Callable[[Exchange], object]] = {}
         self._observers: dict[str, Observer] = {}
         self._seeing: list[tuple[str, Callable[[Exchange], object]]] = []
@@ -52,32 +51,22 @@ class Plugins:
             self._ours[name] = plugin.cacheproxy_exchange_finished  # no pluggy call: it is slower
             self._see()
 
-    def reread(self, files: Sequence[str], block: Sequence[str] = ()) -> Packages:
-        """Return the packages in force with ``files`` as they are now; raises PluginError.
-
-        Nothing changes: see ``adopt``. May be called in any thread.
-        """
-        return self.packages.with_files(files, block)
-
     def adopt(self, packages: Packages) -> list[str]:
         """Put ``packages`` in force, and return the names of those that are not what they were.
 
         What was loaded anew may be late again; what is gone sees what waits for it, no more.
         """
-        before = {package.name: package for package in self.packages}
-        now = {package.name: package for package in packages}
-        changed = [
-            name
-            for name in sorted(before.keys() | now.keys())
-            if _hooks(before.get(name)) is not _hooks(now.get(name))
-        ]
+        before = {package.name: package.hooks for package in self.packages}
+        now = {package.name: package.hooks for package in packages}
+        names = sorted(before.keys() | now.keys())
+        changed = [name for name in names if before.get(name) is not now.get(name)]
         self.packages = packages
         for name in changed:
             observer = self._observers.pop(name, None)
             if observer is not None:
                 observer.finish()
-            package = now.get(name)
-            if package is not None and package.hooks is not None:
+        for package in packages:
+            if package.name in changed and package.hooks is not None:
                 self._begin(package, package.hooks)
         self._see()
         return changed
@@ -107,18 +96,9 @@ class Plugins:
                     kind=kind_of(error),
                 )
 
-    def stop(self) -> None:
-        """Let others' observers see what waits. Blocks: not for the reactor's thread."""
-        finish: Callable[[], Any] = self.finish
-        blockingCallFromThread(self._reactor, finish)
-
     def finish(self) -> Deferred[None]:
         """Fire when others' observers have seen what waits, after a few seconds at most."""
         each = [observer.finish() for observer in self._observers.values()]
         waiting = gatherResults(each, consumeErrors=True)
-        waiting.addTimeout(_STOP_SECONDS, self._reactor)
+        waiting.addTimeout(_STOP_SECONDS, self.reactor)
         return waiting.addBoth(lambda _: None)
-
-
-def _hooks(package: Package | None) -> Hooks | None:
-    return None if package is None else package.hooks

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import stat
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy.cli.capture import capture
 from cacheproxy.core.capture.files import Captured, read, to_line
 from cacheproxy.core.conversation.session import Session
+from tests.cli.invoking import invoke
 
 SECRET = "kanarienvogel"
 NOON = time.mktime((2026, 11, 21, 12, 0, 0, 0, 0, -1))
@@ -45,8 +45,7 @@ def folder(tmp_path):
     return found
 
 
-def run(*arguments):
-    return CliRunner().invoke(capture, [str(argument) for argument in arguments])
+run = partial(invoke, "capture")
 
 
 def test_list_shows_the_sessions(folder):

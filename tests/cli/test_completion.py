@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
 import pytest
+from click.testing import CliRunner
 
-from tests.proxy.harness import environment
-
-pytestmark = pytest.mark.slow
-
-PROGRAM = "from cacheproxy.cli.main import main; main(prog_name='cacheproxy')"
+from cacheproxy.cli.main import main
 
 
-def complete(folder, instruction, **environ):
-    result = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM],
-        env=environment(folder, _CACHEPROXY_COMPLETE=instruction, **environ),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert result.returncode == 0, result.stderr
+def complete(instruction, **environ):
+    environ = {"_CACHEPROXY_COMPLETE": instruction, **environ}
+    result = CliRunner().invoke(main, env=environ, prog_name="cacheproxy")
+    assert result.exit_code == 0, result.output
     return result.stdout
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_each_shell(tmp_path, shell):
-    """It calls the command back for what may follow."""
-    script = complete(tmp_path, f"{shell}_source")
-    assert f"_CACHEPROXY_COMPLETE={shell}_complete" in script
-    assert "cacheproxy" in script
 
 
 @pytest.mark.parametrize(
@@ -44,22 +26,20 @@ def test_the_script_of_each_shell(tmp_path, shell):
         ("cacheproxy serve --max-h", {"--max-head"}),
     ],
 )
-def test_what_may_follow(tmp_path, words, offered):
+def test_what_may_follow(words, offered):
     """Commands, clients, and the proxy's options."""
     count = str(len(words.split()) - 1)
-    text = complete(tmp_path, "bash_complete", COMP_WORDS=words, COMP_CWORD=count)
+    text = complete("bash_complete", COMP_WORDS=words, COMP_CWORD=count)
     assert {line.partition(",")[2] for line in text.splitlines()} == offered
 
 
-def test_bash_accepts_the_script(tmp_path):
-    """Without a word."""
-    script = complete(tmp_path, "bash_source")
-    result = subprocess.run(
-        ["bash", "-c", script + "\ncomplete -p cacheproxy"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    assert "_cacheproxy_completion" in result.stdout
-    assert result.stderr == ""
+@pytest.mark.slow
+def test_the_script_of_each_shell():
+    """It calls the command back for what may follow; bash accepts its own without a word."""
+    for shell in ("bash", "zsh", "fish"):
+        script = complete(f"{shell}_source")
+        assert f"_CACHEPROXY_COMPLETE={shell}_complete" in script
+    script = complete("bash_source") + "\ncomplete -p cacheproxy"
+    result = subprocess.run(["bash", "-c", script], capture_output=True, check=True, timeout=120)
+    assert b"_cacheproxy_completion" in result.stdout
+    assert result.stderr == b""

@@ -5,34 +5,17 @@ import os
 import socket
 import threading
 import tomllib
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy.cli.diagnose import diagnose
-from cacheproxy.cli.inspect import inspect
 from cacheproxy.config import default_file
+from tests.cli.invoking import invoke, one_line
 from tests.core.diagnose.test_volatile import set_system
 from tests.core.planting import anthropic, chat, insert, jsonl, numbered, plant
 
-
-@pytest.fixture(autouse=True)
-def _home(monkeypatch, tmp_path):
-    """The user's own config file is somewhere below."""
-    monkeypatch.delenv("CACHEPROXY_CONFIG", raising=False)
-    for name in ("HOME", "XDG_CONFIG_HOME", "APPDATA", "LOCALAPPDATA"):
-        monkeypatch.setenv(name, str(tmp_path / "home"))
-
-
-def run(*arguments):
-    return CliRunner().invoke(diagnose, [str(argument) for argument in arguments])
-
-
-def one_line(result):
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    return line
+run = partial(invoke, "diagnose")
 
 
 def planted(tmp_path, kind="nonce", bodies=anthropic, at=500, agent=None):
@@ -117,8 +100,7 @@ class TestCaptured:
 
         file = tmp_path / "x.jsonl"
         file.write_text(jsonl(plant(chat(3), change)))
-        for command, arguments in ((diagnose, ["--from", str(file)]), (inspect, [str(file)])):
-            text = CliRunner().invoke(command, arguments).stdout
+        for text in (run("--from", file).stdout, invoke("inspect", file).stdout):
             assert not {"\x1b", "\x07", "\x9b"} & set(text)
 
     def test_a_truncated_line_and_the_good_ones(self, tmp_path):
@@ -180,10 +162,6 @@ class TestRunning:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         assert "start it (twistd -n cacheproxy)" in one_line(run("--proxy", url))
 
-    @pytest.mark.parametrize("url", ["localhost", "ftp://x", "http://[", "http://x:y"])
-    def test_what_is_no_url(self, url):
-        assert "--proxy takes a URL" in one_line(run("--proxy", url))
-
 
 class TestPropose:
     @pytest.mark.parametrize("kind", ["uuid", "clock", "nonce", "counter"])
@@ -197,7 +175,7 @@ class TestPropose:
         (table,) = tomllib.loads(config.read_text())["rule"]
         assert config.read_text() in result.stdout
         assert config.stat().st_mode & 0o777 == 0o600
-        after = CliRunner().invoke(inspect, [str(file)]).stdout
+        after = invoke("inspect", file).stdout
         assert f"3 of 3     {table['name']}\n" in after
         assert "Nothing to propose" in run("--propose", "--from", file).stdout
 
@@ -216,7 +194,7 @@ class TestPropose:
         assert result.exit_code == 0
         (table,) = tomllib.loads(default_file().read_text())["rule"]
         assert table.get("client") == client
-        after = CliRunner().invoke(inspect, list(map(str, files))).stdout
+        after = invoke("inspect", *files).stdout
         assert f"     {table['name']}\n" in after
 
     def test_shown_it_changes_nothing(self, tmp_path):
@@ -280,10 +258,6 @@ class TestPropose:
         folder.mkdir(mode=0o500)
         result = run("--propose", "--apply", "-c", folder / "x.toml", "--from", planted(tmp_path))
         assert "cannot write" in one_line(result)
-
-    @pytest.mark.parametrize("arguments", [["--apply"], ["--propose"]])
-    def test_options_that_do_not_go_together(self, arguments):
-        assert arguments[0] in one_line(run(*arguments))
 
     def test_a_file_of_another_kind(self, tmp_path):
         file = tmp_path / "x.txt"

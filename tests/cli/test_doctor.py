@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
 
-from cacheproxy import config
 from cacheproxy.cli.doctor import doctor
+from tests.cli.invoking import invoke, refused
 from tests.core.serverlog.test_reader import turn
 from tests.doctor.conftest import llama, model, nobody, peer, proxy  # noqa: F401 (fixtures)
 
-
-@pytest.fixture(autouse=True)
-def home(monkeypatch, tmp_path):
-    """The user's own settings are left aside."""
-    monkeypatch.setattr(config, "default_file", lambda: tmp_path / "none.toml")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in os.environ:
-        if name.startswith(("CACHEPROXY_", "CLAUDE_", "ANTHROPIC_")):
-            monkeypatch.delenv(name)
-    return tmp_path
-
-
-def run(*arguments, **environ):
-    return CliRunner().invoke(doctor, arguments, env=environ)
+run = partial(invoke, "doctor")
 
 
 def told(*arguments, code, **environ):
@@ -38,16 +25,6 @@ def told(*arguments, code, **environ):
     value = json.loads(result.stdout)
     assert value["exit_code"] == code
     return value, {finding["name"]: finding for finding in value["findings"]}
-
-
-def refused(*arguments, **environ):
-    """The one line of a command that cannot say anything."""
-    result = run(*arguments, **environ)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("cacheproxy: ")
-    return line
 
 
 @pytest.mark.slow
@@ -152,7 +129,7 @@ def test_everything_is_down(nobody):  # noqa: F811
     assert value["trials"] == []
 
 
-def test_the_proxy_is_where_the_configuration_says(home):
+def test_the_proxy_is_where_the_configuration_says():
     """Port, interface or endpoint; a free port cannot be known."""
     for environ, url in [
         ({"CACHEPROXY_PORT": "9"}, "http://127.0.0.1:9"),
@@ -163,25 +140,8 @@ def test_the_proxy_is_where_the_configuration_says(home):
     ]:
         value, _ = told("--upstream", "http://127.0.0.1:10", code=1, **environ)
         assert value["proxy"]["url"] == url
-    assert "--proxy" in refused(CACHEPROXY_PORT="0")
-    assert "--proxy" in refused(CACHEPROXY_LISTEN="unix:/run/x")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--upstream", "localhost"), "http://localhost:8080"),
-        (("--proxy", "http://["), "http://localhost:8080"),
-        (("--api-key", "ä"), "printable ASCII"),
-        (("--config", "/nope"), "cannot read the config file"),
-        (("--server-log", "/nope"), "cannot read /nope: No such file"),
-        (("--server-log", "/"), "cannot read /: Is a directory"),
-        (("--server-log", os.devnull), "is no log of llama-server"),
-    ],
-)
-def test_unusable_input_is_one_line(arguments, words):
-    """Exit code 2, no traceback."""
-    assert words in refused(*arguments)
+    assert "--proxy" in refused("doctor", CACHEPROXY_PORT="0")
+    assert "--proxy" in refused("doctor", CACHEPROXY_LISTEN="unix:/run/x")
 
 
 def test_a_server_log(tmp_path):

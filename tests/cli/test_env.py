@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import sys
 import tomllib
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy import config
 from cacheproxy.agents.need import Need
 from cacheproxy.agents.setups import CLIENTS
-from cacheproxy.cli.main import main
+from cacheproxy.config import default_file
+from tests.cli.invoking import invoke, one_line, printed
 from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
 
 pytestmark = pytest.mark.slow
@@ -61,24 +60,12 @@ def running(tmp_path_factory, server):
 
 
 @pytest.fixture(autouse=True)
-def settings(monkeypatch, tmp_path):
-    """None of the user's own; the proxy's token is known."""
-    monkeypatch.setattr(config, "default_file", lambda: tmp_path / "none.toml")
-    for name in os.environ:
-        if name.startswith("CACHEPROXY_"):
-            monkeypatch.delenv(name)
-    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+def _token(monkeypatch):
+    """The proxy's token is known."""
     monkeypatch.setenv("CACHEPROXY_TOKEN", "sesame")
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["env", *arguments])
-
-
-def printed(*arguments):
-    result = run(*arguments)
-    assert result.exit_code == 0
-    return result.stdout
+run, printed = partial(invoke, "env"), partial(printed, "env")
 
 
 def test_bash_evaluates_it(proxy, tmp_path):
@@ -169,32 +156,12 @@ def test_the_key_of_the_server(proxy):
     assert "aider cannot send the proxy's token" in result.stderr
 
 
-def test_where_the_configuration_says(monkeypatch, tmp_path):
+def test_where_the_configuration_says():
     """The proxy need not run: the base URL is known, and one line says what is missing."""
     port = free_port()
-    (tmp_path / "none.toml").write_text(f"port = {port}\ninterface = '0.0.0.0'")
+    default_file().parent.mkdir(parents=True)
+    default_file().write_text(f"port = {port}\ninterface = '0.0.0.0'")
     result = run("aider")
-    assert result.exit_code == 0
     assert f"OPENAI_API_BASE=http://127.0.0.1:{port}/v1" in result.stdout
     assert "MODEL" not in result.stdout
-    (line,) = result.stderr.splitlines()
-    assert "no cacheproxy answers" in line
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ([], "Missing argument"),
-        (["emacs"], "'emacs' is not one of"),
-        (["claude", "--shell", "tcsh"], "'tcsh' is not one of"),
-        (["claude", "--proxy", "localhost"], "localhost"),
-        (["claude", "--api-key", "a\nb"], "printable"),
-        (["claude", "--config", "none"], "No such file"),
-    ],
-)
-def test_a_mistake_is_one_line(given, words):
-    """With exit code 2, and nothing that a shell would evaluate."""
-    result = run(*given)
-    assert (result.exit_code, result.stdout) == (2, "")
-    (line,) = result.stderr.splitlines()
-    assert words in line
+    assert "no cacheproxy answers" in one_line(result, 0)

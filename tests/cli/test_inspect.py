@@ -1,13 +1,12 @@
 """``cacheproxy inspect`` as people run it."""
 
 import json
-import os
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy.cli.inspect import inspect
 from cacheproxy.cli.inspecttext import place_name
+from tests.cli.invoking import invoke, one_line
 from tests.core.diagnose.test_volatile import set_system
 from tests.core.planting import anthropic, chat, jsonl, numbered, plant, request
 
@@ -21,17 +20,11 @@ default = {default}
 """
 
 
-@pytest.fixture(autouse=True)
-def _no_config(monkeypatch):
-    monkeypatch.setenv("CACHEPROXY_CONFIG", os.devnull)
-
-
 def with_ids(body, turn):
     set_system(body, lambda text: f"run id: {numbered('uuid', turn)}\n{text}")
 
 
-def run(*arguments):
-    return CliRunner().invoke(inspect, [str(argument) for argument in arguments])
+run = partial(invoke, "inspect")
 
 
 @pytest.fixture
@@ -146,12 +139,6 @@ def test_several_files_are_one(clean, volatile):
     assert run(clean, volatile).stdout.startswith("8 requests")
 
 
-def one_line(result):
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    return line
-
-
 class TestBadInput:
     """One clear line each, exit 2, the good lines still used."""
 
@@ -186,9 +173,6 @@ class TestBadInput:
 
     def test_a_config_that_cannot_be_read(self, clean, tmp_path):
         assert "config" in one_line(run("-c", tmp_path / "none.toml", clean))
-
-    def test_no_file(self):
-        assert run().exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from importlib.metadata import version
+
 import click
 import pytest
 
 from cacheproxy.cli.main import COMMANDS, main
+from tests.cli.invoking import printed, refused
 from tests.test_imports import loaded_by
 
 RUN = """
@@ -31,17 +35,60 @@ def test_each_command_is_listed_with_the_first_line_of_its_help(name):
     assert command.help.partition("\n")[0] == COMMANDS[name]
 
 
+def test_the_command_tells_its_version_and_how_the_proxy_is_run():
+    """Also with -h."""
+    assert printed("--version").split()[-1] == version("cacheproxy-llm")
+    for flag in ("-h", "--help"):
+        assert "twistd -n cacheproxy" in printed(flag)
+
+
 @pytest.mark.parametrize(
-    "statement",
+    ("words", "said"),
     [
-        RUN.format(arguments=["--version"]),
-        RUN.format(arguments=["--help"]),
-        COMPLETE.format(begun="ser"),
+        (["env"], "Missing argument"),
+        (["env", "emacs"], "'emacs' is not one of"),
+        (["env", "claude", "--shell", "tcsh"], "'tcsh' is not one of"),
+        (["env", "claude", "--proxy", "localhost"], "localhost"),
+        (["env", "claude", "--api-key", "a\nb"], "printable"),
+        (["env", "claude", "--config", "none"], "No such file"),
+        (["rules", "--nonsense"], "No such option"),
+        (["rules", "--proxy", "x"], "write it like http"),
+        (["rules", "--config", "nowhere.toml"], "No such file"),
+        (["rules", "--turns", "0"], "--turns"),
+        (["serve", "--nonsense"], "No such option '--nonsense'"),
+        (["serve", "8080"], "unexpected extra argument"),
+        (["serve", "--port"], "requires an argument"),
+        (["serve", "--workers=2"], "docs/running.md shows how several proxies run behind HAProxy"),
+        (["doctor", "--upstream", "localhost"], "http://localhost:8080"),
+        (["doctor", "--proxy", "http://["], "http://localhost:8080"),
+        (["doctor", "--api-key", "ä"], "printable ASCII"),
+        (["doctor", "--config", "/nope"], "cannot read the config file"),
+        (["doctor", "--server-log", "/nope"], "cannot read /nope: No such file"),
+        (["doctor", "--server-log", "/"], "cannot read /: Is a directory"),
+        (["doctor", "--server-log", os.devnull], "is no log of llama-server"),
+        (["diagnose", "--proxy", "localhost"], "--proxy takes a URL"),
+        (["diagnose", "--proxy", "ftp://x"], "--proxy takes a URL"),
+        (["diagnose", "--proxy", "http://["], "--proxy takes a URL"),
+        (["diagnose", "--proxy", "http://x:y"], "--proxy takes a URL"),
+        (["diagnose", "--apply"], "--apply"),
+        (["diagnose", "--propose"], "--propose"),
+        (["inspect"], "Missing argument"),
+        (["plugins", "--config", "/nope"], "cannot read the config file"),
     ],
 )
-def test_version_help_and_completion_import_no_subcommand(statement):
+def test_a_mistake_is_one_line(words, said):
+    """With exit code 2, as the proxy itself would say it, and nothing on standard output."""
+    assert said in refused(*words)
+
+
+@pytest.mark.slow
+def test_version_help_and_completion_import_no_subcommand():
     """Nothing of ours but the command itself."""
-    loaded = loaded_by(statement)
+    loaded = loaded_by(
+        RUN.format(arguments=["--version"])
+        + RUN.format(arguments=["--help"])
+        + COMPLETE.format(begun="ser")
+    )
     assert {name for name in loaded if name.startswith("cacheproxy.")} == {
         "cacheproxy.cli",
         "cacheproxy.cli.main",
@@ -49,6 +96,7 @@ def test_version_help_and_completion_import_no_subcommand(statement):
     assert not loaded & {"twisted", "treq", "pluggy", "msgspec", "rich"}
 
 
+@pytest.mark.slow
 def test_a_clients_settings_need_no_proxy_in_this_process():
     """``eval "$(cacheproxy env claude)"`` runs whenever a shell starts."""
     loaded = loaded_by(RUN.format(arguments=["env", "claude", "--proxy", "http://127.0.0.1:9"]))
@@ -56,6 +104,7 @@ def test_a_clients_settings_need_no_proxy_in_this_process():
     assert not loaded & {"twisted", "treq", "pluggy", "rich", "prometheus_client"}
 
 
+@pytest.mark.slow
 def test_twistd_finds_the_plugin_without_importing_the_proxy():
     """``twistd --help`` lists it by what the plugin's file says."""
     loaded = loaded_by(

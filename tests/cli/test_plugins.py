@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from importlib.metadata import version
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy import config
-from cacheproxy.cli.main import main
-from tests.proxy.harness import environment
+from tests.cli.invoking import invoke, printed, refused
+from tests.plugin.installing import distribution
 
 GOOD = '''
 """The first line is the summary.
@@ -48,11 +43,7 @@ OWN = (
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
-    """Plugins are looked for here too; the user's own settings are not."""
-    monkeypatch.setattr(config, "default_file", lambda: tmp_path / "none.toml")
-    for name in os.environ:
-        if name.startswith("CACHEPROXY_"):
-            monkeypatch.delenv(name)
+    """Plugins are looked for here too."""
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
     for name in ("good_plugin", "broken_plugin"):
@@ -65,12 +56,7 @@ def install(folder):
 
     def install(name, source=GOOD):
         (folder / f"{name}_plugin.py").write_text(source)
-        info = folder / f"{name}_plugin-1.2.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {name}-plugin\nVersion: 1.2\n"
-        )
-        (info / "entry_points.txt").write_text(f"[cacheproxy]\n{name} = {name}_plugin\n")
+        distribution(folder, f"{name}-plugin", f"{name}_plugin", name, version="1.2")
 
     return install
 
@@ -86,19 +72,9 @@ def own(folder):
     return write
 
 
-def run(*arguments, **environ):
-    return CliRunner().invoke(main, ["plugins", *arguments], env=environ)
-
-
-def printed(*arguments, **environ):
-    result = run(*arguments, **environ)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def found(*arguments, **environ):
     """What ``--json`` says, without the packages this machine has installed otherwise."""
-    data = json.loads(printed("--json", *arguments, **environ))
+    data = json.loads(printed("plugins", "--json", *arguments, **environ))
     return {
         "packages": {
             package["name"]: package
@@ -109,26 +85,17 @@ def found(*arguments, **environ):
     }
 
 
-def refused(*arguments, **environ):
-    """The one line of a command that cannot be done."""
-    result = run(*arguments, **environ)
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("cacheproxy: ")
-    return line
-
-
-def test_a_package_and_its_rules(install):
-    """By name, with version, reason, whose requests it edits, and whether it is on."""
+def test_a_package_and_its_rules(install, own):
+    """By name, with version, reason, whose requests it edits, and whether it is on; then yours."""
     install("good")
-    lines = printed().splitlines()
+    lines = printed("plugins", *own(OWN)).splitlines()
     at = lines.index("good-plugin 1.2")
     assert lines[at + 1 : at + 4] == [
         "  on   good-stamp  good  a stamp changes",
         "  off  good-off    *     rarely needed",
         "  on   good        good  The first line is the summary.",
     ]
+    assert lines[lines.index("the config file") + 1] == "  on   my-own  *  my reason"
     assert lines[-1] == "Switch a rule on or off with --enable NAME, --disable NAME."
 
 
@@ -169,46 +136,22 @@ def test_settings_switch_rules(install, own):
     assert on(CACHEPROXY_DISABLE="good-stamp,good") == ["good-off"]
 
 
-def test_the_rules_of_the_config_file(own):
-    """They come last."""
-    lines = printed(*own(OWN)).splitlines()
-    at = lines.index("the config file")
-    assert lines[at + 1] == "  on   my-own  *  my reason"
-
-
 def test_a_blocked_package(install):
     """Named as such, and not even imported."""
     install("broken", "raise SystemExit('imported')")
-    text = printed(CACHEPROXY_BLOCK="broken")
+    text = printed("plugins", CACHEPROXY_BLOCK="broken")
     assert "broken-plugin 1.2   blocked" in text
     assert "broken_plugin" not in sys.modules
     assert found(CACHEPROXY_BLOCK="broken")["packages"]["broken"]["blocked"] is True
 
 
-@pytest.mark.parametrize(
-    ("source", "error"),
-    [
-        ("import nosuch_module_at_all", "ModuleNotFoundError: No module named 'nosuch_module"),
-        ("raise SystemExit('gone')", "SystemExit: gone"),
-        ("x = ", "SyntaxError"),
-        (
-            "from cacheproxy import hookimpl\n@hookimpl\ndef cacheproxy_rules():\n return [7]",
-            "RuleError: broken returned int instead of a Rule",
-        ),
-        (
-            "from cacheproxy import hookimpl\n@hookimpl\ndef cacheproxy_rulez():\n return []",
-            "PluginError: unknown hook cacheproxy_rulez",
-        ),
-    ],
-)
-def test_a_package_that_cannot_be_loaded(install, source, error):
+def test_a_package_that_cannot_be_loaded(install):
     """The others are listed all the same."""
-    install("broken", source)
+    install("broken", "raise SystemExit('gone')")
     install("good")
-    text = printed()
-    (line,) = [line for line in text.splitlines() if line.startswith("broken-plugin")]
-    assert line.startswith(f"broken-plugin 1.2   could not be loaded: {error}")
-    assert "good-stamp" in text
+    lines = printed("plugins").splitlines()
+    assert "broken-plugin 1.2   could not be loaded: SystemExit: gone" in lines
+    assert "good-plugin 1.2" in lines
 
 
 @pytest.mark.parametrize(
@@ -224,35 +167,15 @@ def test_a_package_that_cannot_be_loaded(install, source, error):
 )
 def test_a_mistake_is_one_line(own, environ, text, words):
     """With exit code 2, as the proxy itself would say it."""
-    assert words in refused(*own(text), **environ)
+    assert words in refused("plugins", *own(text), **environ)
 
 
-def test_two_packages_with_a_rule_of_the_same_name(install):
-    """Both are named."""
-    install("good")
-    other = "from cacheproxy import Client, Rule, hookimpl\n@hookimpl\ndef cacheproxy_rules():\n"
-    install("broken", other + " return [Rule('good-stamp', 'user', 'x', '', client=Client('*'))]")
-    line = refused()
-    assert "rule 'good-stamp' comes from both broken and good" in line
-
-
-@pytest.mark.slow
-def test_without_any_package_it_says_what_to_install(folder):
-    """In a fresh interpreter that sees none."""
-    program = (
-        "import sys, cacheproxy.plugin.installed as p; p.entry_points = lambda group: [];"
-        "from cacheproxy.cli.main import main; main(['plugins'])"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment(folder, CACHEPROXY_BLOCK=""),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    assert "No client package is installed" in result.stdout
-    assert "pip install cacheproxy-claude-code" in result.stdout
+def test_without_any_package_it_says_what_to_install(monkeypatch):
+    """The proxy then passes everything through."""
+    monkeypatch.setattr("cacheproxy.plugin.installed.entry_points", lambda _: [])
+    text = printed("plugins")
+    assert "No client package is installed" in text
+    assert "pip install cacheproxy-claude-code" in text
 
 
 def test_a_plugin_may_be_a_file(folder, own):
@@ -261,14 +184,16 @@ def test_a_plugin_may_be_a_file(folder, own):
     file.write_text(GOOD.replace("good-", "mine-").replace('Client("good"', 'Client("mine"'))
     arguments = own('plugin = ["mine.py"]')
     for given in (("--plugin", str(file)), arguments):
-        lines = printed(*given).splitlines()
+        lines = printed("plugins", *given).splitlines()
         assert lines[lines.index(f"mine ({file})") + 1].startswith("  on   mine-stamp ")
         (mine,) = (
-            each for each in json.loads(printed("--json", *given))["packages"] if each["file"]
+            each
+            for each in json.loads(printed("plugins", "--json", *given))["packages"]
+            if each["file"]
         )
         assert (mine["name"], mine["file"]) == ("mine", str(file))
     file.chmod(0o666)
-    assert f"mine ({file})   warning: everybody here may write" in printed(*arguments)
+    assert f"mine ({file})   warning: everybody here may write" in printed("plugins", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -288,18 +213,7 @@ def test_each_command_with_rules_takes_plugins_and_refuses_one_alike(folder, com
     """With the proxy's own words and exit code 2."""
     file = folder / "mine.py"
     file.write_text("x = 1\nraise ValueError('no')\n")
-    result = CliRunner().invoke(main, [*command, "--plugin", str(file)])
+    result = invoke(*command, "--plugin", file)
     assert result.exit_code == 2
     said = f"cacheproxy: plugin {file}, line 2: ValueError: no; mend the file, or leave it out"
     assert result.stderr.splitlines()[-1] == said
-
-
-def test_the_command_tells_its_version_and_commands():
-    """And how the proxy itself is run."""
-    result = CliRunner().invoke(main, ["--version"])
-    assert result.stdout.split()[-1] == version("cacheproxy-llm")
-    for flag in ("-h", "--help"):
-        text = CliRunner().invoke(main, [flag]).stdout
-        assert "plugins" in text
-        assert "demo" in text
-        assert "twistd -n cacheproxy" in text

@@ -5,13 +5,13 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy.cli.replay import replay
 from cacheproxy.embedded import LlamaServer, write_model
 from tests import needs
+from tests.cli.invoking import invoke, refused
 from tests.peer import NO_USAGE, NOBODY, NOT_REUSED, Peer
 from tests.proxy.harness import TIMEOUT, eventually, running
 from tests.replay import conversation
@@ -42,16 +42,7 @@ def capture(tmp_path):
     return file
 
 
-def run(*arguments):
-    return CliRunner().invoke(replay, [str(argument) for argument in arguments])
-
-
-def one_line(result):
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("cacheproxy: ")
-    return line
+run, refused = partial(invoke, "replay"), partial(refused, "replay")
 
 
 @pytest.mark.slow
@@ -101,7 +92,7 @@ class TestInput:
     """Each kind of bad input is one clear line and exit code 2."""
 
     def against_nobody(self, file, *more):
-        return one_line(run(file, "--against", NOBODY, *more))
+        return refused(file, "--against", NOBODY, *more)
 
     def test_a_har_without_bodies(self, tmp_path):
         request = {"method": "POST", "url": "http://x/v1/messages", "headers": []}
@@ -127,18 +118,18 @@ class TestInput:
         assert "no rule is called x9" in self.against_nobody(capture, "--with-rule", "x9")
 
     def test_what_is_no_url(self, capture):
-        assert "http://localhost:8080" in one_line(run(capture, "--against", "localhost"))
+        assert "http://localhost:8080" in refused(capture, "--against", "localhost")
 
 
 class TestServer:
     """So is each kind of bad server."""
 
     def test_nobody_there(self, capture):
-        assert "mend --against" in one_line(run(capture, "--against", NOBODY))
+        assert "mend --against" in refused(capture, "--against", NOBODY)
 
     def test_one_that_refuses_all(self, capture):
         with Peer(posts=(401, {"error": "invalid api key"})) as peer:
-            assert "--api-key" in one_line(run(capture, "--against", peer.url, "--via", "rules"))
+            assert "--api-key" in refused(capture, "--against", peer.url, "--via", "rules")
 
     @pytest.mark.parametrize(
         ("answer", "said"), [(NO_USAGE, "no usage"), (NOT_REUSED, "does not say what it reused")]

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy import config
-from cacheproxy.cli.main import main
 from cacheproxy.cli.rule_hits import fired, look
 from cacheproxy.cli.rules import Row
+from cacheproxy.config import default_file
+from tests.cli.invoking import invoke, one_line, printed
 from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, whole
 
 RULE = "[[rule]]\nname = '{}'\nwhere = 'system'\npattern = '{}'\nreplacement = ''\n"
@@ -21,39 +19,26 @@ OFF = RULE.format("sleeping", "x") + "why = 'rare'\ndefault = false\nclient = 'c
 
 
 @pytest.fixture(autouse=True)
-def folder(monkeypatch, tmp_path):
-    """None of the user's settings, and a config file of our own."""
-    for name in os.environ:
-        if name.startswith("CACHEPROXY_"):
-            monkeypatch.delenv(name)
-    file = tmp_path / "config.toml"
+def file():
+    """The user's config file."""
+    file = default_file()
+    file.parent.mkdir(parents=True)
     file.write_text(STAMP + NEVER + OFF)
-    monkeypatch.setattr(config, "default_file", lambda: file)
-    return tmp_path
+    return file
 
 
 @pytest.fixture
-def proxy(folder):
+def proxy(file, tmp_path):
     upstream = Upstream()
     upstream.reset(lambda peer, _: peer.send(whole(b"{}")))
-    with Proxy(folder, "--config", "config.toml", "--upstream", upstream.url) as proxy:
+    with Proxy(tmp_path, "--config", str(file), "--upstream", upstream.url) as proxy:
         yield proxy
     upstream.close()
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["rules", *arguments])
-
-
-def printed(*arguments):
-    result = run(*arguments)
-    assert (result.exit_code, result.stderr) == (0, "")
-    return result.stdout
-
-
 def found(*arguments):
     """The config file's rules by name, from ``--json``."""
-    rows = json.loads(printed("--json", *arguments))["rules"]
+    rows = json.loads(printed("rules", "--json", *arguments))["rules"]
     return {row["name"]: row for row in rows if row["package"] == "the config file"}
 
 
@@ -75,7 +60,7 @@ def test_what_each_rule_did(proxy):
     assert rows["stamp"]["retire"] is None
     assert rows["sleeping"]["retire"] is None
     assert found("--proxy", proxy.url)["never"]["retire"] is None  # 50 turns say enough
-    text = printed(*where)
+    text = printed("rules", *where)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "on stamp fired in 3 exchanges; 3 turns" in lines
     assert "off sleeping codex: rare" in lines
@@ -94,29 +79,10 @@ def test_what_is_on_is_what_the_proxy_says(proxy, monkeypatch):
 def test_without_a_proxy(monkeypatch):
     """What is installed, and one line that says what is not known."""
     monkeypatch.setenv("CACHEPROXY_DISABLE", "stamp")
-    result = run("--proxy", f"http://127.0.0.1:{free_port()}")
-    assert result.exit_code == 0
+    result = invoke("rules", "--proxy", f"http://127.0.0.1:{free_port()}")
     assert "  off  stamp" in result.stdout
     assert "Counted in" not in result.stdout
-    (line,) = result.stderr.splitlines()
-    assert "how often each rule fired is not known" in line
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (["--nonsense"], "No such option"),
-        (["--proxy", "x"], "x"),
-        (["--config", "nowhere.toml"], "No such file"),
-        (["--turns", "0"], "--turns"),
-    ],
-)
-def test_a_mistake_is_one_line(given, words):
-    """With exit code 2."""
-    result = run(*given)
-    assert (result.exit_code, result.stdout) == (2, "")
-    (line,) = result.stderr.splitlines()
-    assert words in line
+    assert "how often each rule fired is not known" in one_line(result, 0)
 
 
 def exchange(client="claude", turn=1, side=False, **rules):
@@ -127,11 +93,10 @@ def test_what_is_counted():
     """Turns, not what comes beside them; a rule once for each exchange it changed."""
     rows = [exchange(a=2), exchange(a=1, b=1), exchange(turn=0), exchange("x")]
     rows.append(exchange(side=True) | {"rules": ["b"]})
-    counts = fired(rows)
+    counts = fired(rows, "")
     assert counts.exchanges == {"a": 2, "b": 2}
     assert counts.turns == {"claude": 2, "x": 1}
     assert (counts.turns_of("claude"), counts.turns_of(None), counts.turns_of("y")) == (2, 3, 0)
-    assert counts.looked_at == 5
 
 
 def serving(pages):
@@ -158,19 +123,19 @@ def test_the_totals_are_read_page_by_page():
             f"{target}?before=4": {"requests": rows[:1], "next": None},
         }
     )
-    counts, source = look(upstream.url, {})
-    assert (counts.looked_at, counts.exchanges) == (7, {"a": 7})
-    assert source == f"the last 7 exchanges that the proxy at {upstream.url} has kept"
-    assert look(upstream.url, {}, most=4)[0].looked_at == 4
+    counts = look(upstream.url, {})
+    assert counts.exchanges == {"a": 7}
+    assert counts.source == f"the last 7 exchanges that the proxy at {upstream.url} has kept"
+    assert look(upstream.url, {}, most=4).exchanges == {"a": 4}
     upstream.close()
 
 
 def test_a_proxy_without_that_page():
     """Tells what it remembers."""
     upstream = serving({"/_cacheproxy/exchanges": {"exchanges": [exchange(a=1)]}})
-    counts, source = look(upstream.url, {})
+    counts = look(upstream.url, {})
     assert counts.exchanges == {"a": 1}
-    assert source.endswith("remembers")
+    assert counts.source.endswith("remembers")
     upstream.close()
 
 

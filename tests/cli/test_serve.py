@@ -3,86 +3,32 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy.cli.main import main
 from cacheproxy.cli.settings import arguments
 from cacheproxy.config import options
-from tests.proxy.harness import Client, Upstream, environment, whole
-
-pytestmark = pytest.mark.slow
+from tests.cli.invoking import printed, refused
+from tests.proxy.harness import Client, Proxy, Upstream, environment, whole
 
 UPSTREAM = "http://127.0.0.1:9"
 
 
-class Serving:
-    """A running ``cacheproxy serve``; ``address`` is where it listens."""
-
-    def __init__(self, folder: Path, *arguments: str, **environ: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cacheproxy", "serve", "--port=0", *arguments],
-            env=environment(folder, **environ),
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-        )
-        self.lines: list[str] = []
-        self.address = ("", 0)
-
-    def __enter__(self):
-        for line in self.process.stdout:
-            self.lines.append(line.rstrip("\n"))
-            if line.startswith("Ready."):
-                break
-        found = re.search(r"^cacheproxy \S+ +http://([\d.]+):(\d+)", self.output, re.MULTILINE)
-        if found is None:
-            self.__exit__()
-            raise AssertionError(self.output)
-        self.address = (found[1], int(found[2]))
-        return self
-
-    @property
-    def output(self) -> str:
-        return "\n".join(self.lines)
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate(timeout=120)
-
-    def ended(self, number: int = signal.SIGTERM) -> int:
-        """Its exit code after the signal."""
-        self.process.send_signal(number)
-        self.lines += self.process.communicate(timeout=120)[0].splitlines()
-        return self.process.returncode
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "cacheproxy", "serve", *arguments]
 
 
-def refused(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Exit code and the one line of a start that is refused."""
-    result = subprocess.run(
-        [sys.executable, "-P", "-m", "cacheproxy", "serve", *arguments],
-        env=environment(folder),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("cacheproxy: ")
-    return result.returncode, line
+class Serving(Proxy):
+    """A running ``cacheproxy serve``."""
+
+    command = staticmethod(command)
 
 
+@pytest.mark.slow
 def test_two_run_in_one_folder_and_leave_nothing_in_it(tmp_path):
     """No twistd.pid, which would keep the second from starting."""
     (tmp_path / "work").mkdir()
@@ -92,16 +38,18 @@ def test_two_run_in_one_folder_and_leave_nothing_in_it(tmp_path):
     ):
         assert one.address != two.address
         assert not (tmp_path / "work/twistd.pid").exists()
-        assert (one.ended(), two.ended(signal.SIGINT)) == (0, 0)
+        one.signal(signal.SIGTERM)
+        two.signal(signal.SIGINT)
+        assert (one.ended(), two.ended()) == (0, 0)
 
 
+@pytest.mark.slow
 def test_the_banner(tmp_path):
     """Who listens, whether the upstream answers, and where the dashboard is."""
     upstream = Upstream()
     upstream.reset(lambda peer, _: peer.send(whole(b"{}")))
     with Serving(tmp_path, "--upstream", upstream.url) as proxy:
-        url = "http://{}:{}".format(*proxy.address)
-        text = proxy.output
+        url, text = proxy.url, proxy.output
         assert f"{url}  →  {upstream.url}" in proxy.lines[0]
         assert "upstream    ONLINE: model server" in text
         assert f"dashboard   {url}/_cacheproxy/" in text
@@ -111,6 +59,7 @@ def test_the_banner(tmp_path):
         assert "upstream    OFFLINE" in proxy.output
 
 
+@pytest.mark.slow
 def test_settings_reach_the_proxy(tmp_path):
     """From the command line and the environment, as twistd cacheproxy takes them."""
     upstream = Upstream()
@@ -129,39 +78,44 @@ def test_settings_reach_the_proxy(tmp_path):
     upstream.close()
 
 
+def test_a_pid_file_that_cannot_be_written_is_one_line():
+    """With exit code 1: no setting is wrong."""
+    line = refused("serve", "--pidfile", "/nowhere/p.pid", code=1)
+    assert "cannot write /nowhere/p.pid" in line
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
-        (["--nonsense"], 2, "No such option '--nonsense'"),
-        (["8080"], 2, "unexpected extra argument"),
-        (["--port"], 2, "requires an argument"),
-        (["--workers=2"], 2, "docs/running.md shows how several proxies run behind HAProxy"),
         (["--port", "http"], 2, "the command line: port:"),
-        (["--upstream", "localhost"], 2, "write it like http://localhost:8080"),
-        (["--config", "none.toml"], 2, "none.toml: No such file"),
-        (["--interface", "203.0.113.7", "--port", "0"], 1, "check --interface"),
-        (["--pidfile", "/nowhere/p.pid"], 1, "cannot write /nowhere/p.pid"),
+        (["--port", "{busy}"], 1, "choose another with --port"),
         (["--pidfile", "mine.pid"], 1, "which the pid file names, still runs"),
         (["--pidfile", "odd.pid"], 1, "non-numeric"),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path, given, code, words):
-    """And the exit code says whether a setting is wrong."""
+def test_what_twistd_refuses_is_one_line_too(tmp_path, given, code, words):
+    """With twistd's exit code, and without its several lines on a pid file."""
     (tmp_path / "mine.pid").write_text(str(os.getpid()))
     (tmp_path / "odd.pid").write_text("odd")
-    found, line = refused(tmp_path, *given)
-    assert found == code
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        busy = str(listener.getsockname()[1])
+        result = subprocess.run(
+            command(*(part.format(busy=busy) for part in given)),
+            env=environment(tmp_path),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert (result.returncode, result.stdout) == (code, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("cacheproxy: ")
     assert words in line
 
 
-def test_a_port_that_is_taken(tmp_path):
-    """Exit code 1, and what mends it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        code, line = refused(tmp_path, "--port", str(listener.getsockname()[1]))
-    assert code == 1
-    assert "choose another with --port" in line
-
-
+@pytest.mark.slow
 def test_a_pid_file_that_is_asked_for(tmp_path):
     """It names the process, and goes with it; one of a process that is gone does not matter."""
     gone = subprocess.Popen([sys.executable, "-c", ""])
@@ -169,14 +123,15 @@ def test_a_pid_file_that_is_asked_for(tmp_path):
     file = tmp_path / "p.pid"
     file.write_text(str(gone.pid))
     with Serving(tmp_path, "--upstream", UPSTREAM, "--pidfile", "p.pid") as proxy:
-        assert int(file.read_text()) == proxy.process.pid
+        assert int(file.read_text()) == proxy.pid
+        proxy.signal(signal.SIGTERM)
         assert proxy.ended() == 0
     assert not file.exists()
 
 
 def test_every_row_of_the_table_is_an_option():
     """There is no second list."""
-    text = " ".join(CliRunner().invoke(main, ["serve", "--help"]).stdout.split())
+    text = " ".join(printed("serve", "--help").split())
     for row in options():
         assert f"--{row.flag} " in text
         assert row.help.split(";")[0] in text

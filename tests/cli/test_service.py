@@ -6,15 +6,14 @@ import os
 import plistlib
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from cacheproxy import config
-from cacheproxy.cli import service as command
-from cacheproxy.cli.main import main
 from cacheproxy.units.unit import MARK
+from tests.cli.invoking import invoke, one_line, printed
 
 pytestmark = pytest.mark.slow
 
@@ -28,11 +27,7 @@ exit {code}
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
     """A user of our own, whose systemctl writes down what it is asked, on Linux."""
-    monkeypatch.setattr(config, "default_file", lambda: tmp_path / "none.toml")
     monkeypatch.setattr(sys, "platform", "linux")
-    for name in os.environ:
-        if name.startswith(("CACHEPROXY_", "XDG_")):
-            monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bin").mkdir()
@@ -55,22 +50,11 @@ def ran(home):
     return [line.rpartition("/bin/")[2] for line in lines]
 
 
-def run(*arguments):
-    return CliRunner().invoke(main, ["service", *arguments])
-
-
-def done(*arguments):
-    result = run(*arguments)
-    assert result.exit_code == 0, result.output
-    return result.stdout
+run, done = partial(invoke, "service"), partial(printed, "service")
 
 
 def refused(*arguments, code=1):
-    result = run(*arguments)
-    assert result.exit_code == code, result.output
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("cacheproxy: ")
-    return line
+    return one_line(run(*arguments), code)
 
 
 def unit(home, name="cacheproxy"):
@@ -251,8 +235,3 @@ def test_elsewhere(monkeypatch):
     """The program is named."""
     monkeypatch.setattr(sys, "platform", "plan9")
     assert "no service manager is known on plan9" in refused("status")
-
-
-def test_each_kind_has_a_manager():
-    """Those that systems have by default, and no others."""
-    assert set(command._BY_PLATFORM.values()) == set(command._MANAGERS)

@@ -13,8 +13,11 @@ import msgspec
 import pytest
 
 from cacheproxy.config import Config
+from cacheproxy.core.rules.failures import Failures
 from cacheproxy.daemon.reloading import NEED_A_RESTART, Reloading, summary
+from cacheproxy.proxy.exchange.workers import Workers
 from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream
+from tests.turning import TurningReactor
 
 pytestmark = pytest.mark.slow
 
@@ -240,42 +243,61 @@ def test_many_signals_are_no_harm(reloaded, client, first):
     assert proxy.ended() == 0
 
 
-class Threads:
-    """A reactor whose threads run when they are told to."""
+class Asked:
+    """Reloads of what ``read`` returns, and what they have put in force."""
 
-    def __init__(self) -> None:
-        self.waiting = []
+    def __init__(self, read):
+        self.reactor, self.adopted = TurningReactor(), []
+        workers = Workers(self.reactor, Failures())
+        self._reloading = Reloading(workers, read, self._arrange, Config())
 
-    def getThreadPool(self):  # noqa: N802 - Twisted's
-        return self
+    def ask(self):
+        self._reloading.ask(self._adopt)
 
-    def callInThreadWithCallback(self, done, function, *args):  # noqa: N802 - Twisted's
-        self.waiting.append(lambda: done(True, function(*args)))
+    def _arrange(self, config):
+        return SimpleNamespace(config=config)
 
-    def callFromThread(self, function, *args):  # noqa: N802 - Twisted's
-        function(*args)
+    def _adopt(self, arrangement):
+        self.adopted.append(arrangement.config.grace)
+        return []
 
 
 def test_one_reload_at_a_time():
     """Else an older file might be put in force after a newer one."""
-    threads, adopted, files = Threads(), [], [Config(grace=1.0), Config(grace=2.0)]
+    gate, files = threading.Event(), [Config(grace=1.0), Config(grace=2.0)]
 
-    def arrange(config):
-        return SimpleNamespace(config=config)
+    def read():
+        assert gate.wait(TIMEOUT)
+        return files.pop(0)
 
-    def adopt(arrangement):
-        adopted.append(arrangement)
-        return []
-
-    reloading = Reloading(threads, lambda: files.pop(0), arrange, Config())
+    asked = Asked(read)
     for _ in range(3):
-        reloading.ask(adopt)
-    assert len(threads.waiting) == 1
-    threads.waiting.pop()()
-    assert len(threads.waiting) == 1
-    threads.waiting.pop()()
-    assert not threads.waiting
-    assert [arrangement.config.grace for arrangement in adopted] == [1.0, 2.0]
+        asked.ask()
+    gate.set()
+    asked.reactor.turn_until(lambda: len(asked.adopted) == 2)
+    assert asked.adopted == [1.0, 2.0]
+
+
+def test_what_never_ends_is_given_up():
+    """Such as a plugin's file that loops: the next reload is one as ever."""
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def read():
+        begun.release()
+        while not gate.is_set():
+            gate.wait(0.01)
+        return Config(grace=1.0)
+
+    asked = Asked(read)
+    for _ in range(4):
+        asked.ask()
+        assert begun.acquire(timeout=TIMEOUT)
+        asked.reactor.advance(31)
+        assert asked.adopted == []
+    gate.set()
+    asked.ask()
+    asked.reactor.turn_until(lambda: asked.adopted)
+    assert asked.adopted == [1.0]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from cacheproxy import Rule
 from cacheproxy.config import Config
 from cacheproxy.doctor import plugins
 from cacheproxy.doctor.finding import State
-from cacheproxy.plugin.configured import Configured, configured
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.packages import Configured, configured
 
 RULE = Rule("good-stamp", "system", "stamp", "", why="a stamp changes")
 NAMES = frozenset({RULE.name})

@@ -155,6 +155,17 @@ def test_what_is_no_file_is_one_line_too(tmp_path):
         assert str(raised.value).startswith(f"plugin {tmp_path / name}: ")
 
 
+def test_a_file_that_does_not_come_to_its_end_is_named(write, capsys, monkeypatch):
+    """While it is waited for: else nobody knows why the proxy does not start."""
+    monkeypatch.setattr("cacheproxy.plugin.files.SLOW_SECONDS", 0.0)
+    waiting = "import sys, time\nwhile 'wait' not in sys.stderr.getvalue(): time.sleep(0.01)\n"
+    path = write(waiting + TABLE)
+    files(path)
+    said = capsys.readouterr().err
+    assert said.startswith(f"cacheproxy: plugin {path} has not come to its end")
+    assert said.count("\n") == 1
+
+
 def test_two_plugins_of_one_name_are_an_error_that_names_both(write, tmp_path):
     """Two files, or a file and an installed package."""
     (tmp_path / "other").mkdir()

@@ -10,7 +10,7 @@ from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.plugin.observers import Observer, Waiting
+from cacheproxy.plugin.observers import Observer
 from cacheproxy.proxy.exchange.workers import Workers
 from tests.observe.exchanges import exchange as exchange_of
 from tests.turning import TurningReactor
@@ -41,7 +41,7 @@ def log():
 class Unit:
     """An observer, what it saw, and the counts; ``gate`` lets its function go on."""
 
-    def __init__(self, most=None, *, error=None):
+    def __init__(self, *, error=None, **most):
         self.seen = []
         self.threads = set()
         self.gate = threading.Event()
@@ -50,7 +50,7 @@ class Unit:
         self.reactor = TurningReactor()
         self.failures = Failures()
         workers = Workers(self.reactor, self.failures)
-        self.observer = Observer("slow", self.see, workers, self.failures, most=most)
+        self.observer = Observer("slow", self.see, workers, self.failures, **most)
 
     def see(self, exchange):
         self.threads.add(threading.get_ident())
@@ -83,8 +83,8 @@ class Unit:
 def make():
     made = []
 
-    def make(*arguments, hangs=False, **keywords):
-        unit = Unit(*arguments, **keywords)
+    def make(*, hangs=False, **keywords):
+        unit = Unit(**keywords)
         if not hangs:
             unit.gate.set()
         made.append(unit)
@@ -120,10 +120,10 @@ def test_it_sees_a_copy(make):
     assert replace(seen, received=shown.received, sent=shown.sent) == shown
 
 
-@pytest.mark.parametrize("most", [Waiting(exchanges=3), Waiting(size=800)])
+@pytest.mark.parametrize("most", [{"most": 3}, {"most_bytes": 800}])
 def test_when_too_much_waits_more_is_dropped_counted_and_told_once(make, log, most):
     """By their number or by their bytes, of which the one under way is still held."""
-    unit = make(most, hangs=True)
+    unit = make(**most, hangs=True)
     unit.put(*(exchange(number, b"x" * 200) for number in range(11)))
     assert unit.count.dropped == 7
     (line,) = log
@@ -135,7 +135,7 @@ def test_when_too_much_waits_more_is_dropped_counted_and_told_once(make, log, mo
 
 def test_it_is_told_again_when_it_had_caught_up_in_between(make, log):
     """An episode is over when nothing waits any more."""
-    unit = make(Waiting(exchanges=1), hangs=True)
+    unit = make(most=1, hangs=True)
     for expected in (1, 2):
         unit.gate.clear()
         unit.put(*[exchange()] * 4)
@@ -148,19 +148,16 @@ def test_it_is_told_again_when_it_had_caught_up_in_between(make, log):
 
 def test_what_has_been_seen_waits_no_more(make):
     """Its bytes are free for others."""
-    unit = make(Waiting(size=800), hangs=True)
-    for rounds in (1, 2, 3):
-        unit.gate.clear()
+    unit = make(most_bytes=800)
+    for _ in range(3):
         unit.put(*[exchange(body=b"x" * 200)] * 4)
-        unit.gate.set()
-        unit.reactor.turn_until(lambda rounds=rounds: len(unit.seen) == 4 * rounds)
         unit.reactor.turn_until(lambda: not unit.observer.is_busy)
-    assert unit.count.dropped == 0
+    assert (len(unit.seen), unit.count.dropped) == (12, 0)
 
 
 def test_one_that_is_larger_than_all_that_may_wait_is_seen(make, log):
     """If nothing else waits."""
-    unit = make(Waiting(size=10))
+    unit = make(most_bytes=10)
     unit.put(exchange(body=b"x" * 20))
     unit.finish()
     assert len(unit.seen) == 1
@@ -224,8 +221,8 @@ def test_what_it_has_not_seen_when_it_is_given_up_is_counted_and_told(make, log)
 
 
 def test_one_that_never_saw_anything_is_finished_at_once(make):
-    """There is nothing to wait for."""
+    """There is nothing to wait for, and nothing is taken any more."""
     unit = make()
     unit.finish()
     unit.put(exchange())
-    assert not unit.entered.acquire(timeout=0.05)
+    assert (unit.observer.is_busy, unit.observer.waiting) == (False, 0)

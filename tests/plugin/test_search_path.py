@@ -11,16 +11,8 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.plugin.search_path import entry_points, search_path, without_working_directory
+from tests.plugin.installing import distribution
 from tests.proxy.harness import environment, running, twistd
-
-
-def distribution(folder, name, module, entry="evil", *, version="1.0"):
-    """Put what an installer would leave of a distribution into ``folder``."""
-    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (info / "entry_points.txt").write_text(f"[cacheproxy]\n{entry} = {module}\n")
-    return info
 
 
 @pytest.fixture
@@ -42,7 +34,7 @@ def names():
 def test_the_working_directory_is_left_out(here, tmp_path, entry):
     """However it is spelled."""
     (tmp_path / "link").symlink_to(here)
-    distribution(here, "evil", "evil")
+    distribution(here, "evil", "evil", "evil")
     before = list(sys.path)
     sys.path.insert(0, entry.format(here=here, link=tmp_path / "link"))
     assert search_path() == [part for part in before if Path(part).is_absolute()]
@@ -66,7 +58,7 @@ def test_other_folders_stay(tmp_path, here):
 def test_an_absolute_python_path_counts_a_relative_one_does_not(here, monkeypatch, given, is_there):
     """It would be there wherever the process was started."""
     folder = here / "sub" if given == "sub" else here
-    distribution(folder, "evil", "evil")
+    distribution(folder, "evil", "evil", "evil")
     sys.path.insert(0, str(folder))
     monkeypatch.setenv("PYTHONPATH", given.format(here=here))
     assert ("evil" in names()) is is_there
@@ -154,7 +146,7 @@ def test_a_repository_of_somebody_elses_is_no_plugin(tmp_path, form):
     evil = f"open({str(marker)!r}, 'a').write(__name__ + ' ')\n"
     hook = "from cacheproxy import Client, Rule, hookimpl\n@hookimpl\ndef cacheproxy_rules():\n"
     sound = hook + "    return [Rule('sound-rule', 'system', 'x', '', client=Client('*'))]\n"
-    distribution(here, "evil", "evil_plugin")
+    distribution(here, "evil", "evil_plugin", "evil")
     distribution(here, "sound", "evil_plugin", "evil-too", version="9.0")  # hides the real one
     for name in ("evil_plugin", "sound_plugin", "sound_helper"):
         (here / f"{name}.py").write_text(evil)

@@ -57,12 +57,15 @@ def twistd(*arguments: str, options: tuple[str, ...] = ("-n", "--pidfile=")) -> 
 class Proxy:
     """A running ``twistd cacheproxy`` on a free port; ``lines`` is what it has printed."""
 
+    command = staticmethod(twistd)
+    """What makes the command line of the proxy's options."""
+
     def __init__(self, folder: Path, *arguments: str, port: int = 0, **environ: str) -> None:
         self.lines: list[str] = []
         self.address = ("", 0)
         self._new_line = threading.Condition()
         self._process = subprocess.Popen(
-            twistd("--port", str(port), *arguments),
+            self.command("--port", str(port), *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from typing import Any
 
 import anthropic
@@ -15,58 +16,36 @@ Json = dict[str, Any]
 SAID = [{"role": "user", "content": "hi"}]
 
 
-class Messages:
-    """Anthropic's Messages API."""
-
-    def __init__(self, url: str, retries: int) -> None:
-        self._client = anthropic.Anthropic(
-            base_url=url,
-            api_key="none",
-            max_retries=retries,
-            timeout=120,
-            http_client=anthropic.DefaultHttpxClient(trust_env=False, verify=False),
-        )
-
-    def events(self, model: str) -> Any:
-        return self._client.messages.create(model=model, max_tokens=9, messages=SAID, stream=True)
-
-    def helper(self, model: str) -> Any:
-        with self._client.messages.stream(model=model, max_tokens=9, messages=SAID) as stream:
-            return stream.get_final_message()
+def _anthropic(url: str, retries: int) -> anthropic.Anthropic:
+    return anthropic.Anthropic(
+        base_url=url,
+        http_client=anthropic.DefaultHttpxClient(trust_env=False, verify=False),
+        **_common(retries),
+    )
 
 
-class Chat:
-    """OpenAI's Chat Completions API."""
-
-    def __init__(self, url: str, retries: int) -> None:
-        self._client = _openai(url, retries)
-
-    def events(self, model: str) -> Any:
-        return self._client.chat.completions.create(model=model, messages=SAID, stream=True)
-
-    def helper(self, model: str) -> Any:
-        with self._client.chat.completions.stream(model=model, messages=SAID) as stream:
-            return stream.get_final_completion()
+def _openai(url: str, retries: int) -> openai.OpenAI:
+    return openai.OpenAI(
+        base_url=f"{url}/v1",
+        http_client=openai.DefaultHttpxClient(trust_env=False, verify=False),
+        **_common(retries),
+    )
 
 
-class Responses:
-    """OpenAI's Responses API."""
-
-    def __init__(self, url: str, retries: int) -> None:
-        self._client = _openai(url, retries)
-
-    def events(self, model: str) -> Any:
-        return self._client.responses.create(model=model, input=SAID, stream=True)
-
-    def helper(self, model: str) -> Any:
-        with self._client.responses.stream(model=model, input=SAID) as stream:
-            return stream.get_final_response()
+def _common(retries: int) -> Json:
+    return {"api_key": "none", "max_retries": retries, "timeout": 120}
 
 
-APIS: dict[str, Callable[[str, int], Any]] = {
-    "messages": Messages,
-    "chat": Chat,
-    "responses": Responses,
+# Of each API: the client, what of it asks, how, and what the helper is asked for at the end.
+APIS: dict[str, tuple[Callable[[str, int], Any], str, Json, str]] = {
+    "messages": (
+        _anthropic,
+        "messages",
+        {"messages": SAID, "max_tokens": 9},
+        "get_final_message",
+    ),
+    "chat": (_openai, "chat.completions", {"messages": SAID}, "get_final_completion"),
+    "responses": (_openai, "responses", {"input": SAID}, "get_final_response"),
 }
 
 
@@ -77,12 +56,14 @@ def ask(url: str, jobs: list[Json]) -> list[Json]:
 
 
 def _ask(url: str, api: str, how: str, model: str, retries: int = 0) -> Json:
-    client = APIS[api](url, retries)
+    make, name, said, final = APIS[api]
+    asking = attrgetter(name)(make(url, retries))
     events: list[Json] = []
     try:
         if how == "helper":
-            return {"value": client.helper(model).model_dump(mode="json")}
-        stream = client.events(model)
+            with asking.stream(model=model, **said) as stream:
+                return {"value": getattr(stream, final)().model_dump(mode="json")}
+        stream = asking.create(model=model, stream=True, **said)
         for event in stream:
             events.append(event.model_dump(mode="json"))
             if how == "leave" and len(events) == 2:
@@ -91,13 +72,3 @@ def _ask(url: str, api: str, how: str, model: str, retries: int = 0) -> Json:
     except Exception as error:
         return {"error": told(error), "events": events}
     return {"value": events}
-
-
-def _openai(url: str, retries: int) -> openai.OpenAI:
-    return openai.OpenAI(
-        base_url=f"{url}/v1",
-        api_key="none",
-        max_retries=retries,
-        timeout=120,
-        http_client=openai.DefaultHttpxClient(trust_env=False, verify=False),
-    )

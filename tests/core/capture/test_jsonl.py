@@ -24,7 +24,7 @@ from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report
-from tests.core.server.test_profile_text import profiles
+from cacheproxy.core.server.profile import Profile
 
 SECRET = "kanarienvogel"
 GOOD = {"method": "POST", "path": "/v1/messages", "headers": {"user-agent": "x/1"}, "body": "{}"}
@@ -108,7 +108,7 @@ anything = st.builds(
     first_byte=floats,
     seconds=floats,
     verdict=st.none() | st.just(exchange().verdict) | judged,
-    profile=st.none() | profiles,
+    profile=st.none() | st.from_type(Profile),
 )
 
 

@@ -14,7 +14,7 @@ from cacheproxy.core.diagnose.inspection import inspect
 from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.rules.rule import Rule
-from cacheproxy.plugin.configured import configured
+from cacheproxy.plugin.packages import configured
 from tests.core.planting import anthropic, captured, chat, numbered, plant, prose, tool
 
 from .test_volatile import set_system

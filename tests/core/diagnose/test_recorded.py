@@ -16,7 +16,7 @@ from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt.prompt import Order, Part
-from cacheproxy.plugin.configured import configured
+from cacheproxy.plugin.packages import configured
 from cacheproxy.testing import capture_name, find_captures
 from tests.core.planting import numbered
 

@@ -8,16 +8,9 @@ from hypothesis import strategies as st
 
 from cacheproxy.testing import request
 from cacheproxy.translate.chat import ChatToMessages
+from tests.translate.common.values import JSON, NAME, TEXT
 
 PATH = "/v1/chat/completions"
-TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
-"""Any characters: lone surrogates, controls and quotes among them."""
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
-    max_leaves=8,
-)
-NAME = st.sampled_from(["look", "Bash", "mcp__x__y"])
 ID = st.sampled_from(["toolu_1", "call_2", "functions.look:3"])
 PNG = "data:image/png;base64,AAAA"
 PDF = "data:application/pdf;base64,BBBB"

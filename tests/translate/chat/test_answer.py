@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cacheproxy.translate.common.translation import TranslationError
+from tests.translate.common.values import JSON
 
-from .conversations import JSON, spelt
+from .conversations import spelt
 from .events import COMPLETION, FUNCTIONS, USAGE, exchange
 
 

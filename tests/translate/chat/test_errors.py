@@ -11,7 +11,8 @@ pytest.importorskip("openai")
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .conversations import JSON
+from tests.translate.common.values import JSON
+
 from .events import ERROR, exchange
 
 OVERFLOW = "context_length_exceeded"

@@ -14,8 +14,9 @@ from pydantic import TypeAdapter
 
 from cacheproxy.translate.chat.models import models
 from cacheproxy.translate.common.translation import TranslationError
+from tests.translate.common.values import JSON
 
-from .conversations import JSON, spelt
+from .conversations import spelt
 
 MODEL = TypeAdapter(Model)
 

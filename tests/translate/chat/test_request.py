@@ -12,8 +12,9 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import request
 from cacheproxy.translate.chat import ChatToMessages
 from cacheproxy.translate.common.translation import TranslationError
+from tests.translate.common.values import JSON
 
-from .conversations import JSON, MESSAGES, PATH, spelt, turned, up
+from .conversations import MESSAGES, PATH, spelt, turned, up
 
 HI = {"role": "user", "content": "hi"}
 

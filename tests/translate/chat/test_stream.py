@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from cacheproxy.translate.common.translation import TranslationError
 from tests.translate.common.streams import assert_cuts_do_not_matter, feed_all, through
+from tests.translate.common.values import JSON, TEXT
 
-from .conversations import JSON, TEXT
 from .events import (
     ERROR,
     FUNCTIONS,

@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.testing import request
 from cacheproxy.translate.messages import MessagesToChat
-
-TEXT = st.text(st.characters(exclude_categories=()), max_size=12)
-"""Any characters: lone surrogates, controls and quotes among them."""
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
-    max_leaves=8,
-)
-NAME = st.sampled_from(["look", "Bash", "mcp__x__y"])
+from tests.translate.common.values import JSON, NAME, TEXT
 
 
 def block(kind, **fields):

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages import MessagesToChat
+from tests.translate.common.values import JSON
 
 from .chunks import MESSAGE, USAGE, exchange
-from .conversations import JSON
 
 
 def completion(message=None, finish="stop", **more):

@@ -12,8 +12,9 @@ from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.testing import find_captures, load_capture
 from cacheproxy.translate.common.translation import TranslationError
+from tests.translate.common.values import TEXT
 
-from .conversations import MESSAGES, TEXT, chat, elements, spelt, turned
+from .conversations import MESSAGES, chat, elements, spelt, turned
 
 USER = {"role": "user", "content": "hi"}
 PNG = {"type": "base64", "media_type": "image/png", "data": "AAAA"}

@@ -13,8 +13,9 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import request
 from cacheproxy.translate.common.translation import TranslationError
 from cacheproxy.translate.messages import MessagesToChat
+from tests.translate.common.values import JSON, TEXT
 
-from .conversations import JSON, MESSAGES, TEXT, chat, spelt, turned
+from .conversations import MESSAGES, chat, spelt, turned
 
 HELLO = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 SCHEMA = {"type": "object", "properties": {"z": {"type": "number", "maximum": 1e5}, "a": {}}}

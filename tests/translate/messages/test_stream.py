@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.translate.common.translation import TranslationError
 from tests.translate.common.streams import assert_cuts_do_not_matter, through
+from tests.translate.common.values import JSON, TEXT
 
 from .chunks import DONE, call, chunk, data, events, exchange, message_of, usage
-from .conversations import JSON, TEXT
 
 SAID = [{"type": "text", "text": "Hello"}]
 

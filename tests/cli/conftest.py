@@ -1,0 +1,19 @@
+"""What the tests of commands share: none of the settings of who runs them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+OTHERS = ("CACHEPROXY_", "CLAUDE_", "ANTHROPIC_", "XDG_", "APPDATA", "LOCALAPPDATA")
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    """A user without settings; the config file, if a test writes one, is ``default_file()``."""
+    for name in os.environ:
+        if name.startswith(OTHERS):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path

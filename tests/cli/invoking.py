@@ -1,0 +1,34 @@
+"""Run a command in this process, and look at the one line of what cannot be done."""
+
+from __future__ import annotations
+
+from click.testing import CliRunner, Result
+
+from cacheproxy.cli.main import main
+
+
+def invoke(*words: object, **environ: str) -> Result:
+    """Run ``cacheproxy WORDS``."""
+    return CliRunner().invoke(main, [str(word) for word in words], env=environ)
+
+
+def printed(*words: object, **environ: str) -> str:
+    """What a command says that succeeds."""
+    result = invoke(*words, **environ)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def one_line(result: Result, code: int = 2) -> str:
+    """The only line on standard error of a command that ended with ``code``."""
+    assert result.exit_code == code, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("cacheproxy: ")
+    return line
+
+
+def refused(*words: object, code: int = 2, **environ: str) -> str:
+    """The line of a command that said nothing else."""
+    result = invoke(*words, **environ)
+    assert result.stdout == ""
+    return one_line(result, code)

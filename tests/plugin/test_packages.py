@@ -1,0 +1,275 @@
+"""The plugins of one configuration: rules, sessions and clients, each under its own name."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from cacheproxy.core.conversation.session import session_of
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.rule import CodeRule, Rule, is_quick
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.packages import choose
+from tests.observe.exchanges import exchange as exchange_of
+from tests.plugin.installing import (
+    CLIENT,
+    HEAD,
+    NORMALIZE,
+    RULE,
+    SESSION,
+    loaded,
+    request_of,
+    running,
+    stop,
+)
+
+
+@pytest.mark.parametrize(
+    "second", [RULE.format("beta"), "@hookimpl\ndef cacheproxy_normalize(request): return None"]
+)
+def test_one_rule_name_in_two_packages_is_an_error_that_names_both(install, second):
+    """Names are how users switch rules; a normalize hook goes under its package's."""
+    install("alpha", RULE.format("beta"))
+    install("beta", second)
+    with pytest.raises(PluginError, match="rule 'beta' comes from both alpha and beta"):
+        loaded().normalizers()
+    assert [rule.name for rule in loaded(block=("beta",)).normalizers()] == ["beta"]
+
+
+def test_a_normalize_hook_runs_under_its_packages_name(install, tmp_path):
+    """It comes after the package's rules, described by its module's first line."""
+    install("alpha", "")
+    (tmp_path / "plugin_of_alpha.py").write_text(
+        NORMALIZE.format(arguments="request, previous", new="y")
+        + (HEAD + CLIENT + RULE.format("first"))
+    )
+    first, hook = loaded().normalizers()
+    assert (first.name, hook.name) == ("first", "alpha")
+    assert (hook.why, hook.default, hook.needs_previous) == ("What the hook does.", True, True)
+    done = normalize(request_of(), [first, hook])
+    assert done.request.json == {"a": "y"}
+    assert [report.rule for report in done.reports] == ["first", "alpha"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needs_previous"),
+    [("request", False), ("", False), ("previous", True), ("previous, request", True)],
+)
+def test_a_hook_may_take_fewer_arguments(install, arguments, needs_previous):
+    """And only one that names previous makes the proxy keep previous requests."""
+    install("alpha", NORMALIZE.format(arguments=arguments, new="y"))
+    install("beta", "@hookimpl\ndef cacheproxy_session(): return 'b/1'")
+    install("gamma", "seen = []\n@hookimpl\ndef cacheproxy_exchange_finished(): seen.append(1)")
+    found = loaded()
+    plugins = running(found)
+    (hook,) = found.normalizers()
+    assert hook.needs_previous is needs_previous
+    assert normalize(request_of(), [hook]).request.json == {"a": "y"}
+    assert found.session(request_of()) == "b/1"
+    plugins.finished(exchange_of({}))
+    stop(plugins)
+    assert sys.modules["plugin_of_gamma"].seen == [1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        *((nothing, "") for nothing in ("None", "[]", "iter(())", "()")),
+        ("5", "TypeError"),
+        ("'text'", "str"),
+        ("[5]", "int"),
+        ("[Edit('/z', 1, '')]", "PathError"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("(Edit('/a', 'y', 'w') for _ in iter(int, 1))", "more than 10,000 edits"),
+    ],
+)
+def test_a_normalize_hook_may_say_nothing_and_is_left_out_by_name_if_it_fails(
+    install, answer, error
+):
+    """Law 4 holds for hooks as for rules, and the next package sees the request."""
+    install("alpha", f"@hookimpl\ndef cacheproxy_normalize(request): return {answer}")
+    install("beta", NORMALIZE.format(arguments="request", new="y"))
+    done = normalize(request_of(), loaded().normalizers())
+    assert done.request.json == {"a": "y"}
+    *failed, beta = done.reports
+    assert (beta.rule, beta.error) == ("beta", None)
+    assert [report.rule for report in failed] == (["alpha"] if error else [])
+    assert all(error in report.error for report in failed)
+
+
+def test_each_normalize_hook_is_called_on_its_own(install):
+    """One package's hook sees what the other left, and neither is called for the other."""
+    for name, new in (("alpha", "1"), ("beta", "2")):
+        install(
+            name,
+            f"""
+            seen = []
+
+            @hookimpl
+            def cacheproxy_normalize(request):
+                seen.append(request.json["a"])
+                return [Edit("/a", "{new}", "why")]
+            """,
+        )
+    assert normalize(request_of(), loaded().normalizers()).request.json == {"a": "2"}
+    assert sys.modules["plugin_of_alpha"].seen == ["x"]
+    assert sys.modules["plugin_of_beta"].seen == ["1"]
+
+
+def test_the_first_session_answer_in_the_order_of_names_wins(install):
+    """None, an empty text, another type or an exception is no answer, then the core decides."""
+    assert loaded().session(request_of()) is None
+    for name, answer in (
+        ("a", "None"), ("b", "''"), ("c", "5"), ("d", "1 / 0"), ("e", "'e/1'"), ("f", "'f/1'"),
+    ):  # fmt: skip
+        install(name, f"@hookimpl\ndef cacheproxy_session(request): return {answer}")
+    assert loaded().session(request_of()) == "e/1"
+    assert loaded().session(request_of(b"no json")) == "e/1"
+
+
+def test_a_normalizer_of_its_own_kind_is_taken_as_it_is_at_the_start(install):
+    """What it says of itself later changes nothing: nobody asks it again."""
+    install(
+        "alpha",
+        """
+        class Mine:
+            name, why, default, literals, needs_previous = "mine", "why", True, ["x"], False
+
+            def edits(self, request, previous):
+                return [Edit("/a", "y", "why")]
+
+        mine = Mine()
+
+        class Derived(Rule):
+            def edits(self, request, previous=None):
+                return [Edit("/a", "z", "why")]
+
+        listed = ["z"]
+        code = CodeRule("code", "", lambda request, previous: [], literals=listed)
+
+        @hookimpl
+        def cacheproxy_rules():
+            return [mine, Derived("derived", "/a", "x", ""), code]
+        """,
+    )
+    rules = loaded().normalizers()
+    module = sys.modules["plugin_of_alpha"]
+    module.Mine.name = module.Mine.literals = 5
+    module.listed.append(5)
+    assert [type(rule) for rule in rules] == [CodeRule, CodeRule, CodeRule]
+    assert [rule.name for rule in rules] == ["mine", "derived", "code"]
+    assert [rule.literals for rule in rules] == [("x",), (), ("z",)]
+    assert normalize(request_of(), rules[:1]).request.json == {"a": "y"}
+    assert normalize(request_of(), rules[1:]).request.json == {"a": "z"}
+    assert not any(map(is_quick, rules))
+
+
+RULES = [
+    Rule("on", "/a", "x", ""),
+    Rule("off", "/a", "x", "", default=False),
+    CodeRule("code", "why", lambda request, previous: []),
+]
+
+
+@pytest.mark.parametrize(
+    ("enable", "disable", "names"),
+    [
+        ((), (), ["on", "code"]),
+        (("off",), (), ["on", "off", "code"]),
+        ((), ("on",), ["code"]),
+        ((), ("off",), ["on", "code"]),
+        (("on", "off"), ("code",), ["on", "off"]),
+        (("on",), ("on",), ["on", "code"]),
+        (["off", "off"], iter(["code"]), ["on", "off"]),
+    ],
+)
+def test_choose_changes_the_defaults(enable, disable, names):
+    """Order stays; what is enabled by name is on."""
+    assert [rule.name for rule in choose(RULES, enable, disable)] == names
+
+
+@pytest.mark.parametrize(("enable", "disable"), [(("onn",), ()), ((), ("onn", "zzz"))])
+def test_choose_refuses_unknown_names_and_lists_the_known(enable, disable):
+    """A misspelt name is an error with what could have been meant."""
+    with pytest.raises(PluginError, match=r"no rule is called onn.*there are: code, off, on"):
+        choose(RULES, enable, disable)
+    with pytest.raises(PluginError, match="no client package is installed"):
+        choose([], enable, disable)
+
+
+MINE = """
+@hookimpl
+def cacheproxy_client():
+    return Client("mine", agents=("MyAgent/",), head=("You are Mine.",))
+"""
+
+
+def from_agent(agent: str, system: str = "") -> Request:
+    body = json.dumps({"a": "x", "system": system}).encode()
+    return Request("POST", "/v1/messages", ((b"user-agent", agent.encode()),), body)
+
+
+def test_what_a_package_brings_is_for_its_client_alone(install):
+    """Rules, the normalize hook, the session hook."""
+    hook = NORMALIZE.format(arguments="request", new="z")
+    install("mine", MINE + RULE.format("first") + hook + SESSION.format("mine"))
+    plugins = loaded()
+    (package,) = plugins
+    assert package.client.name == "mine"
+    rules = plugins.normalizers()
+    assert [(rule.name, rule.client.name) for rule in rules] == [
+        ("first", "mine"),
+        ("mine", "mine"),
+    ]
+    ours, theirs = from_agent("MyAgent/1"), from_agent("codex/1", "You are Mine.")
+    assert [report.rule for report in normalize(ours, rules).reports] == ["first", "mine"]
+    assert normalize(theirs, rules) == (theirs, ())
+    assert (plugins.session(ours), plugins.session(theirs)) == ("mine/1", None)
+
+
+def test_a_rule_may_have_a_client_of_its_own(install):
+    """Beside its package's; where each has one, the package needs none."""
+    code = """
+    @hookimpl
+    def cacheproxy_rules():
+        return [Rule("own", "/a", "x", "y", client=Client("codex"))]
+    """
+    install("alpha", code, client=False)
+    (rule,) = loaded().normalizers()
+    assert normalize(from_agent("codex/1"), [rule]).request.json["a"] == "y"
+    assert normalize(from_agent("MyAgent/1"), [rule]).reports == ()
+
+
+def test_a_rule_of_the_users_is_for_the_client_that_a_package_declares(install):
+    """By its marks; one that nobody declares is told by its user agent."""
+    install("mine", MINE + RULE.format("first"))
+    plugins = loaded()
+    own = [Rule(name, "/a", "x", "y", client=Client(name)) for name in ("mine", "codex")]
+    _, mine, codex = plugins.normalizers([*own])
+    gateway = from_agent("litellm/1", "You are Mine.")
+    assert normalize(gateway, [mine]).request.json["a"] == "y"
+    assert normalize(gateway, [codex]).reports == ()
+    assert normalize(from_agent("codex/1"), [codex]).request.json["a"] == "y"
+    assert normalize(from_agent("codex/1"), [mine]).reports == ()
+
+
+def test_behind_a_gateway_a_session_has_its_clients_name(install):
+    """An id of its package's, or else the core's own; another client's keeps its name."""
+    install("mine", MINE + RULE.format("first"))
+    plugins = loaded()
+    asked = from_agent("litellm/1", "You are Mine.")
+    answer = plugins.session(asked)
+    assert answer is not None
+    assert session_of(asked, answer).client == "mine"
+    assert session_of(asked, answer).id != session_of(asked).id  # the name is part of the hash
+    assert plugins.session(from_agent("MyAgent/1")) is not None
+    assert plugins.session(from_agent("litellm/1", "You are.")) is None
+    assert plugins.session(from_agent("codex/1", "You are Mine.")) is None
+    named = Request("POST", "/v1/messages", (*asked.headers, (b"x-session-id", b"7")), asked.body)
+    assert plugins.session(named) == "mine/7"
+    odd = Request("POST", "/v1/messages", (*asked.headers, (b"x-session-id", b"\xad")), asked.body)
+    assert plugins.session(odd) is None
