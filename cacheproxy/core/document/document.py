@@ -7,13 +7,22 @@ somebody asks for its place. With a memo only what is new is scanned.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.pointer import Path, PathError, index_in, to_pointer
 from cacheproxy.core.document.reader import Reader
 from cacheproxy.core.document.spans import EACH_VALUE, Container, Entry, Item
+
+
+class Splice(NamedTuple):
+    """``new`` stands in place of the bytes from ``start`` to ``end`` of a body."""
+
+    start: int
+    end: int
+    new: bytes
 
 
 class Document:
@@ -23,15 +32,30 @@ class Document:
     last one counts, as in RFC 8259's "most implementations"). ``root`` is the object, ``start``
     where it stands. ``memo``: what bodies before came to; whatever it knows, the document is the
     same, but ``scanned`` says how many bytes had to be scanned. ``most``: bytes to be scanned.
+    ``edited``: a document that was read before, and the splices that made ``body`` of it: then only
+    the members that they change are read.
+    ``notes``: what was made of it as a whole.
 
     Raises NotUnderstoodError; TooMuchError where more than ``most`` bytes are new.
     """
 
-    def __init__(self, body: bytes, memo: Memo | None = None, most: int = sys.maxsize) -> None:
+    def __init__(
+        self,
+        body: bytes,
+        memo: Memo | None = None,
+        most: int = sys.maxsize,
+        edited: tuple[Document, Sequence[Splice]] | None = None,
+    ) -> None:
         self.body = body
+        self.notes: dict[Any, Any] = {}
         self._deeper: dict[Path, tuple[Container, int]] = {}
         reader = Reader(body, memo, most)
-        self.start, self.root = reader.read()
+        grown = None if edited is None else edited[0].grown(edited[1])
+        if edited is None or grown is None:
+            self.start, self.root = reader.read()
+        else:
+            self.start = edited[0].start
+            self.root = reader.reread(edited[0].root, self.start, grown)
         self.scanned = reader.scanned
         self.value: dict[str, Any] = self.root.value
 
@@ -73,6 +97,19 @@ class Document:
                 pieces.append(self.body[at : self.start + self.root.value_starts[number]])
                 at = self.start + self.root.ends[number]
         return b"\0".join((*pieces, self.body[at:]))
+
+    def grown(self, splices: Iterable[Splice]) -> dict[int, int] | None:
+        """Return by how many bytes ``splices`` make members longer, by the members' numbers.
+
+        None where one does more than change the value of a member.
+        """
+        root, found = self.root, dict[int, int]()
+        for start, end, new in splices:
+            number = bisect_right(root.value_starts, start - self.start) - 1
+            if number < 0 or not start - self.start < root.ends[number] >= end - self.start:
+                return None
+            found[number] = found.get(number, 0) + len(new) - (end - start)
+        return found
 
     def siblings(self, path: Path) -> list[Entry]:
         """Return all entries of the container that ``path`` points into, in their order."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from enum import Enum
 from json.encoder import encode_basestring, encode_basestring_ascii
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cacheproxy.core.document.compare import common_prefix, common_suffix
-from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.escapes import offsets_in_string
 from cacheproxy.core.document.pointer import Path, parse_pointer, to_pointer
 from cacheproxy.core.document.spans import Entry
@@ -49,14 +49,6 @@ class Edit:
     new: Any
     why: str
     span: tuple[int, int] | None = None
-
-
-class Splice(NamedTuple):
-    """``new`` stands in place of the bytes from ``start`` to ``end`` of a body."""
-
-    start: int
-    end: int
-    new: bytes
 
 
 def apply(document: Document, edits: Iterable[Edit]) -> bytes:

@@ -71,6 +71,32 @@ class Reader:
             raise NotUnderstoodError(_reason(error)) from None
         return start, root
 
+    def reread(self, before: Container, start: int, grown: dict[int, int]) -> Container:
+        """Return the object at ``start``, which is ``before`` but for some of its members.
+
+        ``grown``: by how many bytes, by their numbers. Only these are read. Raises
+        NotUnderstoodError or TooMuchError.
+        """
+        made = Container(is_object=True)
+        made.keys, made.values, made.items = before.keys, before.values[:], before.items[:]
+        shift = 0
+        try:
+            for number, end in enumerate(before.ends):
+                value_start = before.value_starts[number] + shift
+                made.starts.append(before.starts[number] + shift)
+                made.value_starts.append(value_start)
+                if number in grown:
+                    shift += grown[number]
+                    value, found, made.items[number] = self._member(start + value_start)
+                    made.values[number] = value
+                    if found != start + end + shift:
+                        raise ValueError("text after a value")
+                made.ends.append(end + shift)
+        except _FAULTS as error:
+            raise NotUnderstoodError(_reason(error)) from None
+        made.close(before.length + shift)
+        return made
+
     def deep(self, opening: int) -> Container:
         """Return the container at ``opening``, which was read before; raises RecursionError."""
         self._left = sys.maxsize

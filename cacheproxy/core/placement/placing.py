@@ -19,8 +19,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cacheproxy.core.document.document import Document
-from cacheproxy.core.document.edits import REMOVE, Edit, Splice, encode, splice, splices_of
+from cacheproxy.core.document.document import Document, Splice
+from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
 from cacheproxy.core.placement.joining import join_late
 from cacheproxy.core.placement.placement import ROLES, Placement
 from cacheproxy.core.placement.reminder import CLOSE, OPEN, says_something
@@ -101,12 +101,13 @@ def place(request: Request, placement: Placement) -> tuple[Request, Report | Non
                 splices += [] if plain is None else [plain]
                 edits += re_role(pointer, items[number]) if plain is None else ()
                 done.append(Edit(f"{pointer}/role", "user", WHY))
-        body = splice(document.body, [*splices_of(document, edits), *splices])
+        splices = [*splices_of(document, edits), *splices]
+        body = splice(document.body, splices)
     except Exception as error:  # law 4
         return request, Report(NAME, error=describe(error))
     if body is request.body:
         return request, None
-    return request.with_body(body), Report(NAME, tuple(done))
+    return request.with_body(body, splices), Report(NAME, tuple(done))
 
 
 def _needed(request: Request, items: list[Any], placement: Placement) -> tuple[set[int], set[int]]:

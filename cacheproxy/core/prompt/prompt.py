@@ -130,17 +130,24 @@ def prompt_of(request: Request, order: Order = Order.TOOLS_FIRST) -> Prompt | No
     document = request.document
     if document is None:
         return None
+    if "prompt" not in document.notes:
+        document.notes["prompt"] = _prompt_of(request, document)
+    prompt: Prompt | None = document.notes["prompt"]
+    return None if prompt is None else reordered(prompt, order)
+
+
+def _prompt_of(request: Request, document: Document) -> Prompt | None:
     if request.dialect is not None:
         made = _made(request.dialect, document)
     elif is_gemini(request.path):
         made = _gemini(document.value)
     else:
         return None
-    run = _in_order(made, order)
+    run = _in_order(made, Order.TOOLS_FIRST)
     if not any(map(_SEGMENTS, run.pieces)):
         return None
     model = document.value.get("model")
-    return Prompt(model if isinstance(model, str) else "", run, made, order)
+    return Prompt(model if isinstance(model, str) else "", run, made)
 
 
 def reordered(prompt: Prompt, order: Order) -> Prompt:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.core.document.document import Document
+from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.lazy import Once
 from cacheproxy.core.document.literals import Literals
 from cacheproxy.core.document.memo import Memo
@@ -16,6 +17,8 @@ from cacheproxy.core.prompt.opening import opening_of
 
 _LOOKED_AT = 8
 """Bytes that are known already and take as long as one that is new, at most."""
+_SHORT = 16 << 10
+"""Bytes of a body that is searched as a whole: to search what is new alone takes no less."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -66,11 +69,7 @@ class Request:
     @Once
     def document(self) -> Document | None:
         """The body's JSON text with its spans, or None if it is no JSON object."""
-        try:
-            return Document(self.body, self.memo)
-        except NotUnderstoodError as error:
-            self.__dict__["_why"] = str(error)
-            return None
+        return self._read()
 
     @Once
     def json(self) -> dict[str, Any] | None:
@@ -110,11 +109,9 @@ class Request:
             if self.memo is None:
                 return False
             try:
-                self.__dict__["document"] = Document(self.body, self.memo, most)
+                self.__dict__["document"] = self._read(most)
             except TooMuchError:
                 return False
-            except NotUnderstoodError as error:
-                self.__dict__.update(document=None, _why=str(error))
         if not self.is_read:
             return True
         return self.document is None or self.document.scanned <= most
@@ -122,17 +119,30 @@ class Request:
     @Once
     def literals(self) -> Literals:
         """The plain ASCII texts in the body: ``"text" in request.literals``, each found once."""
-        if self.memo is None or self.dialect is None:
+        if self.memo is None or self.dialect is None or len(self.body) <= _SHORT:
             return Literals(self.body)
         return Literals(self.body, self.document, self.memo.words)
 
-    def with_body(self, body: bytes) -> Request:
-        """Return this request with another body."""
+    def _read(self, most: int = sys.maxsize) -> Document | None:
+        """Read the document; raises TooMuchError where more than ``most`` bytes are new."""
+        known = self.__dict__
+        try:
+            document = Document(self.body, self.memo, most, known.get("_edited"))
+        except NotUnderstoodError as error:
+            known["_why"] = str(error)
+            document = None
+        known.pop("_edited", None)  # the document before is needed no more
+        return document
+
+    def with_body(self, body: bytes, splices: Sequence[Splice] = ()) -> Request:
+        """Return this request with another body; ``splices``: those that made it, if any did."""
         other = Request(self.method, self.target, self.headers, body, self.memo)
         known, ours = other.__dict__, self.__dict__
         for name in ("path", "dialect", "clients", "_by_name"):
             if name in ours:
                 known[name] = ours[name]
+        if splices and self.document is not None:
+            known["_edited"] = self.document, splices
         return other
 
     def with_text(self, text: str) -> Request:

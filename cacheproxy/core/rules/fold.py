@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from cacheproxy.core.document.edits import REMOVE, Edit, apply
+from cacheproxy.core.document.edits import REMOVE, Edit, splice, splices_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import CodeRule, Normalizer, Rule, is_quick
 
@@ -129,7 +129,8 @@ async def _guarded(
     try:
         return await call
     except GivenUpError as error:
-        return request, Report(normalizer.name, error=str(error)) if str(error) else None
+        said = str(error).removeprefix("raised ")  # a report names the exception alone
+        return request, Report(normalizer.name, error=said) if said else None
 
 
 def step(
@@ -169,12 +170,13 @@ def step(
         return request, Report(normalizer.name, error=kind_of(error))
     try:
         document = request.document if edits else None
-        body = apply(document, edits) if document is not None else request.body
+        splices = splices_of(document, edits) if document is not None else []
+        body = splice(request.body, splices)
     except Exception as error:  # law 4
         return request, Report(normalizer.name, error=describe(error))
     if body is request.body:
         return request, None
-    return request.with_body(body), Report(normalizer.name, edits)
+    return request.with_body(body, splices), Report(normalizer.name, edits)
 
 
 def may_fire(normalizer: Normalizer, request: Request) -> bool:
