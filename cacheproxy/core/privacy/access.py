@@ -153,5 +153,5 @@ def host_name(host: str) -> str:
 def _not_ours(host: str) -> str:
     name = host_name(host)
     if _NAME.match(name):
-        return f"this proxy is not called {name}: start it with --allow-host {name} if it is"
-    return "this proxy is not called by the request's Host header: see --allow-host"
+        return f"host {name} is not allowed: add --allow-host {name}"
+    return "the host of the request's Host header is not allowed: see --allow-host"

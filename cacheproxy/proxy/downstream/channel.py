@@ -299,7 +299,7 @@ class ProxyChannel(Protocol):
     # Ending.
 
     def _refuse(self, status: int, message: str) -> None:
-        _log.warn("refused a request: {status} {message}", status=status, message=message)
+        _log.warn("rejected a request ({status}): {message}", status=status, message=message)
         path = self._reader.target.partition(b"?")[0].decode("latin-1")
         self._drop()
         self.transport.unregisterProducer()

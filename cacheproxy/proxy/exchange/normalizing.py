@@ -133,7 +133,7 @@ class Normalizing:
         if looked_at and request.not_understood and request.not_understood not in self._told:
             self._told.add(request.not_understood)
             _log.warn(
-                "a request body for {path} goes on as it came: {why} (said once)",
+                "request body for {path} forwarded unchanged: {why} (logged once)",
                 path=redact_target(request.path),
                 why=request.not_understood,
             )
