@@ -1,7 +1,7 @@
 """The downstream side: one connection of a client, with our limits, deadlines and access rules.
 
-twisted.web's own channel writes bodies of 100 kB and all chunked ones to files on disk, and has
-other limits than agents need; so this is a protocol of our own beneath the same Site and Resource.
+twisted.web's own channel writes bodies of 100 kB and all chunked ones to files on disk, and its
+limits do not suit agents. So this is our own protocol beneath the same Site and Resource.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The core's fold on the reactor, or in a thread where it would take too long there.
 
-Code of others never runs on the reactor, unless it says that it is quick: each rule and hook of a
-client package that is a function gets a thread and a deadline. Past it, the request goes on without
-that one.
+A client package's functions never run on the reactor, unless they are marked as quick: each rule
+or hook gets a thread and a deadline. After the deadline, the request goes on without it.
 """
 
 from __future__ import annotations
