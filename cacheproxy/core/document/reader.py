@@ -1,7 +1,7 @@
 """Reads JSON containers with the standard library's C scanner, element by element.
 
-No single call sees the whole of a long ``messages`` array, so that in a thread the others get
-their turn. What a memo knows is not scanned again.
+No single call reads the whole of a long ``messages`` array, so that other threads can run in
+between. Values in the memo are not scanned again.
 """
 
 from __future__ import annotations
