@@ -68,7 +68,7 @@ class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that can be set. Seconds, bytes and names as said with each field."""
+    """All settings. Each field's description says its unit."""
 
     upstream: Annotated[
         str, _row("URL of the model server; a /v1 at its end makes no difference")
@@ -84,13 +84,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     plugin: Annotated[_Names, _row("Python file with hooks or a table of rules; repeatable")] = ()
     dialect: Annotated[
         Literal["auto", "anthropic", "openai"],
-        _row("API of the upstream: anthropic, openai, or auto to ask it"),
+        _row("API of the upstream: anthropic, openai, or auto to find out"),
     ] = "auto"
     placement: Annotated[
         Literal["auto", "quiet", "user", "off"],
         _row(
-            "late system messages the server cannot take go on as the user's: auto, "
-            "quiet (no test prompts), user (always), off"
+            "send late system messages as user messages where the server cannot take "
+            "them: auto, quiet (no test prompts), user (always), off"
         ),
     ] = "auto"
     edit_remote: Annotated[
@@ -98,11 +98,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = False
     allow_host: Annotated[
         _Names,
-        _row("names beside localhost that clients call the proxy by, joined by commas"),
+        _row("host names besides localhost that clients may use, joined by commas"),
     ] = ()
     token: Annotated[
         str,
-        _row("secret that clients must send; better put in CACHEPROXY_TOKEN", pattern=r"^[!-~]*\Z"),
+        _row("secret that clients must send; better set in CACHEPROXY_TOKEN", pattern=r"^[!-~]*\Z"),
     ] = ""
     max_body: Annotated[int, _row("largest request body, in MiB", ge=1, le=4096)] = 64
     max_head: Annotated[int, _row("largest request headers in all, in KiB", ge=1, le=1024)] = 64
@@ -114,30 +114,32 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         float, _row("seconds between requests, and between pieces of a body", gt=0, le=86400)
     ] = 75.0
     head_timeout: Annotated[
-        float, _row("seconds for a request's headers to come, in all", gt=0, le=3600)
+        float, _row("seconds in which all headers of a request must arrive", gt=0, le=3600)
     ] = 30.0
     connect_timeout: Annotated[
         float, _row("seconds to wait for a connection to the upstream", gt=0, le=3600)
     ] = 2.0
     upstream_silence: Annotated[
-        float, _row("seconds for which the upstream may say nothing; 0 for ever", ge=0, le=86400)
+        float, _row("most seconds without data from the upstream; 0: no limit", ge=0, le=86400)
     ] = 3600.0
     ping_after: Annotated[
         float,
-        _row("seconds of silence before a streaming client gets a ping; 0: none", ge=0, le=86400),
+        _row(
+            "seconds of silence before a streaming client gets a ping; 0: no pings", ge=0, le=86400
+        ),
     ] = 15.0
     grace: Annotated[
-        float, _row("seconds that open answers may take when it is stopped", ge=0, le=86400)
+        float, _row("seconds that open answers may still take after a stop signal", ge=0, le=86400)
     ] = 30.0
     capture: Annotated[str, _row("folder to write raw exchanges to, prompts included")] = ""
     state_dir: Annotated[
-        str, _row("folder for the lifetime totals; user: your own one, none: keep none")
+        str, _row("folder for the lifetime totals; user: the default folder, none: keep none")
     ] = "user"
     poll: Annotated[
-        float, _row("seconds between looks at the upstream's counters, 0: none", ge=0, le=3600)
+        float, _row("seconds between two reads of the upstream's counters; 0: never", ge=0, le=3600)
     ] = 10.0
     otel: Annotated[
-        bool, _row("send OpenTelemetry spans to where the OTEL_ variables say (extra otel)")
+        bool, _row("send OpenTelemetry spans as the OTEL_ variables say (needs the extra otel)")
     ] = False
     verbose: Annotated[bool, _row("log body sizes and each edit")] = False
     rule: tuple[RuleTable, ...] = ()

@@ -50,6 +50,7 @@ from cacheproxy.proxy.resource import ProxyResource
 from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
+from cacheproxy.proxy.transport.polling import poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
@@ -65,6 +66,7 @@ def makeService(options: Options) -> IService:
 
     raise_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)
+    poll_plainly(reactor)
     try:
         lasting = make_lasting(reactor, options.settings)
         listening = Listening(reactor, options.settings, lasting.site)

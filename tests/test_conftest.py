@@ -94,10 +94,11 @@ def test_a_test_that_hangs_fails_where_it_hangs(tests):
 def test_what_tests_start_does_not_ignore_a_signal_that_they_ignore(tests, number):
     """As it would in the background of a shell, or under nohup."""
     source = f"""
-        import signal, subprocess, sys
+        import signal, subprocess, sys, pytest
 
         PROGRAM = "import signal; print(signal.getsignal({int(number)}) is signal.SIG_IGN)"
 
+        @pytest.mark.slow
         def test_it():
             said = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True)
             assert said.stdout == b"False\\n"

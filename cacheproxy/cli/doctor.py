@@ -68,7 +68,7 @@ def doctor(
     plugin: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say whether the prompt cache works, what is wrong, and what mends it.
+    """Check whether the prompt cache works, what is wrong, and how to fix it.
 
     Asks the proxy and the model server, has the server render a conversation of a few dozen words
     where it can, which evaluates nothing, and sends it a made-up prompt of about 600 tokens (more

@@ -12,7 +12,7 @@ COMMANDS: Mapping[str, str] = {
     "capture": "Look at captured exchanges, or export them.",
     "demo": "Replay recorded Claude Code conversations directly and through the proxy.",
     "diagnose": "Explain one turn: what it shares with the turn before, and what changed.",
-    "doctor": "Say whether the prompt cache works, what is wrong, and what mends it.",
+    "doctor": "Check whether the prompt cache works, what is wrong, and how to fix it.",
     "env": "Print what CLIENT needs to use the proxy: base URL, key, model, context window.",
     "inspect": "Say what in captured requests breaks the prompt cache.",
     "plugins": "List the plugins, their rules, and the rules of the config file.",

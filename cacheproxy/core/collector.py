@@ -1,4 +1,4 @@
-"""Python's garbage collector, kept away from large pieces of work."""
+"""Python's garbage collector, paused during large pieces of work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where we listen, for people and for telling ourselves apart from the upstream."""
+"""Where the proxy listens, for the banner and to detect an upstream that is the proxy itself."""
 
 from __future__ import annotations
 

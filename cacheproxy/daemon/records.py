@@ -1,4 +1,4 @@
-"""What happens to finished exchanges: they are judged, priced, and shown to the observers."""
+"""Finished exchanges get a verdict and a price, and are shown to the observers."""
 
 from __future__ import annotations
 

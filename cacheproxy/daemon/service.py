@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import sys
 import time
@@ -217,6 +218,7 @@ class ProxyService(MultiService):
             cache=says(profiling.profile).get("memory"),
             trouble=why,
         )
+        gc.freeze()  # what has been made by now stays: the collector need not look at it again
         for line in lines:
             self._say(line)
 

@@ -1,4 +1,4 @@
-"""What our own pages show of all that happens."""
+"""What our own pages show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tap puts together, in two halves: what lasts, and what a configuration makes."""
+"""The parts that tap puts together: those that last, and those that a configuration makes."""
 
 from __future__ import annotations
 

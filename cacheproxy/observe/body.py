@@ -1,4 +1,4 @@
-"""What a request's body says, where knowing it costs next to nothing."""
+"""Facts from a request's body that cost almost nothing to read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The observer that captures: raw exchanges to disk, off the reactor thread.
 
-The reactor only hands an exchange over; one thread redacts, spells and writes. What waits is
-bounded: when the disk is slow or full, captures are dropped, counted and told of once, and no
-request ever waits. Not a bounded ``queue.Queue``: it bounds the number, not the bytes.
+The reactor only hands an exchange over; one thread redacts, serialises and writes it. The queue is
+bounded: if the disk is slow or full, captures are dropped, counted and logged once, and no request
+ever waits. ``queue.Queue`` does not fit: it bounds the number, not the bytes.
 """
 
 from __future__ import annotations

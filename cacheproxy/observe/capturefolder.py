@@ -1,4 +1,4 @@
-"""The folder that captures are written to: private, capped, one file per session and day.
+"""The folder for captures: private, limited in size, one file per session and day.
 
 Not ``logging.handlers``: their files follow links, and are rotated by their own size and clock.
 POSIX only (directory descriptors, O_NOFOLLOW).

@@ -1,4 +1,4 @@
-"""Finished exchanges, shown a little later to those who look at them."""
+"""Shows finished exchanges to the observers a little later."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The verdict on each turn, reached after its answer has gone down, in order.
 
-Where the requests alone do not tell why a turn lost the cache, the upstream is asked what it
-rendered; where its answers do not say what was reused, its counters are. A session's exchanges
-wait for such an answer, so that they are shown in the order in which they finished.
+If the requests alone do not show why a turn lost the cache, the upstream is asked what it
+rendered. If its answers do not report reuse, its counters are read. A session's exchanges wait for
+this, so that observers see them in the order in which they finished.
 """
 
 from __future__ import annotations

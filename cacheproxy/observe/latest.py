@@ -1,4 +1,4 @@
-"""What the upstream last said of itself, and of the prompts that it evaluates."""
+"""The upstream's latest status, and the prompts that it is evaluating."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures in the log without what their exceptions say: it may quote a prompt or a key."""
+"""Failures in the log, without their exceptions' texts: these may quote a prompt or a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passed at an upstream lately: the turns that ended, and how its slots looked."""
+"""Recent events at an upstream: finished turns, and the states of its slots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prompts that are being evaluated now, as far as their servers tell."""
+"""The prompts that are being evaluated now, if their servers report them."""
 
 from __future__ import annotations
 

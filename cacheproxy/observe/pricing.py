@@ -1,4 +1,4 @@
-"""What each turn spared is priced once, when it happens: all who show it sum the same numbers."""
+"""Computes the time each turn saved once, when it ends, so that all pages sum the same numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last exchanges, kept in memory for those who ask."""
+"""The last exchanges, kept in memory for our pages."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """One OpenTelemetry span per exchange, sent by OTLP over HTTP from a thread of the SDK's own.
 
-Where to, how often and how many is for OpenTelemetry's own variables to say:
-OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER,
-OTEL_RESOURCE_ATTRIBUTES, OTEL_BSP_SCHEDULE_DELAY, OTEL_SDK_DISABLED and the rest. The SDK is the
-extra ``otel``, imported only if it is asked for.
+OpenTelemetry's own variables say where to, how often and how many: OTEL_EXPORTER_OTLP_ENDPOINT,
+OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, OTEL_RESOURCE_ATTRIBUTES,
+OTEL_BSP_SCHEDULE_DELAY, OTEL_SDK_DISABLED and the rest. The SDK is the extra ``otel``, imported
+only if it is asked for.
 """
 
 from __future__ import annotations

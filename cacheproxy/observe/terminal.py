@@ -1,4 +1,4 @@
-"""The look of our log on a terminal: plain lines, without twistd's own chatter."""
+"""Our log on a terminal: plain lines, without twistd's own messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """A plugin that looks at finished exchanges, in a thread, one after another.
 
-One that hangs fills its own queue and nobody else's: what does not fit is dropped, counted and
-told of.
+One that hangs fills only its own queue: further exchanges are dropped, counted and logged.
 """
 
 from __future__ import annotations

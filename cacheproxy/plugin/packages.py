@@ -1,4 +1,4 @@
-"""The plugins of one configuration: their rules, their clients, and whom they know."""
+"""The plugins of one configuration: their rules and their clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugins of a running proxy, and all who look at its exchanges."""
+"""The plugins and observers of a running proxy."""
 
 from __future__ import annotations
 

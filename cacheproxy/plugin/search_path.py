@@ -1,8 +1,8 @@
-"""Where plugins are looked for: everywhere Python looks, but not in the working directory.
+"""Where plugins are searched: on Python's path, except the working directory.
 
 ``python -c`` and ``python -m`` put the working directory on Python's path, as a relative
-PYTHONPATH does. Who starts the proxy inside a repository of somebody else must not load what
-that repository calls a plugin, nor what it calls by the name of an installed one.
+PYTHONPATH does. If you start the proxy inside somebody else's repository, it must not load that
+repository's plugins, nor its modules with the name of an installed plugin.
 """
 
 from __future__ import annotations

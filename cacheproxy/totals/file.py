@@ -34,7 +34,7 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, str | None]:
     except sqlite3.Error as error:
         if is_busy(error):
             raise BusyError(
-                f"the totals in {folder} are in use by another cacheproxy: set another --state-dir"
+                f"another cacheproxy is using {folder}: set another --state-dir"
             ) from None
         if not is_damage(error):
             raise TotalsError(f"cannot open the totals {path}: {error}") from None

@@ -33,7 +33,10 @@ def test_clients_that_do_not_read_stall_their_upstreams(connect, serve, proxy, f
     begin = {"length": head(b"Content-Length: %d" % (64 * MIB)), "chunked": CHUNKED}
     sent = []
 
-    def script(peer, _):
+    def script(peer, received):
+        if b"/other" in received.line:
+            answer_ok(peer, received)
+            return
         peer.send(begin.get(framing, head()))
         sent.append(0)
         index = len(sent) - 1
@@ -54,6 +57,7 @@ def test_clients_that_do_not_read_stall_their_upstreams(connect, serve, proxy, f
     eventually(stalled)
     assert max(sent) < 16 * MIB
     assert proxy.memory() - before < 10 * MIB
+    assert connect().ask("/other").answer().status == 200  # nobody else is stalled
 
 
 @pytest.fixture(scope="module")

@@ -76,6 +76,7 @@ def test_a_client_is_told_to_continue_once(connect, serve, upstream):
     serve(lambda peer, _: peer.send(head(status=b"100 Continue") + whole(b"hi")))
     client = connect().ask("/x", None, b"Content-Length: 2", b"Expect: 100-continue")
     assert client.read_until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert upstream.requests.empty()
     client.send(b"{}")
     answer = client.answer()
     assert (answer.body, answer.interim) == (b"hi", [])

@@ -55,20 +55,16 @@ def through(upstream, tmp_path):
 
 
 def test_over_tls(through, upstream, tmp_path):
-    """The proxy's own certificate."""
+    """The proxy's own certificate; a refused client may close TLS as it should.
+
+    Twisted has no connection left to answer it with, once its own side is closed beneath TLS.
+    """
     file = write_certificate(tmp_path / "own.pem", "127.0.0.1")
     proxy = through(f"ssl:0:interface=127.0.0.1:privateKey={file}:certKey={file}").__enter__()
     context = ssl.create_default_context(cafile=file)
     with Client(proxy.address) as client:
         client.sock = context.wrap_socket(client.sock, server_hostname="127.0.0.1")
         converse(client, proxy, upstream)
-
-
-def test_a_refused_client_may_close_tls_as_it_should(through, tmp_path):
-    """Twisted has no connection left to answer it with, once its own side is closed beneath TLS."""
-    file = write_certificate(tmp_path / "own.pem", "127.0.0.1")
-    proxy = through(f"ssl:0:interface=127.0.0.1:privateKey={file}:certKey={file}").__enter__()
-    context = ssl.create_default_context(cafile=file)
     mark = proxy.mark()
     for _ in range(5):
         with Client(proxy.address) as client:

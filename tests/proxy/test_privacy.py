@@ -87,7 +87,7 @@ def test_no_secret_is_printed(tmp_path):
     upstream.close()
     assert output.count("UPSTREAM FAILED") > 20
     assert "stamp: /system: a stamp" in output
-    assert "goes on as it came" in output
+    assert "forwarded unchanged" in output
     assert SECRET not in output
 
 

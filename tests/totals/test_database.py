@@ -187,7 +187,7 @@ def test_a_file_that_another_process_has_is_waited_for(reactor, tmp_path, log, m
     database = Database(reactor, tmp_path)
     database.check()
     put(database, record())
-    with pytest.raises(TotalsError, match="in use by another cacheproxy"):
+    with pytest.raises(TotalsError, match="another cacheproxy is using"):
         ask(database, reactor, count)
     other.connection.close()
 
@@ -199,7 +199,7 @@ def test_a_file_that_another_process_has_is_waited_for(reactor, tmp_path, log, m
 
     eventually(answered)
     database.close()
-    assert sum("in use by another" in line for line in log) == 1
+    assert sum("another cacheproxy is using" in line for line in log) == 1
 
 
 def test_a_damaged_file_at_the_start_is_one_line(reactor, tmp_path, log):

@@ -1,7 +1,7 @@
 """Captures on disk: files of captured exchanges, ours and those of other programs.
 
-Read are JSON lines (see ``cacheproxy.core.capture.jsonl``), HAR files, and folders of both. What
-is wrong with a file is said in one line that quotes nothing of it; what is right in it is used.
+It reads JSON lines (see ``cacheproxy.core.capture.jsonl``), HAR files, and folders of both. An
+error in a file becomes one line that quotes nothing of it; the valid entries are used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Captured exchanges as an HTTP Archive, and back.
 
-HAR 1.2: http://www.softwareishard.com/blog/har-12-spec/. What it has no word for stands in each
-entry under ``_cacheproxy`` ("custom fields ... must start with an underscore"), with the names
-of our own JSON line. Browsers, mitmproxy and recording libraries each leave something out; what
-can be understood is.
+HAR 1.2: http://www.softwareishard.com/blog/har-12-spec/. Fields that HAR does not have are in each
+entry under ``_cacheproxy`` ("custom fields ... must start with an underscore"), named as in our
+own JSON line. Browsers, mitmproxy and recording libraries each leave some fields out; the reader
+accepts that.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 r"""A captured exchange as one JSON line, and back.
 
-A line is an object whose first key, ``cacheproxy``, is the format's version. It is a superset of
-the plainest form a recorder can write: ``method, path, headers, body, t``, headers as an object
-or as pairs, the body as text; both are read. A body that is not UTF-8 stands in base64 under
-``body_base64`` instead (likewise ``sent_body``, ``sent_middle``, ``response_body``). What was sent
-is told by its difference: ``sent_middle`` stands where the body has the bytes from ``sent_from``
-to ``sent_to``. ``profile`` counts for the lines below it, too.
+A line is an object whose first key, ``cacheproxy``, is the format's version. It extends the
+simplest form that a recorder can write: ``method, path, headers, body, t``, with headers as an
+object or as pairs, and the body as text; the reader accepts both. A body that is not UTF-8 is
+base64 under ``body_base64`` (likewise ``sent_body``, ``sent_middle``, ``response_body``). The sent
+body is stored as a difference: ``sent_middle`` replaces the body's bytes from ``sent_from`` to
+``sent_to``. A ``profile`` also holds for the lines below it.
 
-Read by the standard library's json, since msgspec and orjson refuse halves of characters
-(``\ud83d``).
+The standard library's json reads it, since msgspec and orjson refuse lone surrogates (``\ud83d``).
 """
 
 from __future__ import annotations

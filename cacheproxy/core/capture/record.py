@@ -1,4 +1,4 @@
-"""One captured exchange: what of it is kept on disk."""
+"""One captured exchange, as it is kept on disk."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A conversation: its session, its lanes, where a turn leaves the last one, what it used."""
+"""A conversation: its session and lanes, where a turn differs from the last, its usage."""

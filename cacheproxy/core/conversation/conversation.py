@@ -1,4 +1,4 @@
-"""One conversation: what is remembered of it between its turns."""
+"""One conversation: what the store remembers of it between turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where two prompts part."""
+"""The place where two prompts begin to differ."""
 
 from __future__ import annotations
 

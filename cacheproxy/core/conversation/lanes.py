@@ -1,8 +1,8 @@
-"""Which requests of a session extend one another, and which only come in between.
+"""Which requests of a session extend one another, and which are side requests.
 
-A session is what a client says belongs together. In it run lanes: the conversation itself, and
-beside it what else the client asks of the model (a title, a subagent, a heartbeat), which a
-server with one slot pays for by losing the conversation.
+A session is the set of requests that a client marks as one. It has lanes: the conversation itself,
+and the client's other requests to the model (a title, a subagent, a heartbeat). On a server with
+one slot, such a request pushes the conversation out of the cache.
 """
 
 from __future__ import annotations

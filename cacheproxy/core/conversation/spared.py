@@ -1,4 +1,4 @@
-"""What a turn did not have to evaluate, thanks to us."""
+"""How many tokens a turn did not evaluate, thanks to our edits."""
 
 from __future__ import annotations
 

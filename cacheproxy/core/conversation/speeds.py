@@ -1,7 +1,8 @@
 """How fast a server is, from answers and counters that are long enough to tell.
 
-A speed is a sum of tokens by the time they took, never a mean of speeds: so short answers weigh
-little. The shortest say nothing at all: a server times an answer of one token at a microsecond.
+A speed is a sum of tokens divided by the time they took, never a mean of speeds, so short answers
+weigh little. The shortest are left out: a server may report a microsecond for an answer of one
+token.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The one place where conversations are remembered, and which request is the turn before.
+"""The store of conversations: it also says which request is the turn before.
 
-The rules ask it for the request before, the verdict for the prompt before, translation for the
-spelling of earlier tool calls. ``tap`` makes one and hands it to all of them.
+Rules ask it for the previous request, verdicts for the previous prompt, translation for the
+spelling of earlier tool calls. ``tap`` makes one store for all of them.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Law 6: the dialects count differently. Anthropic's ``input_tokens`` excludes cached tokens,
 OpenAI's ``prompt_tokens`` and ``input_tokens`` include them. Sources: the API references of
 Anthropic Messages, OpenAI Chat Completions and Responses, and DeepSeek; Ollama's ``docs/api.md``,
-llama.cpp's ``tools/server/README.md`` for ``timings``, vLLM's ``PromptTokenUsageInfo``. What is
-left out is unknown here, also where a server leaves a zero out (SGLang does).
+llama.cpp's ``tools/server/README.md`` for ``timings``, vLLM's ``PromptTokenUsageInfo``. A missing
+count is unknown here, even if the server leaves zeros out (as SGLang does).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Usage as it passes by: read out of a response body, whatever the pieces it comes in."""
+"""Usage, read from a response body while it passes, however it is cut into pieces."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether a turn reused the one before, and if not, why, and what it cost: the values.
+"""The values of a verdict: did a turn reuse the one before, if not why, and what it cost.
 
-The reasons are the words of the public cache-diagnostics API, and some of our own. How a verdict
-is reached: ``cacheproxy.core.judge.judge``.
+The reasons use the words of the public cache-diagnostics API, and some of our own.
+``cacheproxy.core.judge.judge`` reaches a verdict.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Captured requests sorted into conversations: turns of a session, and what ran beside them."""
+"""Captured requests, sorted into conversations: a session's turns and its side requests."""
 
 from __future__ import annotations
 

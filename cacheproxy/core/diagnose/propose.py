@@ -1,8 +1,8 @@
 r"""Rules for volatile fields that no rule covers yet.
 
-A proposal anchors the token in what stands around it on its line, at the places where it was
-seen. It counts only once it has been run over everything that was captured (see
-``cacheproxy.core.diagnose.prove``): a rule that guesses would do more harm than the field.
+A proposal anchors the token in the text around it on its line, at the places where it was seen. It
+is valid only after a run over the whole capture (see ``cacheproxy.core.diagnose.prove``): a wrong
+rule would do more harm than the field.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What there is to say about one turn: the same from a running proxy as from a capture."""
+"""The report on one turn: the same from a running proxy as from a capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The volatile fields of a conversation, all of them, and the rules that make them constant."""
+"""All volatile fields of a conversation, and the rules that make them constant."""
 
 from __future__ import annotations
 

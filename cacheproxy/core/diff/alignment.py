@@ -1,6 +1,6 @@
-"""Which message of one prompt became which of the next.
+"""Which message of a prompt corresponds to which of the next.
 
-What stands behind the last message of the earlier prompt is what a turn is for, and no change.
+Messages after the last one of the earlier prompt are the new turn, not a change.
 """
 
 from __future__ import annotations

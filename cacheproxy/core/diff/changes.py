@@ -1,4 +1,4 @@
-"""Everything that changed from one turn of a conversation to the next, but for what it added."""
+"""All changes from one turn of a conversation to the next, except what it appended."""
 
 from __future__ import annotations
 

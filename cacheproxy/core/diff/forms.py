@@ -1,7 +1,7 @@
-"""Contents that were a string and are now a list of blocks, or the other way round.
+"""Contents that changed between a string and a list of blocks.
 
-Some templates print the two differently. A list whose block carries a cache breakpoint is no such
-case: Claude Code writes the last message so, breakpoints move, and servers read both alike.
+Some templates print the two differently. A list whose block has a cache breakpoint does not count:
+Claude Code writes the last message that way, breakpoints move, and servers read both forms alike.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What kind of change it is: two texts that should have been equal, told apart by their shape.
+"""The kind of a change between two texts that should be equal, told by its shape.
 
-The kind is said aloud where the texts must not be (law 7): in the log, in totals.
+The log and the totals name the kind, since they must not show the texts (law 7).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """All places where two texts differ, not only the first.
 
-What is equal at both ends goes first; then lines are matched with lines; then, inside lines that
-belong together, one token after the other is named and stepped over, so that what stands behind
-a date that changed is still found.
+First the equal text at both ends is removed; then lines are matched with lines; then, within
+matched lines, each differing token is recorded and skipped. So a change after a changed date is
+still found.
 """
 
 from __future__ import annotations

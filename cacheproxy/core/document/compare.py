@@ -1,4 +1,4 @@
-"""What two texts have in common at their ends."""
+"""The common beginning and the common end of two texts."""
 
 from __future__ import annotations
 

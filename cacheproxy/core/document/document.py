@@ -1,7 +1,7 @@
-"""A JSON text together with where its values stand.
+"""A JSON text together with the places of its values.
 
-The bytes are read once; what lies deeper than two levels is read again when, and only when,
-somebody asks for its place. With a memo only what is new is scanned.
+The bytes are read once. Values deeper than two levels are read again only when somebody asks for
+their place. With a memo, only new values are scanned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Edits and how they are spliced into the body's own text.
 
 Law 1: nothing that no edit names changes. Key order, spacing, number spelling, escapes and
-duplicate keys elsewhere survive, because the text is cut and joined, never written anew.
+duplicate keys elsewhere survive, because the text is cut and joined, never serialised again.
 """
 
 from __future__ import annotations

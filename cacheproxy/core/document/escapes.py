@@ -1,4 +1,4 @@
-"""Characters of a decoded JSON string, and where its literal spells them."""
+"""Maps characters of a decoded JSON string to their places in its literal."""
 
 from __future__ import annotations
 

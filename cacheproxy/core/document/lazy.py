@@ -1,4 +1,4 @@
-"""Attributes that are worked out when they are first asked for."""
+"""Attributes that are computed at their first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plain texts a body holds, without looking for them twice."""
+"""Which plain texts a body contains; each is searched once."""
 
 from __future__ import annotations
 

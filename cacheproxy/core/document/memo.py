@@ -1,8 +1,8 @@
-"""What the values of bodies came to, found again by their bytes.
+"""Parsed values of earlier bodies, found again by their bytes.
 
-An agent sends its whole conversation each time. So each message is read once: a value that stands
-in a new body is found by its first bytes and compared as a whole, and an array is compared with
-those that began alike. What a turn costs is what is new in it, whatever has moved.
+An agent sends its whole conversation each time, but each message is read only once. A value in a
+new body is looked up by its first bytes and compared as a whole; an array is compared with arrays
+that begin alike. So a turn costs only what is new in it, wherever the rest has moved.
 """
 
 from __future__ import annotations

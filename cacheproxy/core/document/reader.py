@@ -1,7 +1,7 @@
 """Reads JSON containers with the standard library's C scanner, element by element.
 
-No single call sees the whole of a long ``messages`` array, so that in a thread the others get
-their turn. What a memo knows is not scanned again.
+No single call reads the whole of a long ``messages`` array, so that other threads can run in
+between. Values in the memo are not scanned again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ the garbage collector holds up the other threads while it looks at them all."""
 _WINDOW = 4 << 10
 """Bytes decoded at a time, and eight times as many where a value is longer."""
 _LEAST = 64
-"""Bytes of a member that is worth remembering."""
+"""Bytes of a member that is searched by itself."""
+_LEAST_KEPT = 128
+"""Bytes of an element that the memo keeps: a shorter one is read as fast as it is found, and what
+is another each turn (a counter in the system text) would fill the memo."""
 _SPACES = b" \t\n\r"
 _space = re.compile(rb"[ \t\n\r]*").match
 _plain_name = re.compile(rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
 _scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _FAULTS = (ValueError, StopIteration, RecursionError, IndexError)
 _COMMA, _COLON, _QUOTE, _ARRAY, _OBJECT = b',:"[{'
-_CLOSING = b'"]}'
+_OPENING = b'"[{'
 
 
 class NotUnderstoodError(ValueError):
@@ -140,6 +143,8 @@ class Reader:
         if self._body[at] == _ARRAY:
             array = self._array(at)
             return array.value, at + array.length, array
+        if self._body[at] not in _OPENING:
+            return self._plain(at)
         value, end, item = self._element(at)
         return value, end, item if end - at >= _LEAST else None
 
@@ -159,19 +164,20 @@ class Reader:
 
     def _element(self, at: int) -> tuple[Any, int, Item]:
         body, memo = self._body, self._memo
-        if memo is not None and body[at] in b'"[{':
+        if memo is not None and body[at] in _OPENING:
             known = memo.item(body, at)
             if known is not None:
                 return known.value, at + len(known.spelled), known
         value, end, _ = self._plain(at)
         item = Item(body[at:end], value)
-        if memo is not None and end - at >= _LEAST and body[at] in b'"[{':
+        if memo is not None and end - at >= _LEAST_KEPT and body[at] in _OPENING:
             memo.keep_item(body, at, item)
         return value, end, item
 
     def _plain(self, at: int) -> tuple[Any, int, None]:
         """Return the value at ``at``, and where it ends."""
-        body, size = self._body, _WINDOW
+        body = self._body
+        size = _WINDOW if body[at] in _OPENING else _LEAST
         while True:
             is_rest = at + size >= len(body)
             text, _ = utf_8_decode(body[at : at + size], "strict", is_rest)

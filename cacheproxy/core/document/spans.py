@@ -1,4 +1,4 @@
-"""The members of a JSON object, or the elements of an array, and where they stand."""
+"""The members of a JSON object, or the elements of an array, with their places."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts that rules look for, and which of them a value holds: it is searched once."""
+"""The texts that rules look for, and which of them a value contains; a value is searched once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes that come in pieces and are wanted whole in the end."""
+"""Bytes that arrive in pieces and are joined at the end."""
 
 from __future__ import annotations
 

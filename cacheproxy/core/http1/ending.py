@@ -1,6 +1,6 @@
-"""The end that an answer has in its dialect, for where nothing else says that it is whole.
+"""The end that an answer has in its dialect, if nothing else shows that it is complete.
 
-A body without a length that is not chunked either (HTTP/1.0) ends with its connection, whether the
+A body that has no length and is not chunked (HTTP/1.0) ends with its connection, whether the
 server was done or died. Sources: the API references of Anthropic Messages ("Streaming messages"),
 OpenAI Chat Completions and Responses ("Streaming events"), Ollama's ``docs/api.md``.
 """

@@ -1,10 +1,10 @@
-"""Read HTTP/1.1 requests from bytes (RFC 9112), without any I/O: the mirror of ``http1``.
+"""Read HTTP/1.1 requests from bytes (RFC 9112), without any I/O.
 
-One connection carries many requests, one behind the other. Where the RFC lets a recipient choose
-between repair and refusal, what could be cut differently by the next reader is refused: two
-opinions on a body's length, bare CR or LF, any spelling of a number but digits.
+One connection carries many requests, one after another. Where the RFC lets a recipient repair or
+refuse, this reader refuses whatever the next reader might split differently: two lengths for one
+body, bare CR or LF, numbers not spelled in digits.
 
-What becomes of the bytes, and which error they are, does not depend on how they were cut.
+The result, and the error, do not depend on how the bytes were cut into pieces.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Read one HTTP/1.1 response from bytes (RFC 9112), without any I/O.
 
-One connection carries one response here, so what follows its end is nobody's. Where the RFC lets
-a recipient choose between repair and refusal, a response that could be cut differently by the
-next reader is refused.
+One connection carries one response here; bytes after its end are ignored. Where the RFC lets a
+recipient repair or refuse, this reader refuses a response that the next reader might split
+differently.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Advice: what can be done about a turn's verdict, at this server, with this client.
 
-Each piece says whose setting it is. Where nothing is known to help, that is said; a setting of
-another server is never named.
+Each piece names whose setting it is. If nothing is known to help, it says so; it never names a
+setting of another server.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Why a server reused less than it could: a cause is named only with proof.
 
-What was ruled out is said where no cause is left: "unknown" is an honest verdict. What shows that
-a prompt was dropped is a restart, another conversation in its place, slots that no longer hold it,
-or more tokens evaluated since than there is room for.
+If no cause is proven, the verdict is "unknown", with what was ruled out. Proof that a prompt was
+dropped is a restart, another conversation in its slot, slots that no longer hold it, or more
+tokens evaluated since than the memory holds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far two counts of tokens may be apart and still be of one thing."""
+"""How far two token counts of the same text may differ."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The verdict on one turn: did it reuse the one before, and if not, why, and what did it cost.
 
-Two texts are compared, in the order in which the server's template prints their parts; what the
-server counted says whether that is what happened. Where it reused less than the requests share,
-``cacheproxy.core.judge.cause`` looks for the reason, with the two rendered prompts where the server
-shows them (``cacheproxy.core.judge.proof``).
+It compares two prompts, in the order in which the server's template prints their parts; the
+server's count shows whether the comparison holds. If the server reused less than the requests
+share, ``cacheproxy.core.judge.cause`` looks for the reason, with the two rendered prompts where
+the server shows them (``cacheproxy.core.judge.proof``).
 """
 
 from __future__ import annotations

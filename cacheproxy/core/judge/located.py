@@ -1,4 +1,4 @@
-"""Where a turn leaves the one before it, as a Break; and how many tokens that is from the start."""
+"""The place where a turn differs from the one before, as a Break, and its distance in tokens."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Two rendered prompts, compared: what the server really had to read again, and why.
 
-The server renders and counts; what comes of it counts as proof only where its counts are those of
-the answers. What a template did is told by what stands where the two part: reasoning that is gone,
-a system message that has moved to the head, tools that have moved, or a time of day.
+The server renders and counts; this is proof only if its counts equal those of the answers. The
+texts at the place where the two differ show what the template did: reasoning is gone, a system
+message has moved to the head, tools have moved, or a time of day has changed.
 """
 
 from __future__ import annotations

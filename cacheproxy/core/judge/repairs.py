@@ -1,7 +1,7 @@
-r"""What a server mends by itself: a prompt as it would have seen it, had nobody edited it.
+r"""What a server repairs by itself: the prompt that it would have seen without our edits.
 
-What is due to us is what was reused beyond that. Two servers take Claude Code's billing header
-out of the way where a text of system begins with it:
+Only reuse beyond that is due to us. Two servers remove Claude Code's billing header if a system
+text begins with it:
 
 * vLLM (read in 0.32.0) drops its line: ``vllm.renderers.chat_utils``,
   ``_strip_claude_code_billing_header``, whatever is rendered as chat, so Responses, too; on
@@ -10,8 +10,8 @@ out of the way where a text of system begins with it:
 * llama.cpp writes ``fffff`` over the first ``cch``, if that has five bytes, on messages alone
   (``tools/server/server-chat.cpp``, ``normalize_anthropic_billing_header``, pull request 21793).
 
-Older ones of either may not: then we claim less than is due. And where a template moves late
-system messages to the head, it would have moved those that we gave to the user.
+Older versions may not: then we claim less than is due. A template that moves late system messages
+to the head would also have moved those that we placed as user messages.
 """
 
 from __future__ import annotations

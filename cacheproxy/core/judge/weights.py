@@ -1,4 +1,4 @@
-"""How much breaks weigh: by the tokens they had evaluated again, not by how many there were."""
+"""The weight of breaks: the tokens that were evaluated again, not their number."""
 
 FELT = 0.1
 """Share of all prompt tokens from which somebody should look. A turn may lose a twentieth before it

@@ -1,7 +1,7 @@
-"""Late system messages joined to their neighbours, where a template wants the roles in turns.
+"""Late system messages joined to their neighbours, for templates that require alternating roles.
 
-Each text goes to the end of the user message before it (or of the tool's result, where no user
-message may follow one), else to the beginning of the one behind it. What stands between a call
+Each text goes to the end of the user message before it (or of the tool result, if no user message
+may follow one), otherwise to the beginning of the next user message. A text between a tool call
 and its result goes to the end of the result.
 """
 

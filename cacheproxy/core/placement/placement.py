@@ -1,10 +1,11 @@
 """Placement: what a server does with a system message that comes late, and what follows from it.
 
 The head is the first system text of a request: ``system`` (Messages), ``instructions``
-(Responses), or the first message if its role is system or developer. Each later message of
-these roles is late. Templates take one where it stands, render it as a user's, move it to the
-head ("hoist"), refuse the request, or drop the message. The last three cost the whole history,
-the request, or the text: there the message goes on as the user's, in its place.
+(Responses), or the first message if its role is system or developer. Each later message of these
+roles is late. A template takes one where it stands, renders it as a user message, moves it to the
+head ("hoists" it), refuses the request, or drops the message. The last three cost the whole
+history, the request, or the text. In these cases the proxy sends the message as a user message, in
+its place.
 """
 
 from __future__ import annotations

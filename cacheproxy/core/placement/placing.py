@@ -1,16 +1,16 @@
-r"""Late system messages placed: each becomes the user's where it stands.
+r"""Places late system messages: each becomes a user message where it stands.
 
-The text is wrapped in ``<system-reminder>``, as Claude Code itself wraps such text, unless it is
-already. Where a template wants user and assistant in turns, the text joins its neighbour: the
-user message before it (or the tool's result, where no user message may follow one), else the one
-behind it. User messages that only a late one held apart are joined then, and what stands between
-a call and its result goes behind the result.
+The text is wrapped in ``<system-reminder>``, as Claude Code itself does, unless it already is. If
+a template requires user and assistant in turns, the text joins its neighbour: the user message
+before it (or the tool result, if no user message may follow one), otherwise the next one. User
+messages that were separated only by a late one are then joined, and a text between a tool call and
+its result goes after the result.
 
-What becomes of a message depends on what stands before it alone (and, where messages are joined,
-on the user message or the result that follows at once), so each later turn shows it the same: the
-prompt only grows. A text alone and a list of one text block are joined alike, since clients send
-the newest message as a list and later as a text. A late message without any text says nothing and
-goes. Blocks that are not text stay.
+The result for a message depends only on the messages before it (and, if messages are joined, on
+the user message or tool result right after it). So each later turn shows it the same, and the
+prompt only grows. A plain text and a list of one text block are joined alike, since clients send
+the newest message as a list and later as a text. A late message without text is removed. Blocks
+that are not text stay.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What an upstream says of a request that it turns down, as a line that may be logged.
+"""An upstream's reason for refusing a request, as one line that is safe to log.
 
 The message alone is taken, from whichever shape the body has: OpenAI's and Anthropic's
 ``error.message``, Ollama's ``error``, FastAPI's ``detail``, or plain text. Servers repeat what
-they could not read (pydantic's ``input``, a JSON parser's "last read"), so of what stands in the
-request nothing is quoted: a quoted part of it becomes ``…``, and a message that shares a longer
-run of text with it is not shown at all.
+they could not read (pydantic's ``input``, a JSON parser's "last read"). So no text of the request
+is quoted: a quoted part becomes ``…``, and a message that shares a longer run of text with the
+request is not shown at all.
 """
 
 from __future__ import annotations

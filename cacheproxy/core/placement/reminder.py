@@ -1,4 +1,4 @@
-"""The texts of messages in the form in which clients wrap what is not the user's own.
+"""Message texts, wrapped as clients wrap text that the user did not write.
 
 ``<system-reminder>`` is Claude Code's own mark for such text inside a user message. Content is a
 text, or a list of blocks (Anthropic Messages, OpenAI Chat Completions and Responses).

@@ -1,4 +1,4 @@
-"""A late system message as the user's, in its place, the bytes of its text kept."""
+"""A late system message becomes a user message in its place; its text keeps its bytes."""
 
 from __future__ import annotations
 

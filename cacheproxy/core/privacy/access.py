@@ -1,7 +1,7 @@
 """Who may use the proxy: programs on this machine, or those who know the token.
 
-A web page from elsewhere can make a browser ask a server on loopback, and can give that server a
-name of its own (DNS rebinding). What it cannot do is leave out the headers that say so.
+A web page from another site can make a browser send requests to loopback, and can give that
+address a host name of its own (DNS rebinding). It cannot remove the headers that show this.
 """
 
 from __future__ import annotations
@@ -153,5 +153,5 @@ def host_name(host: str) -> str:
 def _not_ours(host: str) -> str:
     name = host_name(host)
     if _NAME.match(name):
-        return f"this proxy is not called {name}: start it with --allow-host {name} if it is"
-    return "this proxy is not called by the request's Host header: see --allow-host"
+        return f"host {name} is not allowed: add --allow-host {name}"
+    return "the host of the request's Host header is not allowed: see --allow-host"

@@ -1,9 +1,8 @@
 """Credentials inside texts: a tool prints the environment, a server repeats the key it refuses.
 
-Found are those that the request itself carried in its head, and those whose vendor gave them a
-shape of their own. Where one stood, something of the same length stands afterwards: places,
-lengths and JSON stay what they were. A key in pieces (one delta of a stream each), or encoded
-once more (base64 of a text), is not found.
+It finds credentials that the request's own headers carry, and those with a vendor's known shape.
+Each is replaced by text of the same length, so places, lengths and JSON stay valid. It does not
+find a key in pieces (one stream delta each) or encoded again (base64 of a text).
 """
 
 from __future__ import annotations

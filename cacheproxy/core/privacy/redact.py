@@ -1,9 +1,9 @@
-"""What of a request's head may be stored: an allow-list of header names and query keys.
+"""Which parts of a request's head may be stored: an allow-list of header names and query keys.
 
 Law 7: credentials are never stored. A list of what is secret would forget the next vendor's
 header, so only what is known to be harmless, and of use for naming sessions and for diagnosis,
-keeps its value; the rest becomes ``redacted``. Applying it twice changes nothing. What may stand
-inside an allowed value, or in a body, is the business of ``cacheproxy.core.privacy.credentials``.
+keeps its value; the rest becomes ``redacted``. Applying it twice changes nothing. Credentials
+inside an allowed value or a body are left to ``cacheproxy.core.privacy.credentials``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose request it is, told by what a client itself writes: its user agent, headers, prompt."""
+"""The client that sent a request, told by its user agent, headers and prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fenced code in Markdown: text that is shown, not said."""
+"""Fenced code in Markdown: quoted text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which API a request speaks, told by its path alone."""
+"""The API that a request speaks, known from its path alone."""
 
 from __future__ import annotations
 

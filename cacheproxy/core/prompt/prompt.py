@@ -1,9 +1,8 @@
 """A body as the ordered segments a chat template would render: tools, system, messages.
 
-Two requests whose segments read alike are alike to the server, however their JSON is spelt:
-cache breakpoints (``cache_control``) are no part of a prompt, and a text is the same whether it
-stands as a string or as one text block. Key order inside a tool is part of it: templates print
-tools as JSON.
+Two requests with equal segments are equal to the server, however their JSON is spelled: cache
+breakpoints (``cache_control``) are not part of a prompt, and a string equals a list of one text
+block. Key order inside a tool is part of the prompt: templates print tools as JSON.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from cacheproxy.core.prompt.opening import opening_of
 _LOOKED_AT = 8
 """Bytes that are known already and take as long as one that is new, at most."""
 _SHORT = 16 << 10
-"""Bytes of a body that is searched as a whole: to search what is new alone takes no less."""
+"""Bytes of a body that is searched as a whole: to find out what is new takes as long."""
 Headers = tuple[tuple[bytes, bytes], ...]
 
 

@@ -1,4 +1,4 @@
-"""The pieces of a prompt: how a message, a tool or a system text reads."""
+"""The pieces of a prompt: a message, a tool or a system text as compared text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a pattern finds its own replacement again, as far as examples tell."""
+"""Whether a pattern matches its own replacement, tried on examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin says of whose conversation a request is, taken with care."""
+"""A plugin's answer on which conversation a request belongs to, checked."""
 
 from __future__ import annotations
 

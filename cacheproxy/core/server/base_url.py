@@ -1,4 +1,4 @@
-"""A server's URL as people write it and copy it."""
+"""A server's URL, as people write and copy it."""
 
 from __future__ import annotations
 

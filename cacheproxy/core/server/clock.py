@@ -1,4 +1,4 @@
-"""Whether a text that a server has rendered just now tells the day or the time."""
+"""Whether a text that a server has just rendered contains the day or the time."""
 
 from __future__ import annotations
 

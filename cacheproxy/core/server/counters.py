@@ -1,11 +1,11 @@
-"""What a server's counters have gained, over its restarts, and what only responses told.
+"""How much a server's counters gained, across restarts, and what only responses reported.
 
-A counter rises while its server runs and begins at zero with the next. So between two readings
-it has gained the difference, or, where the server was restarted, what it shows now. Work done
-after the last reading of a server that then ended is in no counter: the responses told of it.
+A counter rises while its server runs and begins at zero after a restart. So its gain between two
+readings is the difference or, after a restart, its present value. Work done between the last
+reading and the server's end is in no counter, but the responses reported it.
 
-Two laws: nothing is counted twice; and where all requests come through us, nothing is lost.
-What others asked of a server between its last reading and its end, nobody can know.
+Two laws: nothing is counted twice; and if all requests come through the proxy, nothing is lost.
+Requests of others between the last reading and the server's end stay unknown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The settings of each kind of server that bear on its prompt cache, as it spells them.
+"""Each kind of server's settings for its prompt cache, as the server spells them.
 
 Sources: llama.cpp tools/server/README.md (checkpoint spacing of 8,192 tokens and the RAM cache of
 8,192 MiB are its defaults), vLLM 0.32 ``vllm serve --help=CacheConfig``, SGLang "Server Arguments"

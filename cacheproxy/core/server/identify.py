@@ -1,4 +1,4 @@
-"""Which model server answers, told by its own status pages."""
+"""Which model server answers, known from its status pages."""
 
 from __future__ import annotations
 

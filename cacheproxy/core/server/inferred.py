@@ -1,4 +1,4 @@
-"""What the answers to requests have shown of an upstream, where its pages do not say it.
+"""What an upstream's answers have shown about it, if its pages do not say it.
 
 Each fact comes from a verdict that has proved it (see ``cacheproxy.observe.judging``).
 """

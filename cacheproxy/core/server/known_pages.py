@@ -1,8 +1,8 @@
-"""Which pages of a server need not be asked for again, and what they said.
+"""Which pages of a server need no second request, and what they said.
 
-A page that is not there comes only with another server, or with the same one started anew; what
-it serves changes only then, too. Some servers pay for each question: mlx-lm has one thread for
-its requests, and searches the disk for its list of models.
+A missing page can appear only with another server, or after a restart; the list of models changes
+only then, too. For some servers each request is costly: mlx-lm serves all from one thread, and
+searches the disk for its list of models.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How far a server is with a prompt, told while it has not begun to answer.
+"""How far a server is with a prompt, reported before its answer begins.
 
 Sources: mlx-lm's server writes a comment ``: keepalive 2048/11000`` after each piece of a prompt,
-of the tokens that it has to evaluate; llama.cpp (``tools/server/README.md``) sends chunks with
+counting the tokens that it evaluates; llama.cpp (``tools/server/README.md``) sends chunks with
 ``prompt_progress`` if the client asked with ``return_progress``, cached tokens included.
 """
 

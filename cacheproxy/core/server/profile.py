@@ -1,8 +1,7 @@
 """Profile: what is known of an upstream, as one value.
 
-A server's cache lives in the prompt that it renders and in the memory that holds it. What it does
-with both is asked of its own pages, or seen in its answers; ``told_by`` says which. A verdict
-rests on it, so does advice.
+A server's cache depends on the prompt that it renders and on its memory. Its pages or its answers
+show how it treats both; ``told_by`` says which of the two. Verdicts and advice use the profile.
 """
 
 from __future__ import annotations

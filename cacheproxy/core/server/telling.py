@@ -1,4 +1,4 @@
-"""What a server's status pages tell of its memory, and of how it reports reuse.
+"""What a server's status pages say about its memory and its reports of reuse.
 
 Measured: llama.cpp of October 2026, vLLM 0.32, mlx-lm 0.32, transformers 5.19. By their
 documentation and source: Ollama (``prompt_eval_cached_count`` since 0.33.3), SGLang (its

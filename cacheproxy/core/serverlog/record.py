@@ -1,4 +1,4 @@
-"""What a server's log tells: its requests, and the server itself."""
+"""The content of a server's log: its requests, and the server itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A verdict on a request of which only a server's log is left.
+"""A verdict on a request that is known only from a server's log.
 
-A log does not say which conversation a request belongs to, so it is compared by size with those
+A log does not name the conversation of a request. So the request is compared by size with those
 before it: a turn is a little longer than the turn it extends.
 """
 

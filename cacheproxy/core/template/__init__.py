@@ -1,1 +1,1 @@
-"""What a chat template is asked, and what its answers tell."""
+"""Questions to a chat template, and what its answers show."""

@@ -1,7 +1,7 @@
-"""What a chat template is asked: conversations of a dozen words of our own, with marks in them.
+"""Questions to a chat template: short conversations of our own, with marks in them.
 
-A server that renders a conversation without evaluating it is sent each as a chat body; where the
-marks stand in the rendered text tells the answer (see ``rendering`` and ``traits``).
+A server that can render a conversation without evaluating it gets each as a chat body. The places
+of the marks in the rendered text give the answer (see ``rendering`` and ``traits``).
 """
 
 from __future__ import annotations

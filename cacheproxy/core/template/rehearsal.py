@@ -1,7 +1,8 @@
 """A rehearsal: a conversation that only grows, as a server's chat template renders it turn by turn.
 
-It has tools, thinking, a tool's result, an answer and a second user message. What a later rendering
-does not begin with, the server reads again. The pages are those of ``rendering``.
+It has tools, thinking, a tool's result, an answer and a second user message. If a later rendering
+does not begin with the earlier one, the server reads the rest again. The pages are those of
+``rendering``.
 """
 
 from __future__ import annotations

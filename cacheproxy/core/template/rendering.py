@@ -1,7 +1,7 @@
 """Ask a chat template what it does with late system messages.
 
-A server that renders a conversation without evaluating it is sent a dozen words of our own, once
-for each question; marks in the rendered text tell the answer. Sources: llama-server's POST
+A server that can render a conversation without evaluating it gets a dozen words of our own, once
+for each question. Marks in the rendered text give the answer. Sources: llama-server's POST
 ``/apply-template`` (its tools/server/README.md), vLLM's POST ``/tokenize`` with ``messages``.
 """
 

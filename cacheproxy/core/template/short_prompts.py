@@ -1,12 +1,11 @@
-"""Two short prompts that tell what a server does with late system messages.
+"""Two short prompts that show what a server does with late system messages.
 
-For servers that render nothing for us. Both prompts hold a head, a longer user text, and then a
-few late system messages of one short word; the second holds twice as many. A refusal tells by
-itself; else what the second prompt reused of the first tells where the late messages went (that
-of a server that moves them ends with the head), or, where the server does not report reuse or did
-not find the first (it may have several workers), by how many tokens the second is longer: each
-message that stands in its place brings the marks of a message of its own, at least two tokens
-more than its word.
+For servers without a page that renders prompts. Both prompts have a head, a longer user text, and
+then a few late system messages of one short word; the second has twice as many. A refusal is an
+answer by itself. Otherwise the reuse of the second prompt shows where the late messages went: if
+the server moves them, the reuse ends with the head. If the server does not report reuse, or did
+not find the first prompt (it may have several workers), the second prompt's length shows it: each
+message in its place adds a message's own marks, at least two tokens besides its word.
 """
 
 from __future__ import annotations

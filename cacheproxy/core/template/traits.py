@@ -1,7 +1,7 @@
-"""Traits of a chat template besides placement: what becomes of a turn when the next one begins.
+"""Traits of a chat template besides placement: how it renders a turn once the next one begins.
 
-Asked like placement is (see ``rendering``): the same turn is rendered while it waits for the
-model and after the user has answered, with its reasoning and without.
+The questions work like those on placement (see ``rendering``). The same turn is rendered while it
+waits for the model and after the user has answered, with its reasoning and without.
 """
 
 from __future__ import annotations

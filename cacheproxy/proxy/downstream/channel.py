@@ -1,7 +1,7 @@
 """The downstream side: one connection of a client, with our limits, deadlines and access rules.
 
-twisted.web's own channel writes bodies of 100 kB and all chunked ones to files on disk, and has
-other limits than agents need; so this is a protocol of our own beneath the same Site and Resource.
+twisted.web's own channel writes bodies of 100 kB and all chunked ones to files on disk, and its
+limits do not suit agents. So this is our own protocol beneath the same Site and Resource.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ class ProxyChannel(Protocol):
     # Ending.
 
     def _refuse(self, status: int, message: str) -> None:
-        _log.warn("refused a request: {status} {message}", status=status, message=message)
+        _log.warn("rejected a request ({status}): {message}", status=status, message=message)
         path = self._reader.target.partition(b"?")[0].decode("latin-1")
         self._drop()
         self.transport.unregisterProducer()

@@ -1,4 +1,4 @@
-"""The end of the downstream side: open answers may finish, nothing begins."""
+"""The downstream side stops: open answers may finish, and no request begins."""
 
 from __future__ import annotations
 

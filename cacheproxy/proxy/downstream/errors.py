@@ -1,4 +1,4 @@
-"""Error bodies in the client's own dialect, so that its SDK shows our sentence."""
+"""Error bodies in the client's own dialect, so that its SDK shows our message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client may send, how long it may take, and what else is in force."""
+"""What a client may send, how long it may take, and other settings in force."""
 
 from __future__ import annotations
 

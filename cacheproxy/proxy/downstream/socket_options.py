@@ -1,4 +1,4 @@
-"""What the kernel is told of a client's connection."""
+"""Kernel options of a client's connection."""
 
 from __future__ import annotations
 

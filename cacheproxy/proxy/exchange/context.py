@@ -1,4 +1,4 @@
-"""What every exchange needs, whatever is asked."""
+"""What every exchange needs."""
 
 from __future__ import annotations
 

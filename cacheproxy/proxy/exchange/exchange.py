@@ -1,4 +1,4 @@
-"""One request from in to out: ``_relay`` is its way, step by step."""
+"""One request and its answer: ``_relay`` has all steps in order."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The core's fold on the reactor, or in a thread where it would take too long there.
 
-Code of others never runs on the reactor, unless it says that it is quick: each rule and hook of a
-client package that is a function gets a thread and a deadline. Past it, the request goes on without
-that one.
+A client package's functions never run on the reactor, unless they are marked as quick: each rule
+or hook gets a thread and a deadline. After the deadline, the request goes on without it.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ class Normalizing:
         if looked_at and request.not_understood and request.not_understood not in self._told:
             self._told.add(request.not_understood)
             _log.warn(
-                "a request body for {path} goes on as it came: {why} (said once)",
+                "request body for {path} forwarded unchanged: {why} (logged once)",
                 path=redact_target(request.path),
                 why=request.not_understood,
             )

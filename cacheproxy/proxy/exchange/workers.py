@@ -1,8 +1,8 @@
-"""Threads for the code of others, with a deadline for each call.
+"""Threads for the functions of client packages, with a deadline for each call.
 
-Not the reactor's own pool, which resolves host names too: a call that hangs keeps its thread.
-What Twisted's ThreadPool does not give: a call that is late is given up at once, its thread is
-not waited for, and how many threads one name may hold is bounded.
+The reactor's own pool is not used: it also resolves host names, and a call that hangs keeps its
+thread. Twisted's ThreadPool does not do what is needed here: a late call is given up at once,
+nobody waits for its thread, and one name may hold only a few threads.
 """
 
 from __future__ import annotations

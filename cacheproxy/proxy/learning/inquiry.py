@@ -1,4 +1,4 @@
-"""Asking an upstream what it is, and what it does with a prompt."""
+"""Questions to an upstream: what it is, and what it does with a prompt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at the upstream every few seconds: whether it is there, its counters, its slots."""
+"""Polls the upstream every few seconds: is it up, its counters, its slots."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What is known of one upstream: asked once, and again of another server or another model.
+"""The profile of one upstream: learned once, and again for another server or model.
 
-Its status pages tell what it is and how its memory is made, its rendering page (llama-server,
-vLLM) what its chat template does; both evaluate nothing. Of others two short prompts tell where
-late system messages stand, sent when the first one comes. The rest shows in its answers.
+Status pages say what it is and how its memory works. The rendering page (llama-server, vLLM) shows
+what its chat template does. Neither evaluates anything. For other servers two short prompts show
+where late system messages go; they are sent when the first such message arrives. Answers show the
+rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Asks an upstream for what it rendered, and for what it counted, after a turn has ended.
+"""Asks an upstream what it rendered, and what it counted, after a turn has ended.
 
-Off the request path: the answer has gone down before. All that is large is read in a thread;
-what takes too long, or is too large, proves nothing. Sources: llama-server's POST
+This is off the request path: the client has its answer already. Large texts are read in a thread;
+an answer that is too late or too large proves nothing. Sources: llama-server's POST
 ``/apply-template`` and ``/tokenize`` (its tools/server/README.md); vLLM's POST ``/tokenize`` and
 GET ``/metrics``.
 """

@@ -1,4 +1,4 @@
-"""Which API the upstream speaks, where it is not the client's own."""
+"""Which API the upstream speaks, if it is not the client's own."""
 
 from __future__ import annotations
 

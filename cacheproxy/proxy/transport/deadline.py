@@ -1,4 +1,4 @@
-"""A moment by which something must have happened."""
+"""A deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing at once, where nothing waits to be written."""
+"""Writes at once if no earlier bytes wait."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What we use of Twisted's connections that Twisted does not promise.
+"""The private names of Twisted's connections that we use.
 
-``eager`` and ``direct`` save a good part of what a request costs, by names that start with ``_``.
-Where a Twisted has them no more, both step aside: bytes are written, and connections made, in
-Twisted's own way, which is slower and does the same.
+``eager`` and ``direct`` save much of a request's cost by using names that start with ``_``. If a
+version of Twisted lacks them, bytes are written and connections made in Twisted's own way: slower,
+with the same result.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole response body: for good, or for a look before it goes on as if nobody had looked."""
+"""A whole response body: to keep, or to inspect before it is relayed unchanged."""
 
 from __future__ import annotations
 

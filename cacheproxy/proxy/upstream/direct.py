@@ -1,9 +1,8 @@
-"""Plain TCP connections to an address that needs no look-up, without detours.
+"""Plain TCP connections to an address that needs no look-up.
 
-Twisted's endpoints make two factories, a connector, three Deferreds and a look-up for each
-connection, and go through epoll to learn that it is there; on loopback it is there at once. One
-connection per request is what the upstream side needs (see ``upstream``), so every request pays
-for it.
+For each connection Twisted's endpoints make two factories, a connector, three Deferreds and a
+look-up, and wait for epoll; a connection on loopback is there at once. The upstream side makes one
+connection per request (see ``upstream``), so every request would pay for this.
 """
 
 from __future__ import annotations

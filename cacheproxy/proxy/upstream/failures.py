@@ -1,4 +1,4 @@
-"""What went wrong between us and the upstream, for the client."""
+"""Failures between the proxy and the upstream, as messages for the client."""
 
 from __future__ import annotations
 

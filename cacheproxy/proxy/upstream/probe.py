@@ -1,4 +1,4 @@
-"""Ask the upstream who it is."""
+"""Ask the upstream what it is."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 """treq, kept from changing what passes through it.
 
-A proxy passes requests and answers on as they are. treq is made for programs that ask for
-themselves: it adds Accept-Encoding, decodes gzip, writes URLs anew, turns methods into upper case,
-follows redirects, and shares cookies between all who use it. So all that matters passes beneath
-it: what it is given as the body is a connection that has its whole request already, and knows
-where to. treq sees a constant method, a URL that it need not parse, no cookies, and an answer
-without headers, of which nothing is used.
+A proxy relays requests and answers unchanged. treq is made for clients: it adds Accept-Encoding,
+decodes gzip, normalises URLs, turns methods into upper case, follows redirects, and shares cookies
+between its users. So the request and the answer pass beneath it: what treq gets as the body is a
+connection that already has the whole request. treq itself sees a constant method, a URL that it
+need not parse, no cookies, and an answer without headers, which is not used.
 """
 
 from __future__ import annotations

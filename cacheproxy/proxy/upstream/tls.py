@@ -1,6 +1,6 @@
 """TLS to the upstream: whom to trust, and what its failures mean.
 
-Trusted is what OpenSSL trusts here; SSL_CERT_FILE or SSL_CERT_DIR name something else.
+It trusts what OpenSSL trusts on this machine; SSL_CERT_FILE or SSL_CERT_DIR replace that.
 """
 
 from __future__ import annotations

@@ -575,7 +575,7 @@
     const judged = row.verdict || (more && more.judgement);
     if (row.failed) return "It failed.";
     if (row.side) return "A request beside the conversation, such as a title or a subagent's.";
-    if (judged === "BREAK") return "It broke the cache: the server evaluated again what it had had.";
+    if (judged === "BREAK") return "Cache lost: the server recomputed tokens it had already processed.";
     if (judged === "compacted") return "The client summarised the conversation and began it anew: no break.";
     if (judged === "cold") return "The first turn of its conversation: there was nothing to reuse yet.";
     if (judged === "ok") return "It reused the turn before.";

@@ -93,14 +93,8 @@ each_form = pytest.mark.parametrize("as_blocks", [False, True], ids=["string", "
 @each_form
 def test_ids_become_constant_and_timestamps_go(api, as_blocks):
     """Every other byte of the request stays."""
-    turn = body(
-        api,
-        system_text(UUIDS[0]),
-        wrapper("6678") + STAMP + "hello",
-        "ho",
-        STAMPS[1] + "next",
-        as_blocks=as_blocks,
-    )
+    texts = wrapper("6678") + STAMP + "hello", "ho", STAMPS[1] + "next"
+    turn = body(api, system_text(UUIDS[0]), *texts, as_blocks=as_blocks)
     wanted = body(api, system_text("0"), wrapper("0") + "hello", "ho", "next", as_blocks=as_blocks)
     assert normalized(ON, turn).body == wanted.body
     assert_idempotent(RULES, turn)
@@ -110,20 +104,13 @@ def test_ids_become_constant_and_timestamps_go(api, as_blocks):
 @each_form
 def test_a_later_turn_extends_the_earlier_whatever_is_written_anew(api, as_blocks):
     """Ids of each turn in system text, and stamps rewritten in the history, part nothing."""
-    first = body(
-        api, system_text(UUIDS[0], "x-1"), wrapper("1") + STAMP + "hello", as_blocks=as_blocks
-    )
-    later = body(
-        api,
-        system_text(UUIDS[1], "x-2"),
-        wrapper("2") + STAMPS[2] + "hello",
-        "ho",
-        STAMPS[3] + "next",
-    )
+    system, anew = system_text(UUIDS[0], "x-1"), system_text(UUIDS[1], "x-2")
+    first = body(api, system, wrapper("1") + STAMP + "hello", as_blocks=as_blocks)
+    later = body(api, anew, wrapper("2") + STAMPS[2] + "hello", "ho", STAMPS[3] + "next")
     with pytest.raises(AssertionError):
         assert_extends(first, later)
     assert_extends(first, later, ON)
-    stripped = body(api, system_text(UUIDS[1], "x-2"), wrapper("2") + "hello", "ho", "next")
+    stripped = body(api, anew, wrapper("2") + "hello", "ho", "next")
     assert_extends(first, stripped, ON)
 
 
@@ -341,23 +328,12 @@ RUNTIME = "Runtime: agent=main | session=agent:main:main | sessionId={} | host=h
 def test_the_session_is_read_from_the_runtime_line(api, as_blocks):
     """In system text or at the end of the first user message; the last such line counts."""
     quoted = RUNTIME.format("other")
-    in_system = body(
-        api, f"{quoted}\n## Runtime\n{RUNTIME.format('db18e00c-1')}\nx", "hi", as_blocks=as_blocks
-    )
-    assert cacheproxy_session(in_system) == "openclaw/db18e00c-1"
-    in_user = body(
-        api, "You are.", f"hi\n{quoted}\n\n{RUNTIME.format('c3f0')}", as_blocks=as_blocks
-    )
-    assert cacheproxy_session(in_user) == "openclaw/c3f0"
-    other = body(
-        api,
-        "You are.",
-        "hi sessionId=5",
-        RUNTIME.format("x"),
-        RUNTIME.format("y"),
-        as_blocks=as_blocks,
-    )
-    assert cacheproxy_session(other) is None
+    for texts, session in (
+        ((f"{quoted}\n## Runtime\n{RUNTIME.format('db18')}\nx", "hi"), "openclaw/db18"),
+        (("You are.", f"hi\n{quoted}\n\n{RUNTIME.format('c3f0')}"), "openclaw/c3f0"),
+        (("You are.", "hi sessionId=5", RUNTIME.format("x"), RUNTIME.format("y")), None),
+    ):
+        assert cacheproxy_session(body(api, *texts, as_blocks=as_blocks)) == session
 
 
 @each_api

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.core.document.document import Document
-from cacheproxy.core.document.edits import REMOVE, Edit, apply
+from cacheproxy.core.document.edits import REMOVE, Edit, apply, splice, splices_of
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import Order, prompt_of, reordered
 from cacheproxy.core.prompt.request import Request
@@ -80,10 +80,13 @@ def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
             known = replace(plain, memo=memo)
             edits = data.draw(edits_of(plain.json))
             edited = apply(plain.document, edits)
-            assert apply(known.document, edits) == edited
+            splices = splices_of(known.document, edits)
+            assert splice(known.body, splices) == edited
             for one, other in (
                 (known, plain),
                 (known.with_body(edited), plain.with_body(edited)),
+                (plain.with_body(edited, splices), plain.with_body(edited)),
+                (known.with_body(edited, splices), plain.with_body(edited)),
             ):
                 assert spelling.everything(one.document) == spelling.everything(other.document)
                 prompt, expected = prompt_of(one, order), prompt_of(other, order)

@@ -141,25 +141,16 @@ def test_a_piece_that_waits_goes_out_with_the_next_or_the_end():
     ]
 
 
-def test_a_head_that_must_not_wait_is_flushed():
+def test_a_head_waits_for_the_body_or_the_end_or_is_flushed():
     """Once."""
-    down, request = asked()
-    request.send_head(*OK)
-    request.flush()
-    request.flush()
-    assert down.transport.take() == [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"]
-    request.finish()
-    assert down.transport.take() == [b"0\r\n\r\n"]
-
-
-def test_an_answer_without_a_body_is_its_head():
-    """And the end of the chunks, where no length is known."""
-    down, request = asked()
-    request.send_head(*OK)
-    request.finish()
-    assert down.transport.take() == [
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-    ]
+    begun, end = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0\r\n\r\n"
+    for flushes, written in ((0, [begun + end]), (2, [begun, end])):
+        down, request = asked()
+        request.send_head(*OK)
+        for _ in range(flushes):
+            request.flush()
+        request.finish()
+        assert down.transport.take() == written
 
 
 @pytest.mark.parametrize(
@@ -197,15 +188,13 @@ def test_http_1_0_ends_with_the_connection(length):
     assert down.transport.disconnecting
 
 
-def test_the_last_answer_of_a_connection_says_so():
+@pytest.mark.parametrize("drained", [False, True])
+def test_the_last_answer_of_a_connection_says_so(drained):
     """Because the client asked for it, or because no more are answered."""
-    down, request = asked(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-    request.send_head(*OK)
-    request.finish()
-    assert b"\r\nConnection: close\r\n" in down.transport.value()
-    assert down.transport.disconnecting
-    down, request = asked()
-    down.site.drain()
+    close = GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    down, request = asked(GET if drained else close)
+    if drained:
+        down.site.drain()
     request.send_head(*OK)
     request.finish()
     assert b"\r\nConnection: close\r\n" in down.transport.value()

@@ -102,58 +102,6 @@ def test_it_is_not_said_before_the_status_is_known(client, in_parts):
     assert client.answer().status == 200
 
 
-@pytest.fixture
-def ask_all(attentive, serve):
-    """Ask for each of some answers at once; return them by name.
-
-    An answer is its parts; the upstream is silent for a while after the first.
-    """
-
-    def ask_all(answers):
-        targets = {f"/{number}": name for number, name in enumerate(answers)}
-
-        def script(peer, received):
-            first, *rest = answers[targets[received.line.split(b" ")[1].decode()]]
-            peer.send(first)
-            time.sleep(LONGER)
-            for part in rest:
-                peer.send(part)
-
-        serve(script)
-        clients = {name: Client(attentive.address).ask(path) for path, name in targets.items()}
-        found = {name: client.answer() for name, client in clients.items()}
-        for client in clients.values():
-            client.close()
-        return found
-
-    return ask_all
-
-
-def test_never_within_an_event(ask_all):
-    """Wherever the upstream pauses in it; before and after it there are some."""
-    answers = ask_all(
-        {cut: (head(*STREAM) + EVENT + EVENT[:cut], EVENT[cut:]) for cut in range(len(EVENT) + 1)}
-    )
-    for cut, answer in answers.items():
-        assert (answer.body == EVENT + EVENT) is (0 < cut < len(EVENT)), cut
-        assert answer.body.replace(COMMENT, b"") == EVENT + EVENT
-
-
-OTHERS = {
-    "not a stream": head(b"Content-Type: application/json"),
-    "encoded": head(*STREAM, b"Content-Encoding: gzip"),
-    "of a known length": head(*STREAM, b"Content-Length: 20"),
-    "an error": head(*STREAM, status=b"500 Oops"),
-    "of no type": head(),
-}
-
-
-def test_other_answers_get_no_pings(ask_all):
-    """Only the body of an event stream has a place for them."""
-    answers = ask_all({name: (head, b"0123456789" * 2) for name, head in OTHERS.items()})
-    assert {answer.body for answer in answers.values()} == {b"0123456789" * 2}
-
-
 def test_an_http_1_0_client_gets_them_too(client, in_parts):
     """Without chunks around them."""
     in_parts(CHUNKED, b"%x\r\n%s\r\n0\r\n\r\n" % (len(EVENT), EVENT))

@@ -20,8 +20,6 @@ from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.translate.common.translation import TranslationError
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
-
-
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -77,15 +75,6 @@ class Down:
         self.relay = resource.relay
 
 
-class Broken(Down):
-    """An answer that has broken off after some bytes."""
-
-    def __init__(self):
-        super().__init__()
-        self.relay.take(b"x" * 10)
-        self.relay.end(Failure(ResponseError("it broke")))
-
-
 class Ending:
     """A translation that fails, or says more, at its end."""
 
@@ -103,7 +92,11 @@ class Ending:
 
 @pytest.fixture
 def broken():
-    return Broken()
+    """An answer that has broken off after some bytes."""
+    down = Down()
+    down.relay.take(b"x" * 10)
+    down.relay.end(Failure(ResponseError("it broke")))
+    return down
 
 
 def test_what_came_is_sent_and_then_it_closes(broken):

@@ -22,18 +22,7 @@ from cacheproxy.proxy.exchange.workers import (
 from tests.proxy.harness import TIMEOUT, eventually
 from tests.turning import TurningReactor
 
-
-class Hang:
-    """A function that hangs until it is let go."""
-
-    def __init__(self):
-        self.entered = threading.Semaphore(0)
-        self.gate = threading.Event()
-
-    def __call__(self):
-        self.entered.release()
-        assert self.gate.wait(TIMEOUT)
-        return "late"
+from .conftest import Hang
 
 
 @pytest.fixture
@@ -49,13 +38,6 @@ def failures():
 @pytest.fixture
 def workers(reactor, failures):
     return Workers(reactor, failures)
-
-
-@pytest.fixture
-def hang():
-    hang = Hang()
-    yield hang
-    hang.gate.set()
 
 
 @pytest.fixture
@@ -95,10 +77,11 @@ def late(reactor, run, hang, name="plugin"):
     assert failure.check(TookTooLongError)
 
 
-def test_a_call_runs_in_another_thread_and_fires_with_what_it_returns(result):
-    """The same thread again, if it is free."""
+def test_a_call_runs_in_another_thread_and_fires_with_what_it_returns(reactor, result):
+    """The same thread again, if it is free; no timer is left behind."""
     first, second = (result(threading.get_ident) for _ in range(2))
     assert first == second != threading.get_ident()
+    assert reactor.getDelayedCalls() == []
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
@@ -125,15 +108,9 @@ def test_a_late_call_is_given_up_and_the_next_is_not_kept_waiting(reactor, run, 
     assert result(lambda: "next") == "next"
     before = len(threads())
     hang.gate.set()
-    eventually(lambda: len(threads()) < before)
+    eventually(lambda: len(threads()) < before)  # its thread does not come back for more
     reactor.turn()
     assert len(found) == 1
-
-
-def test_a_call_that_is_done_is_not_late_any_more(reactor, result):
-    """No timer is left behind."""
-    assert result(lambda: 5) == 5
-    assert reactor.getDelayedCalls() == []
 
 
 def test_after_some_late_calls_in_a_row_a_name_is_left_out(reactor, run, result, hang, failures):
@@ -203,7 +180,7 @@ def test_so_many_calls_of_one_name_run_at_once_and_the_rest_wait(reactor, run, r
     assert not hang.entered.acquire(timeout=0.05)
     hang.gate.set()
     reactor.turn_until(lambda: all(found))
-    assert found == [["late"]] * (AT_ONCE + 2)
+    assert found == [[hang.answer]] * (AT_ONCE + 2)
 
 
 def test_those_that_wait_are_let_go_when_their_name_is_left_out(reactor, run, hang):
@@ -243,16 +220,6 @@ def test_an_endless_loop_is_ended(reactor, run):
     reactor.advance(1.0)
     assert found[0].check(TookTooLongError)
     assert ended.wait(TIMEOUT)
-
-
-def test_a_thread_whose_call_was_late_ends_with_it(reactor, run, hang):
-    """It does not come back for more."""
-    before = set(threads())
-    late(reactor, run, hang)
-    (thread,) = set(threads()) - before
-    hang.gate.set()
-    thread.join(TIMEOUT)
-    assert not thread.is_alive()
 
 
 def test_a_client_that_leaves_gives_up_the_result_alone(reactor, workers, result, hang):

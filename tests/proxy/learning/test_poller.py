@@ -133,8 +133,10 @@ def test_after_the_server_was_away_all_is_asked_for(reactor, server):
     server.pages = {"/v1/models": LLAMA["/v1/models"]}
     asking = poller(reactor, server.url)
     look(reactor, asking)
-    server.pages = dict.fromkeys(LLAMA, (503, b"{}"))
-    assert look(reactor, asking).state is State.LOADING
+    loading = (503, b'{"error":{"code":503,"message":"Loading model"}}')
+    server.pages = dict.fromkeys(LLAMA, loading)
+    seen = look(reactor, asking)
+    assert (seen.state, seen.metrics) == (State.LOADING, Metrics.UNKNOWN)
     server.pages = LLAMA
     asked(server)
     assert look(reactor, asking).metrics is Metrics.ON
@@ -205,18 +207,6 @@ def test_another_model_is_another_server(reactor, server):
     assert (seen.served, seen.metrics) == ("other", Metrics.ON)
 
 
-def test_nobody_listens(reactor):
-    seen = look(reactor, poller(reactor, f"http://127.0.0.1:{free_port()}"))
-    assert (seen.state, seen.metrics, seen.server) == (State.DOWN, Metrics.UNKNOWN, None)
-
-
-def test_while_it_loads_its_model(reactor, server):
-    loading = (503, b'{"error":{"code":503,"message":"Loading model"}}')
-    server.pages = dict.fromkeys(LLAMA, loading)
-    seen = look(reactor, poller(reactor, server.url))
-    assert (seen.state, seen.metrics) == (State.LOADING, Metrics.UNKNOWN)
-
-
 @pytest.mark.parametrize("page", [b"", b"{", b"[" * 10_000, b"\xff\xfe", b"null", b"x" * 600_000])
 def test_odd_pages_do_not_matter(reactor, server, page):
     server.pages = dict.fromkeys(LLAMA, (200, page))
@@ -252,7 +242,8 @@ def test_it_looks_at_once_and_then_every_interval(reactor, server):
 def test_another_upstream_is_looked_at_from_the_next_look_on(reactor, server):
     """The configuration may be read again while it runs."""
     polling = poller(reactor, f"http://127.0.0.1:{free_port()}")
-    assert look(reactor, polling).state is State.DOWN
+    seen = look(reactor, polling)
+    assert (seen.state, seen.metrics, seen.server) == (State.DOWN, Metrics.UNKNOWN, None)
     polling.upstream = Upstream(reactor, UpstreamURL.parse(server.url), 2.0)
     assert look(reactor, polling).url == server.url
 

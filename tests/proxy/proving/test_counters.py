@@ -19,10 +19,14 @@ from .turned import proving_at
 
 
 @pytest.fixture
-def count(reactor, upstream, logged):
+def proving(reactor, upstream, logged):
+    return proving_at(reactor, upstream.url, counts_reuse=True)
+
+
+@pytest.fixture
+def count(reactor, upstream, proving):
     """Count requests one after another, the counters each time as a page says."""
     upstream.reset(pages := Pages())
-    proving = proving_at(reactor, upstream.url, counts_reuse=True)
 
     def count(*steps):
         found = []
@@ -95,10 +99,9 @@ def test_what_two_gained_is_not_given_to_one(count, steps, counted):
     assert count(FIRST, *steps) == [None, *counted]
 
 
-def test_the_first_request_is_counted_from_the_last_look(reactor, upstream, logged):
+def test_the_first_request_is_counted_from_the_last_look(reactor, upstream, proving):
     """That of the poller, which was there before."""
     upstream.reset(Pages(metrics=page_of(220, 136)))
-    proving = proving_at(reactor, upstream.url, counts_reuse=True)
     page = page_of(100, 40)
     sample = sample_of(page.partition(b"\r\n\r\n")[2].decode())
     proving.looked(Look("http://x", 0.0, 0.0, State.UP, sample=sample))
@@ -112,30 +115,27 @@ def test_the_first_request_is_counted_from_the_last_look(reactor, upstream, logg
         ([(200, 136), (300, 136)], [96, 0]),  # the one that is shown first has it
     ],
 )
-def test_of_two_at_once_none_has_what_both_gained(reactor, upstream, logged, shown, counted):
+def test_of_two_at_once_none_has_what_both_gained(reactor, upstream, proving, shown, counted):
     """They are counted one after the other."""
     upstream.reset(pages := Pages(metrics=page_of(100, 40)))
-    proving = proving_at(reactor, upstream.url, counts_reuse=True)
     reactor.run(proving.counted(Usage(100)))
     pages_to_come = (page_of(*figures) for figures in [*shown, *shown[-1:] * 4])
     pages.pages["/metrics"] = lambda peer: peer.send(next(pages_to_come))
     assert reactor.run_all(*(proving.counted(Usage(100)) for _ in "12")) == counted
 
 
-def test_so_many_at_once_are_not_even_read(reactor, upstream, logged):
+def test_so_many_at_once_are_not_even_read(reactor, upstream, proving):
     """They cannot have run alone, and need not wait for one another."""
     upstream.reset(pages := Pages(metrics=page_of(100, 40)))
-    proving = proving_at(reactor, upstream.url, counts_reuse=True)
     assert reactor.run_all(*(proving.counted(Usage(7)) for _ in range(50))) == [None] * 50
     assert len(pages.asked) <= 2 * 9
 
 
-def test_counters_that_hang_are_left(reactor, upstream, logged):
+def test_counters_that_hang_are_left(reactor, upstream, proving):
     """What waits behind them is asked in its turn."""
     left = []
     pages = Pages(metrics=lambda peer: left.append(peer.wait_closed()))
     upstream.reset(pages)
-    proving = proving_at(reactor, upstream.url, counts_reuse=True)
     found = []
     for prompt in (100, 120):
         asking = Deferred.fromCoroutine(proving.counted(Usage(prompt)))
@@ -148,13 +148,12 @@ def test_counters_that_hang_are_left(reactor, upstream, logged):
 
 
 def test_counting_that_is_given_up_leaves_the_server_and_lets_the_next_one_in(
-    reactor, upstream, logged
+    reactor, upstream, proving
 ):
     """At once."""
     left, failed = [], []
     pages = Pages(metrics=lambda peer: left.append(peer.wait_closed()))
     upstream.reset(pages)
-    proving = proving_at(reactor, upstream.url, counts_reuse=True)
     asking = Deferred.fromCoroutine(proving.counted(Usage(100))).addErrback(failed.append)
     reactor.until(lambda: pages.asked)
     pages.pages["/metrics"] = page_of(100, 40)

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from cacheproxy.core.http1.ending import CUT
-from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port
+from tests.proxy.harness import CHUNKED, Client, Proxy, Upstream, eventually, free_port, whole
 
 pytestmark = pytest.mark.slow
 
@@ -52,12 +52,12 @@ EVENTS = [
 ]
 
 
-def reply(peer, status, value):
-    body = json.dumps(value).encode()
-    peer.send(
-        b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nX-Kept: 1\r\n"
-        b"Content-Length: %d\r\n\r\n%s" % (status, len(body), body)
-    )
+TYPE = b"Content-Type: application/json"
+
+
+def reply(peer, status, value, *fields):
+    body = value if isinstance(value, bytes) else json.dumps(value).encode()
+    peer.send(whole(body, TYPE, b"X-Kept: 1", *fields, status=status))
 
 
 def server_of(path, answer):
@@ -83,10 +83,7 @@ def stream_of(events, *, end=True):
     """A chat server that streams ``events``, and then ends its body or breaks off."""
 
     def answer(peer, _):
-        peer.send(
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-            b"Transfer-Encoding: chunked\r\n\r\n"
-        )
+        peer.send(CHUNKED)
         for event in events:
             peer.chunk(event)
         peer.send(b"0\r\n\r\n") if end else peer.reset()
@@ -144,20 +141,22 @@ def test_a_server_of_the_other_dialect_is_asked_once(
     assert lines_of(upstream) == [path, path, other, other, other]
 
 
-def test_a_server_that_knows_the_path_but_not_the_model(fresh, upstream):
+MISSING = {"type": "error", "error": {"type": "not_found_error", "message": "model: x"}}
+
+
+@pytest.mark.parametrize(
+    ("server", "error"),
+    [
+        (server_of(b"/messages", lambda peer, _: reply(peer, b"404 No", MISSING)), MISSING),
+        (server_of(b"/nothing", None), {"error": {"message": "File Not Found"}}),
+    ],
+    ids=["the path but not the model", "neither path"],
+)
+def test_what_a_server_says_of_a_path_it_does_not_know_comes_down(fresh, upstream, server, error):
     """Its 404 is the answer."""
-    missing = {"type": "error", "error": {"type": "not_found_error", "message": "model: x"}}
-    upstream.reset(server_of(b"/messages", lambda peer, _: reply(peer, b"404 Not Found", missing)))
+    upstream.reset(server)
     answer = ask(fresh, "/v1/messages", MESSAGE)
-    assert (answer.status, json.loads(answer.body)) == (404, missing)
-
-
-def test_a_server_that_knows_neither(fresh, upstream):
-    """Its own words come down."""
-    upstream.reset(server_of(b"/nothing", None))
-    answer = ask(fresh, "/v1/messages", MESSAGE)
-    assert answer.status == 404
-    assert json.loads(answer.body) == {"error": {"message": "File Not Found"}}
+    assert (answer.status, json.loads(answer.body)) == (404, error)
 
 
 def test_another_server_may_take_its_place(tmp_path):
@@ -223,53 +222,36 @@ def test_a_stream_that_ends_with_its_connection(openai, upstream, count, end):
     assert (f"UPSTREAM FAILED: {CUT}" in openai.wait_for(" first", mark)) == (end == "fin")
 
 
-def test_an_answer_that_ends_with_its_connection_too_early(openai, upstream):
-    """Nothing has gone down yet: it is an error of the server."""
-
-    def cut(peer, _):
-        body = json.dumps(CHAT_ANSWER).encode()
-        peer.send(b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + body[:-9])
-
-    upstream.reset(server_of(b"/chat/completions", cut))
-    answer = ask(openai, "/v1/messages", MESSAGE)
-    assert (answer.status, answer.end) == (502, "whole")
-    assert json.loads(answer.body)["type"] == "error"
-
-
 def test_an_error_of_the_server(openai, upstream):
     """In the client's form, with its status and retry-after."""
-
-    def refuse(peer, _):
-        body = b'{"error":{"message":"slow down","type":"rate_limit"}}'
-        peer.send(
-            b"HTTP/1.1 429 Too Many\r\nRetry-After: 7\r\nContent-Type: application/json\r\n"
-            b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
-        )
-
-    upstream.reset(refuse)
+    error = {"error": {"message": "slow down", "type": "rate_limit"}}
+    upstream.reset(lambda peer, _: reply(peer, b"429 Too Many", error, b"Retry-After: 7"))
     answer = ask(openai, "/v1/messages", MESSAGE | {"stream": True})
     assert (answer.status, answer.values(b"retry-after")) == (429, [b"7"])
     assert json.loads(answer.body)["error"]["type"] == "rate_limit_error"
 
 
-@pytest.mark.parametrize("body", [b"not json", b"[]", b'{"choices":[]}', b""])
-def test_an_answer_that_makes_no_sense(openai, upstream, body):
-    """502 in the client's form."""
-    upstream.reset(
-        lambda peer, _: peer.send(
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
-            % (len(body), body)
-        )
-    )
-    answer = ask(openai, "/v1/messages", MESSAGE)
-    assert answer.status == 502
+CUT_SHORT = b"HTTP/1.0 200 OK\r\n%s\r\n\r\n%s" % (TYPE, json.dumps(CHAT_ANSWER).encode()[:-9])
+
+
+@pytest.mark.parametrize(
+    ("sent", "stream"),
+    [
+        *((whole(body, TYPE), False) for body in (b"not json", b"[]", b'{"choices":[]}', b"")),
+        (CUT_SHORT, False),
+        (whole(json.dumps(CHAT_ANSWER).encode(), TYPE), True),
+    ],
+    ids=["no JSON", "a list", "no choice", "empty", "cut short", "whole where a stream is wanted"],
+)
+def test_an_answer_that_makes_no_sense(openai, upstream, sent, stream):
+    """502 in the client's form: nothing has gone down yet.
+
+    Some SDKs would take a whole answer for an empty stream.
+    """
+    upstream.reset(lambda peer, _: peer.send(sent))
+    answer = ask(openai, "/v1/messages", MESSAGE | {"stream": stream})
+    assert (answer.status, answer.end) == (502, "whole")
     assert json.loads(answer.body)["type"] == "error"
-
-
-def test_a_whole_answer_where_a_stream_was_asked_for(openai, upstream):
-    """502: some SDKs would take it for an empty stream."""
-    upstream.reset(chat_server)
-    assert ask(openai, "/v1/messages", MESSAGE | {"stream": True}).status == 502
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,18 @@ def connect(reactor, server, protocol, timeout=5.0):
     return DirectEndpoint(reactor, host, port, timeout).connect(Once(protocol))
 
 
+@pytest.fixture
+def met(reactor, listener):
+    """Connect a protocol; return the socket at its other end."""
+    with contextlib.ExitStack() as stack:
+
+        def met(protocol):
+            run(reactor, connect(reactor, listener, protocol))
+            return stack.enter_context(listener.accept()[0])
+
+        yield met
+
+
 def test_on_loopback_the_connection_is_there_at_once(reactor, listener):
     found = []
     connect(reactor, listener, Kept()).addCallback(found.append)
@@ -87,10 +99,8 @@ def test_on_loopback_the_connection_is_there_at_once(reactor, listener):
     assert found[0].transport.getHost().host == "127.0.0.1"
 
 
-def test_bytes_go_both_ways_and_a_large_write_arrives_whole(reactor, listener):
-    protocol = Kept()
-    run(reactor, connect(reactor, listener, protocol))
-    there, _ = listener.accept()
+def test_bytes_go_both_ways_and_a_large_write_arrives_whole(reactor, met):
+    there = met(protocol := Kept())
     data = bytes(range(256)) * 40_000
     protocol.transport.write(data)
     protocol.transport.loseConnection()
@@ -109,10 +119,8 @@ def test_bytes_go_both_ways_and_a_large_write_arrives_whole(reactor, listener):
     assert bytes(got) == data
 
 
-def test_what_the_other_end_says_comes_before_its_end(reactor, listener):
-    protocol = Kept()
-    run(reactor, connect(reactor, listener, protocol))
-    there, _ = listener.accept()
+def test_what_the_other_end_says_comes_before_its_end(reactor, met):
+    there = met(protocol := Kept())
     there.sendall(b"hello")
     there.close()
     with pytest.raises(ConnectionDone):
@@ -120,38 +128,30 @@ def test_what_the_other_end_says_comes_before_its_end(reactor, listener):
     assert protocol.data == b"hello"
 
 
-def test_with_nothing_left_to_write_it_closes_at_once(reactor, listener):
-    protocol = Kept()
-    run(reactor, connect(reactor, listener, protocol))
-    there, _ = listener.accept()
+def test_with_nothing_left_to_write_it_closes_at_once(reactor, met):
+    there = met(protocol := Kept())
     protocol.transport.loseConnection()
     assert protocol.over.called
     there.settimeout(5)
     assert there.recv(1) == b""
-    there.close()
 
 
-def test_closed_while_it_reads_it_reads_no_more(reactor, listener):
+def test_closed_while_it_reads_it_reads_no_more(reactor, met):
     class Hasty(Kept):
         def dataReceived(self, data):
             super().dataReceived(data)
             self.transport.loseConnection()
 
-    protocol = Hasty()
-    run(reactor, connect(reactor, listener, protocol))
-    there, _ = listener.accept()
+    there = met(protocol := Hasty())
     there.sendall(b"1")
     with pytest.raises(ConnectionDone):
         run(reactor, protocol.over)
-    there.close()
     assert protocol.data == b"1"
     reactor.iterate(0.01)
 
 
-def test_a_reset_is_no_clean_end(reactor, listener):
-    protocol = Kept()
-    run(reactor, connect(reactor, listener, protocol))
-    there, _ = listener.accept()
+def test_a_reset_is_no_clean_end(reactor, met):
+    there = met(protocol := Kept())
     there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     there.close()
     with pytest.raises(ConnectionLost):

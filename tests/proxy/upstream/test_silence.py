@@ -10,7 +10,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from cacheproxy.proxy.upstream.silence import Silence, UpstreamSilent
-from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, eventually, head, whole
+from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, head, whole
 
 EVENT = b"data: {}\n\n"
 BODY = b'{"model":"m","messages":[]}'
@@ -32,16 +32,8 @@ def impatient(_upstream, tmp_path_factory):
 
 
 @pytest.fixture
-def ask(impatient, upstream):
-    clients = []
-
-    def ask(*arguments, buffer=None, **keywords):
-        clients.append(Client(impatient.address, buffer))
-        return clients[-1].ask(*arguments, **keywords)
-
-    yield ask
-    for client in clients:
-        client.close()
+def proxy(impatient, upstream):
+    return impatient
 
 
 @pytest.fixture
@@ -76,10 +68,10 @@ BEFORE = {
 }
 
 
-def test_before_the_head_the_client_gets_504(ask, falls_silent, upstream):
+def test_before_the_head_the_client_gets_504(connect, falls_silent, upstream):
     """The upstream is closed, and asked only once."""
     closed = falls_silent(BEFORE)
-    clients = [ask(f"/v1/messages?{number}", BODY) for number in range(len(BEFORE))]
+    clients = [connect().ask(f"/v1/messages?{number}", BODY) for number in range(len(BEFORE))]
     for client in clients:
         answer = client.answer()
         assert (answer.status, answer.end) == (504, "whole")
@@ -93,10 +85,10 @@ def test_before_the_head_the_client_gets_504(ask, falls_silent, upstream):
     assert upstream.requests.qsize() == len(BEFORE)
 
 
-def test_it_is_said_in_the_client_s_dialect(ask, falls_silent):
+def test_it_is_said_in_the_client_s_dialect(connect, falls_silent):
     """OpenAI's shape, and Ollama's."""
     falls_silent(b"")
-    openai, ollama = ask("/v1/chat/completions", BODY), ask("/api/chat", BODY)
+    openai, ollama = connect().ask("/v1/chat/completions", BODY), connect().ask("/api/chat", BODY)
     assert "--upstream-silence" in json.loads(openai.answer().body)["error"]["message"]
     assert "--upstream-silence" in json.loads(ollama.answer().body)["error"]
 
@@ -110,29 +102,31 @@ WITHIN = {
 }
 
 
-def test_after_the_head_the_answer_breaks_off(ask, falls_silent, impatient):
+def test_after_the_head_the_answer_breaks_off(connect, falls_silent, proxy):
     """Without a proper end; our own pings do not count as a word from the upstream."""
     closed = falls_silent(WITHIN)
-    mark = impatient.mark()
-    clients = [ask(f"/v1/chat/completions?{number}", BODY) for number in range(len(WITHIN))]
+    mark = proxy.mark()
+    clients = [
+        connect().ask(f"/v1/chat/completions?{number}", BODY) for number in range(len(WITHIN))
+    ]
     for client in clients:
         answer = client.answer()
         assert answer.status == 200
         assert answer.end in ("fin", "rst")
         assert answer.framed
         assert closed.acquire(timeout=TIMEOUT)
-        line = impatient.wait_for("UPSTREAM FAILED", mark)
+        line = proxy.wait_for("UPSTREAM FAILED", mark)
         assert "UPSTREAM FAILED: the upstream said nothing for 1 s" in line
-        mark = impatient.lines.index(line, mark) + 1
+        mark = proxy.lines.index(line, mark) + 1
 
 
-def test_an_http_1_0_client_sees_a_reset(ask, falls_silent):
+def test_an_http_1_0_client_sees_a_reset(connect, falls_silent):
     """It has no chunks to tell it."""
     falls_silent(CHUNKED)
-    assert ask(version=b"HTTP/1.0").answer().end == "rst"
+    assert connect().ask(version=b"HTTP/1.0").answer().end == "rst"
 
 
-def test_every_byte_begins_the_time_anew(ask, serve):
+def test_every_byte_begins_the_time_anew(connect, serve):
     """A slow answer may take as long as it likes, in its head, too; here nearly twice the limit."""
     said = head(b"Content-Length: 3") + b"abc"
     pieces = [said[:9], said[9:20], said[20:-3], said[-3:-2], said[-2:-1], said[-1:]]
@@ -143,11 +137,11 @@ def test_every_byte_begins_the_time_anew(ask, serve):
             peer.send(piece)
 
     serve(script)
-    answer = ask().answer()
+    answer = connect().ask().answer()
     assert (answer.status, answer.body, answer.end) == (200, b"abc", "whole")
 
 
-def test_while_the_client_does_not_read_the_time_stands_still(ask, serve):
+def test_while_the_client_does_not_read_the_time_stands_still(connect, serve):
     """The upstream would speak if we let it."""
     body = bytes(range(256)) * 65536
     sent = threading.Event()
@@ -158,29 +152,10 @@ def test_while_the_client_does_not_read_the_time_stands_still(ask, serve):
         sent.set()
 
     serve(script)
-    client = ask(buffer=1 << 14)
+    client = connect(1 << 14).ask()
     time.sleep(2.5 * LIMIT)
     assert not sent.is_set()
     assert b"".join(client.pieces(client.begin())) == body
-
-
-def test_silence_of_one_harms_no_other(ask, serve):
-    """The limit is each connection's own."""
-
-    def script(peer, received):
-        if b"/mute" in received.line:
-            peer.wait_closed()
-            return
-        peer.send(CHUNKED)
-        for _ in range(8):
-            time.sleep(0.2)
-            peer.chunk(EVENT)
-        peer.send(b"0\r\n\r\n")
-
-    serve(script)
-    mute, other = ask("/mute"), ask("/other")
-    assert mute.answer().status == 504
-    assert other.answer().end == "whole"
 
 
 class Told(list):
@@ -244,14 +219,3 @@ def test_without_a_limit_nothing_is_told():
     told.silence.hold()
     told.silence.go_on()
     assert told.clock.getDelayedCalls() == []
-
-
-def test_nothing_is_left_behind(ask, falls_silent, impatient):
-    """Connections that were given up are closed on both sides."""
-    falls_silent(CHUNKED)
-    before = len(impatient.open_files())
-    clients = [ask() for _ in range(20)]
-    for client in clients:
-        assert client.answer().end == "fin"
-        client.close()
-    eventually(lambda: len(impatient.open_files()) <= before)

@@ -106,23 +106,9 @@ def _trusting(_secure, folder, certificate):
 
 
 @pytest.fixture
-def trusting(_trusting, secure):
+def proxy(_trusting, secure):
     """A proxy in front of ``secure`` that trusts it."""
     return _trusting
-
-
-@pytest.fixture
-def ask(trusting, secure):
-    """Ask the proxy in front of it, which trusts it."""
-    clients = []
-
-    def ask(*arguments, buffer=None, **keywords):
-        clients.append(Client(trusting.address, buffer))
-        return clients[-1].ask(*arguments, **keywords)
-
-    yield ask
-    for client in clients:
-        client.close()
 
 
 class TestPlainHTTP:
@@ -174,16 +160,16 @@ def end_of_tls(peer):
     peer.sock = peer.sock.unwrap()
 
 
-def test_requests_and_answers_pass(ask, secure):
+def test_requests_and_answers_pass(connect, secure):
     """As they do without TLS; SSL_CERT_FILE names whom to trust."""
-    answer = ask("/v1/messages?x", b"{}").answer()
+    answer = connect().ask("/v1/messages?x", b"{}").answer()
     assert (answer.status, answer.body, answer.end) == (200, b'{"ok":true}', "whole")
     received = secure.received()
     assert received.line == b"POST /v1/messages?x HTTP/1.1"
     assert received.values(b"host") == [f"localhost:{secure.port}".encode()]
 
 
-def test_a_stream_comes_as_it_is_sent(ask, secure):
+def test_a_stream_comes_as_it_is_sent(connect, secure):
     """Each event at once, not when the answer ends."""
     seen = threading.Semaphore(0)
 
@@ -195,14 +181,14 @@ def test_a_stream_comes_as_it_is_sent(ask, secure):
         peer.send(b"0\r\n\r\n")
 
     secure.reset(script)
-    client = ask()
+    client = connect().ask()
     for piece in client.pieces(client.begin()):
         assert piece == EVENT
         seen.release()
     assert not secure.errors
 
 
-def test_the_client_s_pauses_pause_the_upstream(ask, secure):
+def test_the_client_s_pauses_pause_the_upstream(connect, secure):
     """And the whole arrives when it reads on."""
     body = bytes(range(256)) * 65536
     sent = threading.Event()
@@ -212,14 +198,14 @@ def test_the_client_s_pauses_pause_the_upstream(ask, secure):
         sent.set()
 
     secure.reset(script)
-    client = ask(buffer=1 << 14)
+    client = connect(1 << 14).ask()
     time.sleep(0.7)
     assert not sent.is_set()
     assert b"".join(client.pieces(client.begin())) == body
 
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
-def test_a_client_that_leaves_closes_it(ask, secure, how):
+def test_a_client_that_leaves_closes_it(connect, secure, how):
     """At once, in the middle of an answer."""
     closed = threading.Event()
 
@@ -230,7 +216,7 @@ def test_a_client_that_leaves_closes_it(ask, secure, how):
             closed.set()
 
     secure.reset(script)
-    client = ask()
+    client = connect().ask()
     next(client.pieces(client.begin()))
     client.leave(how)
     assert closed.wait(TIMEOUT)
@@ -245,7 +231,7 @@ CUT = {
 
 @pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize("name", CUT)
-def test_tls_that_just_ends_is_no_end(ask, secure, name, how):
+def test_tls_that_just_ends_is_no_end(connect, secure, name, how):
     """Anybody on the way can close a connection: only close_notify is the server's word.
 
     Without a length or chunks, nothing else would tell.
@@ -257,19 +243,19 @@ def test_tls_that_just_ends_is_no_end(ask, secure, name, how):
         peer.leave(how)
 
     secure.reset(script)
-    answer = ask().answer()
+    answer = connect().ask().answer()
     assert (answer.status, answer.framed) == (200, True)
     assert answer.end in ("fin", "rst")
 
 
-def test_close_notify_ends_a_body_without_length(ask, secure):
+def test_close_notify_ends_a_body_without_length(connect, secure):
     """It is the server's own word."""
     secure.reset(lambda peer, _: (peer.send(head() + EVENT), end_of_tls(peer)))
-    answer = ask().answer()
+    answer = connect().ask().answer()
     assert (answer.body, answer.end) == (EVENT, "whole")
 
 
-def test_an_upstream_that_does_not_answer_the_end_is_left(trusting, ask, secure):
+def test_an_upstream_that_does_not_answer_the_end_is_left(proxy, connect, secure):
     """TLS would wait for its close_notify for ever."""
     go = threading.Event()
 
@@ -278,12 +264,12 @@ def test_an_upstream_that_does_not_answer_the_end_is_left(trusting, ask, secure)
         go.wait(TIMEOUT)
 
     secure.reset(script)
-    before = len(trusting.open_files())
+    before = len(proxy.open_files())
     for _ in range(5):
-        client = ask()
+        client = connect().ask()
         assert client.answer().body == b"ok"
         client.close()
-    eventually(lambda: len(trusting.open_files()) <= before)
+    eventually(lambda: len(proxy.open_files()) <= before)
     go.set()
 
 
@@ -300,43 +286,47 @@ def test_an_address_can_be_trusted_as_well_as_a_name(secure, folder, certificate
         assert client.ask().answer().status == 200, proxy.output
 
 
-def test_a_certificate_nobody_knows_is_502(secure, folder):
-    """The sentence says how to make it known; the request is not sent."""
-    other = write_certificate(folder / "other.pem", "localhost")
-    with start(folder, f"https://localhost:{secure.port}", other) as proxy:
-        status, message = message_of(proxy)
-    assert status == 502
-    assert "the upstream's certificate is not trusted" in message
-    assert "SSL_CERT_FILE" in message
-    assert secure.requests.empty()
-
-
-def test_a_certificate_for_another_host_is_502(folder):
-    """Being trusted is not enough."""
-    certificate = write_certificate(folder / "elsewhere.pem", "elsewhere.example")
-    upstream = SecureUpstream(certificate)
-    with start(folder, f"https://localhost:{upstream.port}", certificate) as proxy:
+@pytest.mark.parametrize(
+    ("name", "trusts", "said"),
+    [
+        ("localhost", "another.pem", "the upstream's certificate is not trusted"),
+        ("elsewhere.example", "its.pem", "the upstream's certificate is for another host"),
+    ],
+)
+def test_a_certificate_that_is_not_trusted_or_for_another_host_is_502(tmp_path, name, trusts, said):
+    """The request is not sent."""
+    upstream = SecureUpstream(write_certificate(tmp_path / "its.pem", name))
+    write_certificate(tmp_path / "another.pem", "localhost")
+    with start(tmp_path, f"https://localhost:{upstream.port}", tmp_path / trusts) as proxy:
         status, message = message_of(proxy)
     upstream.close()
     assert status == 502
-    assert "the upstream's certificate is for another host" in message
+    assert said in message
+    assert ("SSL_CERT_FILE" in message) == (trusts == "another.pem")
     assert upstream.requests.empty()
 
 
-def test_a_server_without_tls_is_502(upstream, serve, folder, certificate):
-    """With a guess at what is wrong."""
-    upstream.reset(on_connection=lambda peer: peer.send(whole(b"", status=b"400 Bad Request")))
-    with start(folder, f"https://localhost:{upstream.port}", certificate) as proxy:
-        status, message = message_of(proxy)
-    assert status == 502
-    assert "does not speak TLS: should it be http instead of https?" in message
-
-
-def test_a_server_that_never_greets_is_504(upstream, folder, certificate):
-    """The handshake counts as silence."""
-    upstream.reset(on_connection=lambda peer: peer.sock.recv(1 << 16) and peer.wait_closed())
+@pytest.mark.parametrize(
+    ("does", "status", "said"),
+    [
+        (
+            lambda peer: peer.send(whole(b"", status=b"400 Bad Request")),
+            502,
+            "does not speak TLS: should it be http instead of https?",
+        ),
+        (
+            lambda peer: peer.sock.recv(1 << 16) and peer.wait_closed(),
+            504,
+            "said nothing for 0.5 s",
+        ),
+    ],
+    ids=["a server without TLS", "a server that never greets"],
+)
+def test_a_handshake_that_does_not_come_about(upstream, folder, certificate, *, does, status, said):
+    """With a guess at what is wrong; the handshake counts as silence."""
+    upstream.reset(on_connection=does)
     url = f"https://localhost:{upstream.port}"
     with start(folder, url, certificate, "--upstream-silence", "0.5") as proxy:
-        status, message = message_of(proxy)
-    assert status == 504
-    assert "said nothing for 0.5 s" in message
+        found = message_of(proxy)
+    assert found[0] == status
+    assert said in found[1]
