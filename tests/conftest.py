@@ -25,7 +25,7 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("quick", settings.get_profile("cacheproxy"), max_examples=10)
+settings.register_profile("quick", settings.get_profile("cacheproxy"), max_examples=5)
 settings.load_profile("cacheproxy")
 
 HERE = Path(__file__).parent
@@ -83,7 +83,7 @@ def _is_quick(config: pytest.Config) -> bool:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import nothing of a slow folder for the quick tests: the SDKs alone take seconds."""
-    is_slow = collection_path.is_dir() and collection_path.name in SLOW_FOLDERS
+    is_slow = collection_path.name in SLOW_FOLDERS or collection_path.name == "test_sdk.py"
     return True if is_slow and _is_quick(config) else None
 
 
@@ -91,8 +91,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow by its folder and by its fixtures; some modules say it themselves."""
     for item in items:
         folders = item.path.relative_to(HERE.parent).parts[1:-1]
-        if SLOW_FOLDERS.intersection(folders) or SLOW_FIXTURES.intersection(
-            getattr(item, "fixturenames", ())
+        if (
+            SLOW_FOLDERS.intersection(folders)
+            or item.path.name == "test_sdk.py"
+            or SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))
         ):
             item.add_marker("slow")
 
