@@ -258,23 +258,29 @@ response = st.one_of(
 )
 
 
+many = st.sampled_from([0, http1._MANY])
+"""Above which size chunks are split instead of matched."""
+
+
 @given(
     response.flatmap(lambda data: st.tuples(st.just(data), cuts(data))),
     st.integers(0, 80) | st.just(LONGEST_HEAD),
     st.integers(1, 12) | st.just(http1._LONGEST_CHUNK_LINE),
+    many,
     st.tuples(st.sampled_from([b"POST", b"HEAD"]), st.booleans()),
 )
 def test_the_result_does_not_depend_on_how_the_bytes_are_cut(
-    case, longest_head, longest_line, asked
+    case, longest_head, longest_line, split_above, asked
 ):
-    """Whole, byte by byte or at random, also at limits that most touch."""
+    """Whole, byte by byte or at random, split or matched, also at limits that most touch."""
     data, pieces = case
     method, close = asked
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(http1, "LONGEST_HEAD", longest_head)
         patch.setattr(http1, "_LONGEST_CHUNK_LINE", longest_line)
         found, body, done, error = read([data], method, close=close)
-        for cut in (pieces, one_by_one(data)):
+        patch.setattr(http1, "_MANY", split_above)
+        for cut in ([data], pieces, one_by_one(data)):
             cut_found, cut_body, cut_done, cut_error = read(cut, method, close=close)
             assert (cut_found, cut_done, cut_error) == (found, done, error)
             # What came before bad bytes may have been passed on.
