@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import platformdirs
 from twisted.application.service import IService
@@ -44,6 +45,7 @@ from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
+from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.proxy.learning.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
@@ -54,7 +56,11 @@ from cacheproxy.proxy.transport.polling import poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
+from cacheproxy.web.cures import Cures
 
+_T = TypeVar("_T")
+_CURE, _CURE_SECONDS = "cure", 30.0
+"""How long rules may be proven, and under which name."""
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
 With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
@@ -69,6 +75,7 @@ def makeService(options: Options) -> IService:
     poll_plainly(reactor)
     try:
         lasting = make_lasting(reactor, options.settings)
+        lasting.shown.file = options.file
         listening = Listening(reactor, options.settings, lasting.site)
         arrangement = arrange(lasting, options.settings)
     except (
@@ -133,7 +140,8 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
     packages = plugins.packages.with_files(config.plugin, config.block)
-    rules = choose(packages.normalizers(config.rules()), config.enable, config.disable)
+    known = packages.normalizers(config.rules())
+    rules = choose(known, config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, via)
     translating = Translating(
@@ -191,6 +199,18 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
                 access,
                 profiling,
                 context.placing,
+                cures=Cures(
+                    lasting.shown.recent,
+                    store,
+                    packages,
+                    known,
+                    frozenset(rule.name for rule in rules),
+                    edits,
+                    lambda: profiling.profile,
+                    lasting.collector,
+                    partial(_in_thread, plugins.workers),
+                    lambda: lasting.shown.file,
+                ),
                 before=lasting.records.take.settle,
             ),
         ),
@@ -200,6 +220,12 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         profiling=profiling,
         proving=Proving(reactor, upstream, profiling, via),
     )
+
+
+def _in_thread(workers: Workers, work: Callable[[], _T]) -> Awaitable[_T]:
+    """Do ``work``, in which the functions of plugins may be called, in a thread of theirs."""
+    workers.forgive(_CURE)  # it was asked for, however late the last one was
+    return workers.run(_CURE, work, _CURE_SECONDS)
 
 
 def _capture(reactor: Any, config: Config) -> Capture | None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
+from cacheproxy.core.diagnose.cure import Found
 from cacheproxy.core.diagnose.inspection import Inspection, PartView, SideView
 from cacheproxy.core.diagnose.volatile import Field
 from cacheproxy.core.diff.kind import Kind
@@ -107,7 +108,7 @@ def _rule(field: Field, active: frozenset[str]) -> str:
     return f"{name}{state}{partly}"
 
 
-def field_name(field: Field) -> str:
+def field_name(field: Field | Found) -> str:
     """Return a field's place as people read it: ``system[2] "cch="``."""
     label = " ".join(field.label.split())
     shown = place_name(field.path)

@@ -99,10 +99,16 @@ def short(number: float) -> str:
 
 
 def _ways_in(address: str) -> Iterator[str]:
-    where = "" if address == _DEFAULT else f" --proxy {address}"
+    where = proxy_option(address)
     yield f"  dashboard   {address}/_cacheproxy/"
     yield f'  Claude Code   eval "$(cacheproxy env claude{where})" && claude'
     yield f"  Cline, Codex  base URL {address}/v1"
+
+
+def proxy_option(address: str) -> str:
+    """Return what commands on this machine need beside them to find the proxy; "" for nothing."""
+    address = _from_here(address)
+    return "" if address == _DEFAULT or not address.startswith("http") else f" --proxy {address}"
 
 
 def _from_here(address: str) -> str:
