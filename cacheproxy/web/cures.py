@@ -17,7 +17,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.diagnose.cure import Cure, Found, cures
 from cacheproxy.core.rules.fold import GivenUpError
-from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Packages

@@ -16,14 +16,11 @@ from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
 from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN
 from cacheproxy.core.diagnose.volatile import fields
-from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import Order, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import Normalizer
-
-_HIDDEN = "a credential stands around it"
+from cacheproxy.core.rules.normalizer import Normalizer
 
 
 class CureError(ValueError):
@@ -122,11 +119,9 @@ def cures(
             yield replace(known, rules=one.rules, on=covered)
         elif isinstance(answer, Refusal):
             yield replace(known, why=answer.why)
-        elif hide_text(toml := answer.toml()) != toml:
-            yield replace(known, why=_HIDDEN)
         else:
             won = _won(pair, answer, order or Order.TOOLS_FIRST, tokens)
-            yield replace(known, name=answer.rule.name, toml=toml, won=won)
+            yield replace(known, name=answer.rule.name, toml=answer.toml(), won=won)
 
 
 def _won(pair: Pair, proposal: Proposal, order: Order, tokens: int | None) -> Won | None:

@@ -276,8 +276,9 @@ def _field(case: _Case) -> Iterator[Advice]:
         yield Advice("nothing", "it stands in text that is not the client's own")
     elif changed.kind in FREQUENCY:
         froms = "".join(f" --from {name}" for name in captures)
-        which = f" {changed.number}" if changed.number is not None else froms
-        yield Advice("a rule", f"cacheproxy diagnose{which} --propose: shows it, proven")
+        live = "" if changed.number is None else f" {changed.number}"
+        command = f"diagnose{live} --propose" if live else f"diagnose --propose{froms}"
+        yield Advice("a rule", f"cacheproxy {command}")
     elif captures:
         where = " ".join(captures)
         yield Advice("see all", f"cacheproxy inspect {where} lists what changes, and where")
@@ -285,7 +286,7 @@ def _field(case: _Case) -> Iterator[Advice]:
         why = "cacheproxy inspect FOLDER lists what changes, where the proxy has --capture FOLDER"
         yield Advice("see all", why)
     if changed.kind is Kind.DATE and not changed.on and not _is_often(changed.seen):
-        yield Advice("nothing", "else it happens once a day: one slow turn")
+        yield Advice("nothing", "it happens once a day; one slow turn")
 
 
 def _is_often(seen: tuple[int, int] | None) -> bool:

@@ -100,10 +100,21 @@ def test_a_quotation_by_the_user_is_left_alone():
     assert b"run id: abc1234f?" in after.body
 
 
-def test_a_date_is_pinned_and_off_by_default():
-    (proposal,), _ = proposals(planted(anthropic(), "date"))
-    assert proposal.rule.pin
-    assert not proposal.rule.default
+@pytest.mark.parametrize(
+    ("label", "note"),
+    [
+        ("Today's date: ", "Today's date is now "),
+        ("Current date is ", "Today's date is now "),
+        ("Date: ", "Today's date is now "),
+        ("Release date = ", "Release date is now "),
+        ("\u65e5\u4ed8: ", "The date is now "),
+    ],
+)
+def test_a_date_is_pinned_and_the_new_one_is_told(label, note):
+    """What the model hears is in the words of the line, and true."""
+    (proposal,), _ = proposals(planted(anthropic(), "date", label=f"\n{label}"))
+    assert (proposal.rule.pin, proposal.rule.default) == (True, True)
+    assert proposal.rule.note == rf"{note}\g<volatile>."
 
 
 def test_a_nonce_keeps_its_length_and_the_version_before_it_may_change():
