@@ -14,7 +14,6 @@ from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.diagnose.cure import Cure, Found, cures
 from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.core.rules.normalizer import Normalizer
@@ -53,7 +52,7 @@ class Cures:
         if exchange is None:
             return None if name != "last" else _nothing("no turn has broken the cache here so far")
         verdict = exchange.verdict
-        if verdict is None or verdict.judgement is not Judgement.BREAK:
+        if verdict is None or verdict.reason is None:
             return _nothing(f"request {exchange.number} did not break the cache: nothing to cure")
         pair = self._pair(exchange)
         if pair is None:

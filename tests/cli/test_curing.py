@@ -137,9 +137,8 @@ class TestApplied:
         number = breaking.broke(ids[0], ids[1], text)
         assert breaking.propose(number, "--apply").exit_code == 0
         session = breaking.last(lambda one: one["number"] == number)["session"]
-        sent = breaking.say(
-            session, "hello", "hi", "and?", "so", "well", system=text.format(ids[2])
-        )
+        said = ("hello", "hi", "and?", "so", "well")
+        sent = breaking.say(session, *said, system=text.format(ids[2]))
         assert "Run id: 00000000-0000-0000-0000-000000000000" in sent["system"]
 
     def test_two_conversations_each_have_their_own(self, breaking):
@@ -266,7 +265,7 @@ class TestNothingIsDone:
         key = "sk-ant-api03-AbCdEfGh1234567890ijklmnop"
         number = breaking.broke(date(20), date(21), f"be kind\nkey {key} {{}}\n{WORDS}")
         result = breaking.propose(number, "--json")
-        assert key not in result.stdout
+        assert "AbCdEfGh" not in result.stdout
         assert "a credential stands around it" in result.stdout
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.proxy.harness import Client, Proxy, environment
 
+from .replay import TOLERANCE
+
 pytestmark = [pytest.mark.llama, pytest.mark.slow]
 
 WORDS = "the quick brown fox jumps over a lazy dog and waits outside while rain falls\n"
@@ -76,6 +78,12 @@ def test_from_a_break_to_a_cure_without_a_restart(serve, tmp_path):
         assert "without a restart" in done.stdout
         assert file.read_text() in done.stdout
         assert proxy.wait_for("reloaded: rule changed")
+        pid, before = proxy.pid, prompt
         prompt, reused = stranger.turn("2026-11-22")
-        assert reused > 0.9 * prompt
+        assert reused >= before - TOLERANCE
+        assert proxy.wait_for("the model is told the new one")
+        before = prompt
+        prompt, reused = stranger.turn("2026-11-22")
+        assert reused >= before - TOLERANCE
+        assert proxy.pid == pid
         assert "Traceback" not in proxy.output

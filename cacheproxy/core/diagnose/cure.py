@@ -16,6 +16,7 @@ from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
 from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN
 from cacheproxy.core.diagnose.volatile import fields
+from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import Order, prompt_of
 from cacheproxy.core.prompt.request import Request
@@ -113,7 +114,9 @@ def cures(
     made = {id(one.field): one for one in answers}
     for one in changed:
         answer = made.get(id(one))
-        known = Found(one.path, one.label, one.kind.value)
+        line = one.sightings[0].change.before
+        label = one.label if hide_text(line) == line else ""
+        known = Found(one.path, label, one.kind.value)
         if answer is None:
             covered = tuple(name for name in one.rules if name in on)
             yield replace(known, rules=one.rules, on=covered)
