@@ -184,7 +184,10 @@ class TestObjections:
             ({"where": "user"}, "does not make the turns equal"),
             ({"pattern": r"run id: (?P<volatile>[0-9a-f]{2})", "replacement": "00"}, "equal"),
             (
-                {"replacement": r"0\g<volatile>", "pattern": r"run id: (?P<volatile>[^\W_]+)"},
+                {  # no example shows it
+                    "replacement": r"0\g<volatile>",
+                    "pattern": r"run id: (?P<volatile>(?![a0]+\b)[^\W_]+)",
+                },
                 "idempotent",
             ),
         ],
