@@ -186,7 +186,7 @@ class TestObjections:
             (
                 {  # no example shows it
                     "replacement": r"0\g<volatile>",
-                    "pattern": r"run id: (?!\w{0,5}\b)(?P<volatile>[^\W_]+)",
+                    "pattern": r"run id: (?!\w{0,5}(?!\w))(?P<volatile>[^\W_]+)",
                 },
                 "idempotent",
             ),
