@@ -38,6 +38,8 @@ FREQUENCY = {
     Kind.UUID: "another each time",
     Kind.NONCE: "another each time",
     Kind.COUNTER: "counts",
+    Kind.PATH: "changes with the folder",
+    Kind.GIT: "changes with each edit and commit",
 }
 """Kinds of fields that a rule can be proposed for, and how often they change."""
 _OFTEN = 0.1
