@@ -17,7 +17,7 @@ from cacheproxy.core.diagnose.prove import objection
 from cacheproxy.core.diagnose.volatile import Field, Step, git_heading
 from cacheproxy.core.diagnose.wording import git_note, is_pinned, note_for
 from cacheproxy.core.diff.changes import Change
-from cacheproxy.core.diff.kind import EDGE_AFTER, EDGE_BEFORE, SHAPES, STATUS_LINE, Kind
+from cacheproxy.core.diff.kind import DATES, EDGE_AFTER, EDGE_BEFORE, SHAPES, STATUS_LINE, Kind
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.pointer import parse_pointer
 from cacheproxy.core.privacy.credentials import hide_text
@@ -131,12 +131,22 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     return Rule(
         name=_name(field, anchor, names),
         where=_where(field, steps),
-        pattern=anchor.pattern(SHAPES[field.kind]),
+        pattern=anchor.pattern(_shape(field.kind, changes)),
         replacement=None if pin else _constant(field.kind, changes),
         why=f"{field.kind.value} {_KEPT if pin else 'made constant'}",
         pin=pin,
         note=note_for(field.kind, anchor.before) if pin else None,
         literals=_literals(anchor),
+    )
+
+
+def _shape(kind: Kind, changes: Sequence[Change]) -> str:
+    """Return the pattern of the token: of a date in the way in which it was written each time."""
+    seen = {text for change in changes for text in (change.was, change.now)}
+    shapes = DATES if kind is Kind.DATE else ()
+    return next(
+        (shape for shape in shapes if all(re.fullmatch(shape, text) for text in seen)),
+        SHAPES[kind],
     )
 
 

@@ -32,10 +32,16 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,? "
 _TIME = r"[0-2]?\d:[0-5]\d(?::[0-6]\d(?:[.,]\d{1,9})?)?(?: ?[AaPp]\.?[Mm]\.?)?"
 _ZONE = r"(?:Z| ?(?:UTC|GMT|[A-Z]{3,4})(?:[+-]\d{1,2}(?::?\d{2})?)?|[+-]\d{2}:?\d{2})"
-_DATE = (
-    rf"(?:(?:{_DAY})?(?:\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[/.]\d{{1,2}}[/.]\d{{4}}"
-    rf"|{_MONTH} \d{{1,2}},? \d{{4}}|\d{{1,2}}\.? {_MONTH} \d{{4}}|{_MONTH},? \d{{4}}))"
+_DATES = (
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}",
+    r"\d{1,2}[/.]\d{1,2}[/.]\d{4}",
+    rf"{_MONTH} \d{{1,2}},? \d{{4}}",
+    rf"\d{{1,2}}\.? {_MONTH} \d{{4}}",
+    rf"{_MONTH},? \d{{4}}",
 )
+_DATE = rf"(?:(?:{_DAY})?(?:{'|'.join(_DATES)}))"
+DATES = (*_DATES, *(_DAY + shape for shape in _DATES))
+"""Patterns of dates in one way of writing each."""
 SHAPES = {
     Kind.UUID: r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
     Kind.CLOCK: rf"(?:{_DATE}[T ,]+(?:at )?)?{_TIME}{_ZONE}?",
