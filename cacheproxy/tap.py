@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import platformdirs
 from twisted.application.service import IService
@@ -45,7 +44,6 @@ from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
-from cacheproxy.proxy.exchange.workers import Workers
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.proxy.learning.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
@@ -58,9 +56,8 @@ from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.cures import Cures
 
-_T = TypeVar("_T")
 _CURE, _CURE_SECONDS = "cure", 30.0
-"""How long rules may be proven, and under which name."""
+"""Rules are proven in a thread of plugins, whose functions they may call: for how long."""
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
 With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
@@ -208,7 +205,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
                     edits,
                     lambda: profiling.profile,
                     lasting.collector,
-                    partial(_in_thread, plugins.workers),
+                    lambda work: plugins.workers.run(_CURE, work, _CURE_SECONDS),
                     lambda: lasting.shown.file,
                 ),
                 before=lasting.records.take.settle,
@@ -220,12 +217,6 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         profiling=profiling,
         proving=Proving(reactor, upstream, profiling, via),
     )
-
-
-def _in_thread(workers: Workers, work: Callable[[], _T]) -> Awaitable[_T]:
-    """Do ``work``, in which the functions of plugins may be called, in a thread of theirs."""
-    workers.forgive(_CURE)  # it was asked for, however late the last one was
-    return workers.run(_CURE, work, _CURE_SECONDS)
 
 
 def _capture(reactor: Any, config: Config) -> Capture | None:
