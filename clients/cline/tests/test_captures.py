@@ -1,0 +1,87 @@
+"""Recorded Cline sessions: every turn extends the one before, over midnight too.
+
+They were recorded within a day. For those over midnight the later turns get the next date.
+"""
+
+from __future__ import annotations
+
+import cacheproxy_cline
+import pytest
+from cacheproxy_cline import CLINE
+
+from cacheproxy.core.conversation.session import session_of
+from cacheproxy.testing import (
+    assert_extends,
+    assert_idempotent,
+    capture_name,
+    find_captures,
+    load_capture,
+    normalized,
+    rules_of,
+)
+
+CAPTURES = find_captures("cline*.jsonl", __file__)
+each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
+
+RULES = rules_of(cacheproxy_cline)
+DATES = (b"2. Date: 11/21/2026", b"2. Date: 11/22/2026")
+# The words that the recording put in the place of the client's, each as long as its own.
+MASKED = {
+    "You are Vabad, an AI lipava nokos.": "You are Cline, an AI coding agent.",
+    "Betezuluset you are hovamug in:": "Environment you are running in:",
+    "1. Bigibare: bukes": "1. Platform: linux",
+    "4. Satedet Panafomic: ": "4. Working Directory: ",
+}
+
+
+def recorded(path, midnight=None):
+    """The requests of a capture, with the client's own words at the places that tell.
+
+    ``midnight``: the number of the first request of the next day.
+    """
+    for number, one in enumerate(load_capture(path)):
+        body = one.body
+        for masked, real in MASKED.items():
+            assert body.count(masked.encode()) == 1
+            body = body.replace(masked.encode(), real.encode())
+        assert body.count(DATES[0]) == 1
+        if midnight is not None and number >= midnight:
+            body = body.replace(*DATES)
+        yield one.with_body(body)
+
+
+@each_capture
+@pytest.mark.parametrize("midnight", [None, 1, 2, 3])
+def test_every_turn_extends_the_one_before(path, midnight):
+    """And nothing but the date changes."""
+    previous = None
+    for one in recorded(path, midnight):
+        assert CLINE.sent(one)
+        current = normalized(RULES, one, previous)
+        assert current.body == one.body.replace(*DATES[::-1])
+        if previous is not None:
+            assert_extends(previous, current)
+        previous = current
+
+
+@each_capture
+def test_without_the_rule_midnight_parts_the_turns(path):
+    """The first one of the next day."""
+    first, later, *_ = recorded(path, midnight=1)
+    with pytest.raises(AssertionError, match=r"became '[^']*11/22"):
+        assert_extends(first, later)
+
+
+@each_capture
+def test_all_turns_are_one_session(path):
+    """Which goes by its own name."""
+    assert len({session_of(one, client="cline") for one in recorded(path, midnight=1)}) == 1
+
+
+@each_capture
+def test_normalizing_twice_is_normalizing_once(path):
+    """With the request before at hand."""
+    previous = None
+    for one in recorded(path, midnight=1):
+        assert_idempotent(RULES, one, previous)
+        previous = normalized(RULES, one, previous)
