@@ -9,13 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cacheproxy.core.document.edits import REMOVE, Edit
+    from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.codeblocks import lines_outside_code
     from cacheproxy.core.prompt.request import Request
+    from cacheproxy.core.rules.code_rule import CodeRule, quick
     from cacheproxy.core.rules.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
-    from cacheproxy.core.rules.rule import CodeRule, Rule, quick
+    from cacheproxy.core.rules.rule import Rule
     from cacheproxy.hookspecs import hookimpl
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Client",
     "CodeRule",
     "Edit",
+    "Raw",
     "Request",
     "Rule",
     "hookimpl",
@@ -42,14 +44,15 @@ _MODULES = {
     "SYSTEM_TEXT": "core.rules.places",
     "USER_TEXT": "core.rules.places",
     "Client": "core.prompt.client",
-    "CodeRule": "core.rules.rule",
+    "CodeRule": "core.rules.code_rule",
     "Edit": "core.document.edits",
+    "Raw": "core.document.edits",
     "Request": "core.prompt.request",
     "Rule": "core.rules.rule",
     "hookimpl": "hookspecs",
     "lines_outside_code": "core.prompt.codeblocks",
     "match_paths": "core.document.pointer",
-    "quick": "core.rules.rule",
+    "quick": "core.rules.code_rule",
     "to_pointer": "core.document.pointer",
 }
 """Where each name is from: imported when it is asked for, so that a command starts quickly."""
