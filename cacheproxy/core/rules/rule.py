@@ -27,7 +27,7 @@ from cacheproxy.core.rules.normalizer import (
     check_types,
     on_one_line,
 )
-from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, told
+from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, begins, told
 from cacheproxy.core.rules.places import NAMED
 from cacheproxy.core.rules.second_pass import is_settled
 
@@ -109,7 +109,7 @@ class Rule:
         if self._note is None:
             for found in self._found(request):
                 yield from self._edits_at(*found, previous)
-        elif previous is not None:
+        elif previous is not None and not begins(request):
             yield from self._noted(self._note, request, previous)
 
     def _found(self, request: Request) -> Iterator[tuple[Path, list[re.Match[str]]]]:
