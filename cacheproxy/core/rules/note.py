@@ -139,12 +139,7 @@ def told(request: Request, previous: Request, note: str) -> Iterator[Edit]:
         item = items[index]
         if not _is_user(item) or not _is_said(item["content"]):
             continue
-        is_new = index >= len(before) or (
-            index != first
-            and not (
-                _is_user(before[index]) and _goes_on(item["content"], before[index]["content"])
-            )
-        )
+        is_new = index >= len(before) or (index != first and not _goes_on(item, before[index]))
         if is_new:
             content = item["content"]
             in_blocks = isinstance(content, list)

@@ -137,9 +137,13 @@ def test_two_rules_tell_in_one_message_and_each_stays():
     assert later[-1]["content"] == "three"
 
 
-def test_in_a_tool_loop_the_note_waits_for_the_user():
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_in_a_tool_loop_the_note_waits_for_the_user(earlier):
+    """After the conversation's first question, and after a later one."""
     client = Client()
-    client.sends("Date: 1", said("user", "one"))
+    client.sends("Date: 1", said("user", "zero"))
+    if earlier:
+        client.sends("Date: 1", said("assistant", "z"), said("user", "one"))
     call = {"role": "assistant", "content": "", "tool_calls": []}
     looped = client.sends("Date: 2", call, {"role": "tool", "content": "out", "tool_call_id": "x"})
     assert looped[0] == "Date: 1"
