@@ -44,8 +44,8 @@ PIN_DATE = Rule(
         r"2\. Date: (?P<volatile>[^\n]{6,40})\n3\. IDE: [^\n]*\n4\. Working Directory: "
     ),
     why="date of the first turn kept",
-    default=False,
     pin=True,
+    note=r"Today's date is now \g<volatile>.",
     literals=("2. Date: ",),
 )
 

@@ -44,8 +44,8 @@ PIN_DATE = Rule(
         r"  Today's date: (?P<volatile>[A-Z][a-z]{2} [A-Z][a-z]{2} \d{2} \d{4})\n</env>"
     ),
     why="date of the first turn kept",
-    default=False,
     pin=True,
+    note=r"Today's date is now \g<volatile>.",
     literals=("  Today's date: ",),
 )
 

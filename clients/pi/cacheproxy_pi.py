@@ -36,8 +36,8 @@ PIN_DATE = Rule(
         r"\nCurrent working directory: [^\n]*\s*\Z"
     ),
     why="date of the first turn kept",
-    default=False,
     pin=True,
+    note=r"Today's date is now \g<volatile>.",
     literals=("Current date",),
 )
 

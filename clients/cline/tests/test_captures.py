@@ -25,6 +25,7 @@ each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 
 RULES = rules_of(cacheproxy_cline)
 DATES = (b"2. Date: 11/21/2026", b"2. Date: 11/22/2026")
+NOTE = rb"\n\n<system-reminder>\nToday's date is now 11/22/2026.\n</system-reminder>"
 # The words that the recording put in the place of the client's, each as long as its own.
 MASKED = {
     "You are Vabad, an AI lipava nokos.": "You are Cline, an AI coding agent.",
@@ -53,15 +54,19 @@ def recorded(path, midnight=None):
 @each_capture
 @pytest.mark.parametrize("midnight", [None, 1, 2, 3])
 def test_every_turn_extends_the_one_before(path, midnight):
-    """And nothing but the date changes."""
+    """The first date stays, and the next one is told once: nothing else changes."""
     previous = None
     for one in recorded(path, midnight):
         assert CLINE.sent(one)
         current = normalized(RULES, one, previous)
-        assert current.body == one.body.replace(*DATES[::-1])
+        assert current.body.count(NOTE) <= (DATES[1] in one.body)
+        assert current.body.replace(NOTE, b"") == one.body.replace(*DATES[::-1])
         if previous is not None:
             assert_extends(previous, current)
         previous = current
+    users = [message["role"] == "user" for message in previous.json["messages"]]
+    is_told = midnight is not None and (sum(users) > 1)
+    assert previous.body.count(NOTE) == is_told
 
 
 @each_capture

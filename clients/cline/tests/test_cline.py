@@ -48,6 +48,7 @@ DATES = [
     ("2026/11/21", "2026/11/22"),
     ("२१/११/२०२६", "२२/११/२०२६"),
 ]
+NOTE = "\n\n<system-reminder>\nToday's date is now {}.\n</system-reminder>"
 RULES_OF_THE_USER = "# Rules\nBe kind.\n"
 
 each_api = pytest.mark.parametrize("path", APIS)
@@ -103,15 +104,23 @@ def test_its_words_in_another_clients_request_change_nothing(path, agent):
 
 @each_api
 @pytest.mark.parametrize("dates", DATES)
-def test_the_first_date_of_the_session_stays(path, dates):
-    """As each country writes it; and nothing else of the request changes."""
-    first, later = (
-        turn(path, HEADS[0] + ENV.format(date) + RULES_OF_THE_USER, "hi") for date in dates
-    )
+def test_the_first_date_stays_and_the_new_one_is_told_once(path, dates):
+    """As each country writes it; nothing else of the request changes."""
+    said = ("hi", "ho", "next", "so", "and")
+    told = ("hi", "ho", "next" + NOTE.format(dates[1]), "so", "and")
+    system = HEADS[0] + ENV + RULES_OF_THE_USER
+    first = turn(path, system.format(dates[0]), *said[:1])
     assert_untouched(RULES, first)
-    sent = normalized(RULES, later, first)
-    assert sent.json == first.json
-    assert_idempotent(RULES, later, first)
+    previous = first
+    for count in (3, 5):
+        later = turn(path, system.format(dates[1]), *said[:count])
+        with pytest.raises(AssertionError):
+            assert_extends(previous, later)
+        assert_idempotent(RULES, later, previous)
+        sent = normalized(RULES, later, previous)
+        assert sent.json == turn(path, system.format(dates[0]), *told[:count]).json
+        assert_extends(previous, sent)
+        previous = sent
 
 
 QUOTES = {
@@ -134,16 +143,6 @@ def test_any_other_date_is_somebodys_text(path, shape):
 
 
 @each_api
-def test_a_session_extends_itself_over_midnight(path):
-    """The turn of the next day begins with that of the day before."""
-    first = turn(path, HEADS[0] + ENV.format(DATES[0][0]), "hi")
-    later = turn(path, HEADS[0] + ENV.format(DATES[0][1]), "hi", "ho", "next")
-    with pytest.raises(AssertionError):
-        assert_extends(first, later)
-    assert_extends(first, later, RULES)
-
-
-@each_api
 def test_two_conversations_with_the_same_first_prompt_are_two(path):
     """It names none: the answers tell them apart, and each keeps its own date."""
     store = Store()
@@ -152,7 +151,7 @@ def test_two_conversations_with_the_same_first_prompt_are_two(path):
         one = turn(path, HEADS[0] + ENV.format(DATES[0][day]), *said)
         prepared = run(prepare(one, RULES, (), store))
         store.end(prepared.session, store.begin(prepared.turn, prepared.request), None)
-        return prepared.session, int(DATES[0][1] in prepared.request.body.decode())
+        return prepared.session, int(f"2. Date: {DATES[0][1]}" in prepared.request.body.decode())
 
     one, day = sent(0, "hi", "one", "go on")
     assert day == 0

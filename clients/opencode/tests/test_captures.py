@@ -25,6 +25,7 @@ each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 
 RULES = rules_of(cacheproxy_opencode)
 DATE = re.compile(rb"  Today's date: (\w{3} \w{3} \d\d \d{4})")
+NOTE = rb"\n\n<system-reminder>\nToday's date is now %s.\n</system-reminder>"
 # The words that the recording put in the place of the client's, each as long as its own.
 MASKED = {
     "You are bamumozi, an sogirusibod": "You are opencode, an interactive",
@@ -56,14 +57,15 @@ def sessions(path):
 
 @each_capture
 def test_every_turn_extends_the_one_before(path):
-    """And nothing but the date changes."""
+    """The first date stays, and the next one is told once: nothing else changes."""
     for turns in sessions(path).values():
+        (first,) = DATE.findall(turns[0].body)
         previous = None
         for one in turns:
             current = normalized(RULES, one, previous)
-            dates = DATE.findall(one.body)
-            assert len(dates) == 1
-            assert one.body.replace(dates[0], DATE.findall(turns[0].body)[0]) == current.body
+            (date,) = DATE.findall(one.body)
+            assert current.body.count(NOTE % date) == (date != first)
+            assert current.body.replace(NOTE % date, b"") == one.body.replace(date, first)
             if previous is not None:
                 assert_extends(previous, current)
             previous = current

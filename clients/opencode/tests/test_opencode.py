@@ -36,6 +36,7 @@ ENV = (
     "</env>\n"
 )
 FIRST, LATER = "Sat Nov 21 2026", "Sun Nov 22 2026"
+NOTE = f"\n\n<system-reminder>\nToday's date is now {LATER}.\n</system-reminder>"
 FILE = "Instructions from: /home/me/project/AGENTS.md\nBe kind.\n"
 
 each_api = pytest.mark.parametrize("path", APIS)
@@ -94,13 +95,22 @@ SHAPES = {
 
 @each_api
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_first_date_of_the_session_stays(path, shape):
-    """And nothing else of the request changes."""
-    first, later = (turn(path, SHAPES[shape].format(date), "hi") for date in (FIRST, LATER))
+def test_the_first_date_stays_and_the_new_one_is_told_once(path, shape):
+    """Behind what the user says next, and there in all later turns; nothing else changes."""
+    said = ("hi", "ho", "next", "so", "and")
+    told = ("hi", "ho", "next" + NOTE, "so", "and")
+    first = turn(path, SHAPES[shape].format(FIRST), *said[:1])
     assert_untouched(RULES, first)
-    sent = normalized(RULES, later, first)
-    assert sent.body == first.body
-    assert_idempotent(RULES, later, first)
+    previous = first
+    for count in (3, 5):
+        later = turn(path, SHAPES[shape].format(LATER), *said[:count])
+        with pytest.raises(AssertionError):
+            assert_extends(previous, later)
+        assert_idempotent(RULES, later, previous)
+        sent = normalized(RULES, later, previous)
+        assert sent.body == turn(path, SHAPES[shape].format(FIRST), *told[:count]).body
+        assert_extends(previous, sent)
+        previous = sent
 
 
 QUOTES = {
@@ -122,13 +132,3 @@ def test_any_other_date_is_somebodys_text(path, shape):
         for date in (FIRST, LATER)
     )
     assert_untouched(RULES, later, earlier)
-
-
-@each_api
-def test_a_session_extends_itself_over_midnight(path):
-    """The turn of the next day begins with that of the day before."""
-    first = turn(path, SHAPES["1.18"].format(FIRST), "hi")
-    later = turn(path, SHAPES["1.18"].format(LATER), "hi", "ho", "next")
-    with pytest.raises(AssertionError):
-        assert_extends(first, later)
-    assert_extends(first, later, RULES)

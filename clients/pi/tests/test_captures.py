@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 import cacheproxy_pi
@@ -24,7 +23,12 @@ CAPTURES = find_captures("pi-*.jsonl", __file__)
 each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 
 RULES = rules_of(cacheproxy_pi)
-DATE = re.compile(rb"Current date: ([\d-]{10})")
+FIRST, LATER = b"Current date: 2026-11-21", b"Current date: 2026-11-22"
+NOTE = (
+    b',{"type":"text","text":"<system-reminder>'
+    rb"\nToday's date is now 2026-11-22.\n</system-reminder>"
+    b'"}'
+)
 # The words that the recording put in the place of the client's, each as long as its own.
 MASKED = {
     "You are an lefepi lipava rapucagul tapimeguk gatime pi, a lipava nokos fonisek.": (
@@ -47,12 +51,13 @@ def recorded(path):
 
 @each_capture
 def test_every_turn_extends_the_one_before(path):
-    """And nothing but the date changes."""
+    """The first date stays, and the next one is told once: nothing else changes."""
     previous = None
     for one in recorded(path):
         assert PI.sent(one)
         current = normalized(RULES, one, previous)
-        assert DATE.sub(b"Current date: 2026-11-21", one.body) == current.body
+        assert current.body.count(NOTE) == (LATER in one.body)
+        assert current.body.replace(NOTE, b"") == one.body.replace(LATER, FIRST)
         if previous is not None:
             assert_extends(previous, current)
         previous = current

@@ -41,6 +41,7 @@ DATES = {
         "Sunday, November 22, 2026 at 12:03:40 AM GMT+1",
     ),
 }
+NOTE = "\n\n<system-reminder>\nToday's date is now {}.\n</system-reminder>"
 FILES = "\n\n# Project Context\n\n## /home/me/AGENTS.md\n\nBe kind.\n"
 
 each_api = pytest.mark.parametrize("path", APIS)
@@ -103,13 +104,22 @@ def test_its_words_in_another_clients_request_change_nothing(path, agent):
 @each_api
 @each_date
 @pytest.mark.parametrize("files", ["", FILES])
-def test_the_first_date_of_the_session_stays(path, version, files):
-    """And nothing else of the request changes."""
-    first, later = (turn(path, HEADS[1] + files + end(version, day), "hi") for day in (1, 2))
+def test_the_first_date_stays_and_the_new_one_is_told_once(path, version, files):
+    """Behind what the user says next, and there in all later turns; nothing else changes."""
+    said = ("hi", "ho", "next", "so", "and")
+    told = ("hi", "ho", "next" + NOTE.format(DATES[version][2]), "so", "and")
+    first = turn(path, HEADS[1] + files + end(version, 1), *said[:1])
     assert_untouched(RULES, first)
-    sent = normalized(RULES, later, first)
-    assert sent.body == first.body
-    assert_idempotent(RULES, later, first)
+    previous = first
+    for count in (3, 5):
+        later = turn(path, HEADS[1] + files + end(version, 2), *said[:count])
+        with pytest.raises(AssertionError):
+            assert_extends(previous, later)
+        assert_idempotent(RULES, later, previous)
+        sent = normalized(RULES, later, previous)
+        assert sent.body == turn(path, HEADS[1] + files + end(version, 1), *told[:count]).body
+        assert_extends(previous, sent)
+        previous = sent
 
 
 QUOTES = {
@@ -131,17 +141,6 @@ def test_any_other_date_is_somebodys_text(path, shape):
         for date in DATES["0.73"][1:]
     )
     assert_untouched(RULES, later, earlier)
-
-
-@each_api
-@each_date
-def test_a_session_extends_itself_over_midnight(path, version):
-    """The turn of the next day begins with that of the day before."""
-    first = turn(path, HEADS[1] + end(version, 1), "hi")
-    later = turn(path, HEADS[1] + end(version, 2), "hi", "ho", "next")
-    with pytest.raises(AssertionError):
-        assert_extends(first, later)
-    assert_extends(first, later, RULES)
 
 
 @each_api
