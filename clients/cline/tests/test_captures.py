@@ -26,29 +26,14 @@ each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 RULES = rules_of(cacheproxy_cline)
 DATES = (b"2. Date: 11/21/2026", b"2. Date: 11/22/2026")
 NOTE = rb"\n\n<system-reminder>\nToday's date is now 11/22/2026.\n</system-reminder>"
-# The words that the recording put in the place of the client's, each as long as its own.
-MASKED = {
-    "You are Vabad, an AI lipava nokos.": "You are Cline, an AI coding agent.",
-    "Betezuluset you are hovamug in:": "Environment you are running in:",
-    "1. Bigibare: bukes": "1. Platform: linux",
-    "4. Satedet Panafomic: ": "4. Working Directory: ",
-}
 
 
 def recorded(path, midnight=None):
-    """The requests of a capture, with the client's own words at the places that tell.
-
-    ``midnight``: the number of the first request of the next day.
-    """
+    """The requests of a capture; ``midnight``: the number of the first one of the next day."""
     for number, one in enumerate(load_capture(path)):
-        body = one.body
-        for masked, real in MASKED.items():
-            assert body.count(masked.encode()) == 1
-            body = body.replace(masked.encode(), real.encode())
-        assert body.count(DATES[0]) == 1
-        if midnight is not None and number >= midnight:
-            body = body.replace(*DATES)
-        yield one.with_body(body)
+        assert one.body.count(DATES[0]) == 1
+        is_later = midnight is not None and number >= midnight
+        yield one.with_body(one.body.replace(*DATES)) if is_later else one
 
 
 @each_capture

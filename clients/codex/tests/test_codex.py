@@ -25,7 +25,6 @@ OWN = (
     {"User-Agent": "an-editor/1.0", "X-Codex-Window-Id": "s:0"},
 )
 OTHERS = ("claude-cli/2.1.329", "opencode/1.18.33", "QwenCode/0.24.4", "Cline/3.40")
-MASKED = "You are a lipava nokos hovamug in the Muvac CLI, a rimevova-hogiz lipava rapucagul."
 HEAD = "You are a coding agent running in the Codex CLI, a terminal-based coding assistant."
 
 
@@ -111,8 +110,7 @@ def test_recorded_requests_are_told_with_and_without_their_headers(path):
         if not one.json:
             continue
         sessions.add(cacheproxy_session(one))
-        body = one.body.replace(MASKED.encode(), HEAD.encode())
-        bare = request(body, one.target)
+        bare = request(one.body, one.target)
         assert CODEX.sent(one)
         assert CODEX.sent(bare)
         assert cacheproxy_session(bare) == cacheproxy_session(one)

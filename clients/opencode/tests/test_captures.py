@@ -26,30 +26,12 @@ each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 RULES = rules_of(cacheproxy_opencode)
 DATE = re.compile(rb"  Today's date: (\w{3} \w{3} \d\d \d{4})")
 NOTE = rb"\n\n<system-reminder>\nToday's date is now %s.\n</system-reminder>"
-# The words that the recording put in the place of the client's, each as long as its own.
-MASKED = {
-    "You are bamumozi, an sogirusibod": "You are opencode, an interactive",
-    "Pagu is bogu kekupu fozigenocas cihod the betezuluset you are hovamug in:": (
-        "Here is some useful information about the environment you are running in:"
-    ),
-    "  Satedet panafomic: ": "  Working directory: ",
-}
-
-
-def recorded(path):
-    """The requests of a capture, with the client's own words at the places that tell."""
-    for one in load_capture(path):
-        body = one.body
-        for masked, real in MASKED.items():
-            assert len(masked) == len(real)
-            body = body.replace(masked.encode(), real.encode())
-        yield one.with_body(body)
 
 
 def sessions(path):
     """The turns of each session and subagent; titles, which have no tools, are side requests."""
     found = {}
-    for one in recorded(path):
+    for one in load_capture(path):
         if one.json.get("tools"):
             found.setdefault(session_of(one).id, []).append(one)
     return found
@@ -87,7 +69,7 @@ def test_without_the_rule_midnight_parts_the_turns(path):
 @each_capture
 def test_all_requests_are_its_own_with_and_without_its_user_agent(path):
     """But for the title, whose prompt could be anybody's."""
-    for one in recorded(path):
+    for one in load_capture(path):
         assert OPENCODE.sent(one)
         plain = one.__class__(one.method, one.target, (), one.body)
         assert OPENCODE.sent(plain) == bool(one.json.get("tools"))

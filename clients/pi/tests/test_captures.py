@@ -29,31 +29,13 @@ NOTE = (
     rb"\nToday's date is now 2026-11-22.\n</system-reminder>"
     b'"}'
 )
-# The words that the recording put in the place of the client's, each as long as its own.
-MASKED = {
-    "You are an lefepi lipava rapucagul tapimeguk gatime pi, a lipava nokos fonisek.": (
-        "You are an expert coding assistant operating inside pi, a coding agent harness."
-    ),
-    "Roguheh satedet panafomic: ": "Current working directory: ",
-}
-
-
-def recorded(path):
-    """The requests of a capture, with the client's own words at the places that tell."""
-    for one in load_capture(path):
-        body = one.body
-        for masked, real in MASKED.items():
-            assert len(masked) == len(real)
-            assert body.count(masked.encode()) == 1
-            body = body.replace(masked.encode(), real.encode())
-        yield one.with_body(body)
 
 
 @each_capture
 def test_every_turn_extends_the_one_before(path):
     """The first date stays, and the next one is told once: nothing else changes."""
     previous = None
-    for one in recorded(path):
+    for one in load_capture(path):
         assert PI.sent(one)
         current = normalized(RULES, one, previous)
         assert current.body.count(NOTE) == (LATER in one.body)
@@ -67,7 +49,7 @@ def test_every_turn_extends_the_one_before(path):
 def test_without_the_rule_midnight_parts_the_turns(path):
     """One pair of those recorded over midnight; of the others none."""
     parted = 0
-    for earlier, later in pairwise(recorded(path)):
+    for earlier, later in pairwise(load_capture(path)):
         try:
             assert_extends(earlier, later)
         except AssertionError:
@@ -78,13 +60,13 @@ def test_without_the_rule_midnight_parts_the_turns(path):
 @each_capture
 def test_all_turns_are_one_session(path):
     """Which goes by its own name."""
-    assert len({session_of(one, client="pi") for one in recorded(path)}) == 1
+    assert len({session_of(one, client="pi") for one in load_capture(path)}) == 1
 
 
 @each_capture
 def test_normalizing_twice_is_normalizing_once(path):
     """With the request before at hand."""
     previous = None
-    for one in recorded(path):
+    for one in load_capture(path):
         assert_idempotent(RULES, one, previous)
         previous = normalized(RULES, one, previous)
