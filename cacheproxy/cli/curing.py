@@ -26,8 +26,13 @@ def cure_lines(cure: Cure, command: str) -> Iterator[str]:
         yield from _found(one)
     if not cure.edits:
         yield "# The upstream is no local server, so rules edit nothing (--edit-remote)."
-    elif command and any(one.toml for one in cure.found):
+    elif command and can_apply(cure):
         yield f"# Switch it on, without a restart: {command}"
+
+
+def can_apply(cure: Cure) -> bool:
+    """Whether there is a rule to be written, or to be switched on."""
+    return any(one.toml or (one.rules and not one.on) for one in cure.found)
 
 
 def _found(one: Found) -> Iterator[str]:
@@ -38,7 +43,7 @@ def _found(one: Found) -> Iterator[str]:
     elif one.on:
         yield f"# {name}: rule {one.on[0]} is on and makes it constant from now on."
     elif one.rules:
-        yield f"# {name}: rule {one.rules[0]} is there, but off: --enable {one.rules[0]}"
+        yield f"# {name}: rule {one.rules[0]} is there, but off."
     else:
         yield f"# No rule for {name}: {one.why}."
 
@@ -55,11 +60,13 @@ def _won(won: Won) -> str:
 def apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) -> str:
     """Write the rules of ``cure`` into the file that the proxy reads, and have it read that.
 
+    Those that are there, but off, are switched on in it.
+
     Return what was done, in a line. ``config``: another file. Raises CommandError; then the file
     is as it was.
     """
-    rules = [one for one in cure.found if one.toml]
-    names = ", ".join(one.name for one in rules)
+    off = list(dict.fromkeys(one.rules[0] for one in cure.found if one.rules and not one.on))
+    names = [one.name for one in cure.found if one.toml] + off
     if not cure.edits:
         raise CommandError("nothing written: rules edit nothing at this upstream (--edit-remote)")
     if config is None and not is_loopback(proxy):
@@ -67,7 +74,8 @@ def apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) 
             f"nothing written: {proxy} is another machine: put this into {cure.file} there, and "
             "have it read by SIGHUP"
         )
-    done = append([one.toml for one in rules], config or cure.file)
+    tables = [one.toml for one in cure.found if one.toml]
+    done = append(tables, config or cure.file, off)
     what = "Made" if done.before is None else "Written to"
     if config is not None and done.file != Path(cure.file).resolve():
         return (
@@ -77,11 +85,11 @@ def apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) 
     try:
         answer = get_json(proxy, _RELOAD, token, post=True)
         on = answer.get("rules") if isinstance(answer, dict) else None
-        why = None if isinstance(on, list) and {one.name for one in rules}.issubset(on) else _UNREAD
+        why = None if isinstance(on, list) and set(names).issubset(on) else _UNREAD
     except RunningError as error:
         why = str(error)
     if why is not None:
         done.undo()
         raise CommandError(f"{done.file} is left as it was: {why}")
     made = " (a new file, which the proxy also reads when it starts)" if done.before is None else ""
-    return f"{what} {done.file}{made}. In use now, without a restart: {names}."
+    return f"{what} {done.file}{made}. In use now, without a restart: {', '.join(names)}."

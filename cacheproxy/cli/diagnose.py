@@ -14,7 +14,7 @@ import click
 from cacheproxy.asking import checked_url, is_same, shown
 from cacheproxy.cli.address import USUAL, proxy_url
 from cacheproxy.cli.curing import apply as applied
-from cacheproxy.cli.curing import cure_lines
+from cacheproxy.cli.curing import can_apply, cure_lines
 from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.cli.inspecttext import visible
 from cacheproxy.cli.proposing import append, proposal_lines
@@ -137,7 +137,7 @@ def _cure(
     else:
         for line in cure_lines(cure, command):
             click.echo(visible(line))
-    if apply and any(one.toml for one in cure.found):
+    if apply and can_apply(cure):
         said = applied(cure, checked_url(proxy), settings.token_header(), config)
         click.echo(said, err=as_json)
     elif apply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import tomllib
@@ -52,8 +53,10 @@ class Appended:
             _replace(self.file, self.before)
 
 
-def append(tables: Sequence[str], config: str | None) -> Appended:
-    """Append ``tables`` to the config file; raises AppendError.
+def append(tables: Sequence[str], config: str | None, enable: Sequence[str] = ()) -> Appended:
+    """Append ``tables`` to the config file, and switch the rules in ``enable`` on.
+
+    Raises AppendError.
 
     ``config``: its name, else that in CACHEPROXY_CONFIG, else the user's own file, which is made
     for the user alone to read. It must be right before, and is only replaced if it is after.
@@ -67,19 +70,30 @@ def append(tables: Sequence[str], config: str | None) -> Appended:
         before = file.read_text(encoding="utf-8") if file.exists() else None
         text = before or ""
         known = {rule.name for rule in load({}, {}, str(file)).rule} if text else set()
+        text = _with_enabled(text, enable, file)
     except (OSError, RuntimeError, UnicodeDecodeError, ConfigError) as error:
         raise AppendError(f"nothing appended: {error}") from None
     new = [table for table in tables if table not in text]
     for name in (tomllib.loads(table)["rule"][0]["name"] for table in new):
         if name in known:
             raise AppendError(f"nothing appended: {file} has another rule called {name!r}")
-    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    gap = "" if not (text and new) else "\n" if text.endswith("\n") else "\n\n"
     try:
-        if new:
+        if new or enable:
             _replace(file, text + gap + "\n".join(new))
     except OSError as error:
         raise AppendError(f"nothing appended: cannot write {file}: {error.strerror}") from None
     return Appended(file, before)
+
+
+def _with_enabled(text: str, names: Sequence[str], file: Path) -> str:
+    """Return the file's ``text`` with ``enable``, which comes before its tables."""
+    if not names:
+        return text
+    listed = ", ".join(f'"{name}"' for name in names)
+    if "enable" in tomllib.loads(text):
+        raise AppendError(f"nothing appended: add {listed} to enable in {file}")
+    return f"enable = [{listed}]\n{text}"
 
 
 def _replace(file: Path, text: str) -> None:
@@ -96,6 +110,9 @@ def _replace(file: Path, text: str) -> None:
             why = str(error).replace(name, str(file))
             raise AppendError(f"nothing appended: {why}") from None
         made.chmod(mode)
+        if os.name == "posix" and file.exists():  # of root's, the proxy could not read it
+            with contextlib.suppress(PermissionError):
+                os.chown(made, file.stat().st_uid, file.stat().st_gid)
         made.replace(file)
     finally:
         made.unlink(missing_ok=True)

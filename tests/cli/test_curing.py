@@ -141,6 +141,23 @@ class TestApplied:
         sent = breaking.say(session, *said, system=text.format(ids[2]))
         assert "Run id: 00000000-0000-0000-0000-000000000000" in sent["system"]
 
+    @pytest.mark.parametrize("before", ["", "verbose = true\n"])
+    def test_a_rule_that_is_there_but_off_is_switched_on(self, breaking, before):
+        """The file's own tables come after it."""
+        text = before + (
+            "[[rule]]\nname = 'mine'\nwhere = 'system'\npattern = 'now: (?P<volatile>.*)'\n"
+            "replacement = '0'\ndefault = false\n"
+        )
+        breaking.file.write_text(text)
+        get(breaking.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
+        number = breaking.broke(date(20), date(21), f"be kind\nnow: {{}}\n{WORDS}")
+        assert "rule mine is there, but off" in breaking.propose(number).stdout
+        assert "In use now, without a restart: mine." in breaking.propose(number, "--apply").stdout
+        assert breaking.file.read_text() == f'enable = ["mine"]\n{text}'
+        breaking.file.write_text(f"enable = []\n{text}")
+        get(breaking.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
+        assert 'add "mine" to enable in' in one_line(breaking.propose(number, "--apply"))
+
     def test_two_conversations_each_have_their_own(self, breaking):
         """Whichever broke last."""
         first = breaking.broke(date(20), date(21), f"First date: {{}}\n{WORDS}")
@@ -338,7 +355,7 @@ class TestText:
             "≈1,960 tokens not read again.\n"
             "[[rule]]\n"
             '# system "id" (uuid): rule b is on and makes it constant from now on.\n'
-            '# system "id" (uuid): rule c is there, but off: --enable c\n'
+            '# system "id" (uuid): rule c is there, but off.\n'
             "# No rule for tools (added): it has no shape.\n"
             "# Switch it on, without a restart: cacheproxy diagnose 7 --propose --apply"
         )

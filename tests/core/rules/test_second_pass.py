@@ -82,6 +82,7 @@ def test_examples_are_matched_whole(pattern):
 
 
 @given(st.from_regex(r"[a-c|()\[\]^*+?.\\dw{}1,2<=!:P$-]{0,20}", fullmatch=True))
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_any_pattern_has_examples_or_none(pattern):
     """Whatever Python reads as one."""
     with contextlib.suppress(re.error, RecursionError, OverflowError):
