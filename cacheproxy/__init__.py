@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.codeblocks import lines_outside_code
     from cacheproxy.core.prompt.request import Request
-    from cacheproxy.core.rules.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
+    from cacheproxy.core.rules.places import FIRST_USER_TEXT, SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
     from cacheproxy.core.rules.rule import CodeRule, Rule, quick
     from cacheproxy.hookspecs import hookimpl
 
 __all__ = [
+    "FIRST_USER_TEXT",
     "REMOVE",
     "SYSTEM_HEAD",
     "SYSTEM_TEXT",
@@ -38,6 +39,7 @@ __all__ = [
 
 
 _MODULES = {
+    "FIRST_USER_TEXT": "core.rules.places",
     "REMOVE": "core.document.edits",
     "SYSTEM_HEAD": "core.rules.places",
     "SYSTEM_TEXT": "core.rules.places",

@@ -39,5 +39,13 @@ USER_TEXT = (
 )
 """Text of the user role. Tool results are blocks of another type or role, so never here."""
 
+FIRST_USER_TEXT = tuple(
+    place.replace("/*[", f"/{number}[", 1)
+    for number in (0, 1)
+    for place in USER_TEXT
+    if "/*[" in place
+)
+"""Text of the first message, or of the second if the first is system text: if it is a user's."""
+
 NAMED = {"system-head": SYSTEM_HEAD, "system": SYSTEM_TEXT, "user": USER_TEXT}
 """Names a rule may use instead of patterns."""

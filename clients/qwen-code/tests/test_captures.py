@@ -1,0 +1,111 @@
+"""Recorded Qwen Code sessions: resumed after a commit, and in one process."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import cacheproxy_qwen_code
+import pytest
+from cacheproxy_qwen_code import cacheproxy_session
+
+from cacheproxy.testing import (
+    assert_extends,
+    assert_idempotent,
+    assert_untouched,
+    capture_name,
+    find_captures,
+    load_capture,
+    normalized,
+    rules_of,
+)
+
+CAPTURES = find_captures("qwen*.jsonl", __file__)
+each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
+RULES = rules_of(cacheproxy_qwen_code)
+DEFAULT = [rule for rule in RULES if rule.default]
+
+# The words of the client that the rules look for; in captures, others stand for them.
+SPELLED = """
+    hukomuci=snapshot rotutalakubi=conversation rehar=start levo=text kapiti=branch roguheh=current
+    petu=this raso=qwen cego=code pagubes=setting hinecuv=context furo=chat tapimeguk=operating
+    gikubi=system bukes=linux pagu=here lirere=folder mimalenup=structure satedet=working
+    tehuhegupes=directories panafomic=directory kodusaheg=currently famudi=acting lipava=coding
+    rapucagul=assistant
+"""
+WORDS = dict(pair.split("=") for pair in SPELLED.split())
+
+
+def turns_of(path):
+    """The conversation's turns, and the memory extractions, with the client's own words."""
+    turns = load_capture(path, WORDS)
+    return [turn for turn in turns if len(turn.json["tools"]) > 10], [
+        turn for turn in turns if len(turn.json["tools"]) < 10
+    ]
+
+
+@each_capture
+def test_every_turn_extends_the_one_before(path):
+    """Whatever was committed between the turns."""
+    previous = None
+    for turn in turns_of(path)[0]:
+        current = normalized(DEFAULT, turn, previous)
+        if previous is not None:
+            assert_extends(previous, current)
+        previous = current
+
+
+@each_capture
+def test_without_the_rules_resumed_turns_part(path):
+    """In one process there is nothing to mend."""
+    parted = 0
+    for earlier, later in pairwise(turns_of(path)[0]):
+        try:
+            assert_extends(earlier, later)
+        except AssertionError:
+            parted += 1
+    assert parted == (3 if capture_name(path) == "qwen-resume" else 0)
+
+
+@each_capture
+def test_nothing_that_a_user_typed_changes(path):
+    """The last text of each user message is the user's."""
+
+    def typed(turn):
+        users = [message for message in turn.json["messages"] if message["role"] == "user"]
+        return [message["content"][-1]["text"] for message in users]
+
+    previous = None
+    for turn in turns_of(path)[0]:
+        current = normalized(DEFAULT, turn, previous)
+        assert typed(current) == typed(turn)
+        previous = current
+
+
+@each_capture
+def test_normalizing_twice_is_normalizing_once(path):
+    """Also with the turn before at hand; without one nothing is edited."""
+    previous = None
+    for turn in turns_of(path)[0]:
+        assert_untouched(RULES, turn)
+        assert_idempotent(RULES, turn, previous)
+        previous = normalized(RULES, turn, previous)
+
+
+@each_capture
+def test_the_memory_extraction_belongs_to_the_conversation(path):
+    """All turns have one session, and the extractions one that names it."""
+    turns, extractions = turns_of(path)
+    (session,) = {cacheproxy_session(turn) for turn in turns}
+    assert re.fullmatch(r"[0-9a-f]{16}", session)
+    assert {cacheproxy_session(one) for one in extractions} == {f"{session}:memory"}
+
+
+def test_reminders_come_back_where_they_were():
+    """The date stood in four messages when they were new; the last turn sends it in one."""
+    (path,) = find_captures("qwen-resume.jsonl", __file__)
+    previous = None
+    for turn in turns_of(path)[0]:
+        previous = normalized(RULES, turn, previous)
+    date = b"The current date is: "
+    assert (turn.body.count(date), previous.body.count(date)) == (1, 4)
