@@ -3,7 +3,7 @@ r"""goose for cacheproxy: the date and hour in its system text, and its sessions
 Shapes, from goose's sources (``crates/goose/src/prompts/system.md``,
 ``crates/goose/src/agents/prompt_manager.rs``, ``crates/goose/src/session_context.rs``):
 
-- system text, up to the autumn of 2025::
+- system text, in older versions::
 
       You are a general-purpose AI agent called goose, created by Block, …
       goose is being developed as an open-source software project.
