@@ -66,53 +66,33 @@ _FOLDERS = "Here is the folder structure of the current working directories:"
 _REMINDER = re.compile(r"<system-reminder>\n[\s\S]*\n</system-reminder>\s*")
 _DIRECTORY = re.compile(r"\nI'm currently working in the [^\n]*(?:\n  - [^\n]*)*")
 
-PIN_GIT_STATUS = Rule(
-    name="qwen-pin-git-status",
-    where=SYSTEM_TEXT,
-    # The last one: a file of the user's that quotes it stands before.
-    pattern=(
-        r"(?m:^)Git snapshot at conversation start\. [^\n]*\n```text\n"
-        r"(?P<volatile>(?:git: [^\n]*\n)+)```(?=\n|\Z)"
-        r"(?![\s\S]*\nGit snapshot at conversation start\. )"
-    ),
-    why="git status of the first turn kept",
-    pin=True,
-    literals=("Git snapshot at conversation start. ",),
-)
-PIN_DATE = Rule(
-    name="qwen-pin-date",
-    where=FIRST_USER_TEXT,
-    pattern=(
-        _CONTEXT + r"(?P<volatile>[A-Z][^\n(.]{6,60})(?: \([^\n)]*\))?\.\nMy operating system is: "
-    ),
-    why="date of the first turn kept",
-    pin=True,
-    literals=("This is the Qwen Code. ",),
-)
-PIN_FOLDERS = Rule(
-    name="qwen-pin-folders",
-    where=FIRST_USER_TEXT,
-    pattern=(
-        _CONTEXT + r"[^\n]*\nMy operating system is: [^\n]*\n(?:[^\n]*\n){1,50}?"
-        rf"{_FOLDERS}\n\n(?P<volatile>[\s\S]+?)(?:\n</system-reminder>)?\s*\Z"
-    ),
-    why="folder tree of the first turn kept",
-    pin=True,
-    literals=("This is the Qwen Code. ",),
-)
-
-
 @quick
 def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
-    """Put back the reminders that the client has taken out of a message, and nothing else."""
-    messages, before = _messages(request), _messages(previous)
-    for number, (message, sent) in enumerate(zip(messages, before, strict=False)):
+    """Put back the reminders that the client has taken out before a user's text.
+
+    What stands behind that text is a note, which its pin puts back itself.
+    """
+    for number, (message, sent) in enumerate(
+        zip(_messages(request), _messages(previous), strict=False)
+    ):
         content = _blocks(message)
-        had = _blocks(sent)
-        if len(content) >= len(had) or message.get("role") != "user":
-            continue
-        if [block for block in had if not _is_reminder(block) or block in content] == content:
-            yield Edit(f"/messages/{number}/content", had, KEEP_REMINDERS.why)
+        if message.get("role") == "user" and len(content) < len(had := _blocks(sent)):
+            new = _with_reminders(content, had)
+            if len(new) > len(content):
+                yield Edit(f"/messages/{number}/content", new, KEEP_REMINDERS.why)
+
+
+def _with_reminders(content: list[Any], had: list[Any]) -> list[Any]:
+    """Return ``content`` with the reminders among it that ``had`` has; as it is if it differs."""
+    new, left = [], list(content)
+    for block in had:
+        if left and (block == left[0] or (_is_context(block) and _is_context(left[0]))):
+            new.append(left.pop(0))
+        elif not left or not _is_reminder(block):
+            break
+        else:
+            new.append(block)
+    return content if left else new
 
 
 def _messages(request: Request | None) -> list[dict[str, Any]]:
@@ -130,8 +110,17 @@ def _blocks(message: dict[str, Any]) -> list[Any]:
 
 
 def _is_reminder(block: Any) -> bool:
+    return _REMINDER.fullmatch(_text(block)) is not None
+
+
+def _is_context(block: Any) -> bool:
+    """Whether it is the startup context, which the pins below make what it was."""
+    return re.match(_CONTEXT, _text(block)) is not None
+
+
+def _text(block: Any) -> str:
     text = block.get("text") if isinstance(block, dict) else None
-    return isinstance(text, str) and _REMINDER.fullmatch(text) is not None
+    return text if isinstance(text, str) else ""
 
 
 KEEP_REMINDERS = CodeRule(
@@ -141,7 +130,44 @@ KEEP_REMINDERS = CodeRule(
     literals=("<system-reminder>",),
     needs_previous=True,
 )
-RULES: tuple[Rule | CodeRule, ...] = (PIN_GIT_STATUS, PIN_DATE, PIN_FOLDERS, KEEP_REMINDERS)
+PIN_GIT_STATUS = Rule(
+    name="qwen-pin-git-status",
+    where=SYSTEM_TEXT,
+    # The last one: a file of the user's that quotes it stands before.
+    pattern=(
+        r"(?m:^)Git snapshot at conversation start\. [^\n]*\n```text\n"
+        r"(?P<volatile>(?:git: [^\n]*\n)+)```(?=\n|\Z)"
+        r"(?![\s\S]*\nGit snapshot at conversation start\. )"
+    ),
+    why="git status of the first turn kept",
+    pin=True,
+    note="The git snapshot is now:\n\\g<volatile>",
+    literals=("Git snapshot at conversation start. ",),
+)
+PIN_DATE = Rule(
+    name="qwen-pin-date",
+    where=FIRST_USER_TEXT,
+    pattern=(
+        _CONTEXT + r"(?P<volatile>[A-Z][^\n(.]{6,60})(?: \([^\n)]*\))?\.\nMy operating system is: "
+    ),
+    why="date of the first turn kept",
+    pin=True,
+    note=r"Today's date is now \g<volatile>.",
+    literals=("This is the Qwen Code. ",),
+)
+PIN_FOLDERS = Rule(
+    name="qwen-pin-folders",
+    where=FIRST_USER_TEXT,
+    pattern=(
+        _CONTEXT + r"[^\n]*\nMy operating system is: [^\n]*\n(?:[^\n]*\n){1,50}?"
+        rf"{_FOLDERS}\n\n(?P<volatile>[\s\S]+?)(?:\n</system-reminder>)?\s*\Z"
+    ),
+    why="folder tree of the first turn kept",
+    pin=True,
+    note="The folder structure is now:\n\\g<volatile>",
+    literals=("This is the Qwen Code. ",),
+)
+RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDERS, PIN_GIT_STATUS, PIN_DATE, PIN_FOLDERS)
 
 
 @hookimpl
