@@ -19,6 +19,7 @@ text tell its requests.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,48 +58,39 @@ _SUBJECTS = (
 )
 """What aider's own messages in the user's name begin with."""
 
-PIN_DATE = Rule(
-    name="aider-pin-date",
-    where=SYSTEM_HEAD,
-    pattern=(
-        r"(?m)^- Platform: [^\n]*\n- Shell: [^\n]*\n(?:- Language: [^\n]*\n)?"
-        r"- Current date: (?P<volatile>\d{4}-\d{2}-\d{2})$"
-    ),
-    why="date of the first turn kept",
-    pin=True,
-    literals=("- Current date: ",),
-)
+_NOTE = re.compile(r"\n\n<system-reminder>\n")
 
 
 @quick
 def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
-    """Put the format reminder back behind a user's text, where the turn before had it."""
-    messages, before = _messages(request), _messages(previous)
-    if not messages or not isinstance(system := messages[0].get("content"), str):
-        return
-    for number, (message, sent) in enumerate(zip(messages, before, strict=False)):
-        text, had = message.get("content"), sent.get("content")
-        if message.get("role") != "user" or text == had:
-            continue
-        if isinstance(text, str) and isinstance(had, str):
-            for at, end in _reminders_in(had, system, len(had) - len(text)):
-                if had[:at] + had[end:] == text:
-                    new = had[at:end]
-                    yield Edit(f"/messages/{number}/content", new, KEEP_REMINDER.why, (at, at))
-                    break
+    """Put the format reminder back behind a user's text, where the turn before had it.
 
-
-def _reminders_in(text: str, system: str, length: int | None = None) -> Iterator[tuple[int, int]]:
-    """Yield where in ``text`` an empty line is followed by the end of ``system``.
-
-    ``length``: of that span; None: up to the end of ``text``.
+    What stands behind it there is a note, which its pin puts back itself.
     """
-    at = text.find("\n\n")
-    while at >= 0:
-        end = len(text) if length is None else at + length
-        if end - at > len("\n\n") and system.endswith(text[at + 1 : end]):
-            yield at, end
-        at = text.find("\n\n", at + 1)
+    messages = _messages(request)
+    system = messages[0].get("content") if messages else None
+    if not isinstance(system, str):
+        return
+    for number, (message, sent) in enumerate(zip(messages, _messages(previous), strict=False)):
+        text, had = message.get("content"), sent.get("content")
+        if message.get("role") != "user" or not isinstance(text, str) or not isinstance(had, str):
+            continue
+        if len(text) < len(had) and had.startswith(text):
+            end = _end_of_reminder(had, len(text), system)
+            if end is not None:
+                new, at = had[len(text) : end], (len(text), len(text))
+                yield Edit(f"/messages/{number}/content", new, KEEP_REMINDER.why, at)
+
+
+def _end_of_reminder(text: str, at: int, system: str) -> int | None:
+    """Return where the end of ``system`` ends that follows an empty line at ``at``, if it does."""
+    if not text.startswith("\n\n", at):
+        return None
+    ends = [found.start() for found in _NOTE.finditer(text, at + 2)]
+    for end in (*ends, len(text)):
+        if end > at + 2 and system.endswith(text[at + 1 : end]):
+            return end
+    return None
 
 
 def _messages(request: Request | None) -> list[dict[str, Any]]:
@@ -115,7 +107,19 @@ KEEP_REMINDER = CodeRule(
     default=False,
     needs_previous=True,
 )
-RULES: tuple[Rule | CodeRule, ...] = (PIN_DATE, KEEP_REMINDER)
+PIN_DATE = Rule(
+    name="aider-pin-date",
+    where=SYSTEM_HEAD,
+    pattern=(
+        r"(?m)^- Platform: [^\n]*\n- Shell: [^\n]*\n(?:- Language: [^\n]*\n)?"
+        r"- Current date: (?P<volatile>\d{4}-\d{2}-\d{2})$"
+    ),
+    why="date of the first turn kept",
+    pin=True,
+    note=r"Today's date is now \g<volatile>.",
+    literals=("- Current date: ",),
+)
+RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDER, PIN_DATE)
 
 
 @hookimpl
@@ -147,7 +151,8 @@ def cacheproxy_session(request: Request) -> str | None:
     examples = [number for number, text in enumerate(users) if text.startswith(_SUBJECTS[0])]
     for text in users[examples[-1] + 1 :] if examples else users:
         if not text.startswith(_SUBJECTS):
-            end = next(_reminders_in(text, system), (len(text), 0))[0]
+            ends = (found.start() for found in re.finditer("\n\n", text))
+            end = next((at for at in ends if _end_of_reminder(text, at, system)), len(text))
             typed = text[:end].encode("utf-8", "surrogatepass")
             return hashlib.sha256(typed).hexdigest()[:16]
     return None

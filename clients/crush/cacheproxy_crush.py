@@ -48,6 +48,7 @@ PIN_DATE = Rule(
     pattern=_BLOCK + r"(?P<volatile>\d{1,2}/\d{1,2}/\d{4})\n" + _FIRST,
     why="date of the first turn kept",
     pin=True,
+    note=r"Today's date is now \g<volatile>.",
     literals=("Today's date: ",),
 )
 PIN_GIT_STATUS = Rule(
@@ -55,10 +56,11 @@ PIN_GIT_STATUS = Rule(
     where=SYSTEM_TEXT,
     pattern=(
         _BLOCK + r"[^\n]*\n+Git status \(snapshot at conversation start - may be outdated\):\n"
-        r"(?P<volatile>(?:(?!</env>)[^\n]*\n)*?)\n*</env>" + _FIRST
+        r"(?P<volatile>[^\n]+(?:\n(?!</env>)[^\n]+)*)\n+</env>" + _FIRST
     ),
     why="git status of the first turn kept",
     pin=True,
+    note="The git status is now:\n\\g<volatile>",
     literals=("Git status (snapshot at conversation start",),
 )
 RULES = (PIN_DATE, PIN_GIT_STATUS)

@@ -38,6 +38,7 @@ PIN_DATE = Rule(
     ),
     why="date of the first turn kept",
     pin=True,
+    note=r"The current date is now \g<volatile>.",
     literals=("The current date is ",),
 )
 

@@ -25,6 +25,7 @@ PIN_DATE = Rule(
     pattern=rf"(?<![\d-])(?P<volatile>\d{{4}}-\d{{2}}-\d{{2}} {_DAY})",
     why="date of the first turn kept",
     pin=True,
+    note=r"The current date is now \g<volatile>.",
 )
 PIN_TIME = Rule(
     name="librechat-pin-time",
@@ -36,6 +37,7 @@ PIN_TIME = Rule(
     ),
     why="time of the first turn kept",
     pin=True,
+    note=r"The current time is now \g<volatile>.",
 )
 RULES = (PIN_DATE, PIN_TIME)
 

@@ -66,6 +66,7 @@ _FOLDERS = "Here is the folder structure of the current working directories:"
 _REMINDER = re.compile(r"<system-reminder>\n[\s\S]*\n</system-reminder>\s*")
 _DIRECTORY = re.compile(r"\nI'm currently working in the [^\n]*(?:\n  - [^\n]*)*")
 
+
 @quick
 def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
     """Put back the reminders that the client has taken out before a user's text.
@@ -136,7 +137,7 @@ PIN_GIT_STATUS = Rule(
     # The last one: a file of the user's that quotes it stands before.
     pattern=(
         r"(?m:^)Git snapshot at conversation start\. [^\n]*\n```text\n"
-        r"(?P<volatile>(?:git: [^\n]*\n)+)```(?=\n|\Z)"
+        r"(?P<volatile>git: [^\n]*(?:\ngit: [^\n]*)*)\n```(?=\n|\Z)"
         r"(?![\s\S]*\nGit snapshot at conversation start\. )"
     ),
     why="git status of the first turn kept",

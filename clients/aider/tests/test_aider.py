@@ -21,6 +21,7 @@ IDENTITY = "Act as an expert software developer.\nTake requests for changes to t
 PLATFORM = "- Platform: Linux\n- Shell: SHELL=/bin/bash\n- Language: English\n- Current date: {}\n"
 REMINDER = "To suggest changes you MUST return the file.\n\nReply in English.\n\n"
 MONDAY, TUESDAY = "2026-11-23", "2026-11-24"
+NOTE = f"\n\n<system-reminder>\nToday's date is now {TUESDAY}.\n</system-reminder>"
 
 
 def turn(*users, day=MONDAY, identity=IDENTITY, headers=None):
@@ -45,14 +46,30 @@ def test_the_next_day_goes_on():
 @pytest.mark.parametrize("quoted", [PLATFORM.format(TUESDAY), REMINDER, f"hello\n\n{REMINDER}"])
 @pytest.mark.parametrize("around", ["{}", "Look:\n{}", "{}\nwhat is this?"])
 def test_what_a_user_quotes_stays(quoted, around):
-    """What was sent before in that message comes back, and nothing else."""
+    """What was sent before in that message comes back; behind the last stands the date."""
     text = around.format(quoted)
     first, later = turn("hello", text), turn("hello", text, text, day=TUESDAY)
     before = normalized(RULES, first)
     after = normalized(RULES, later, before).json["messages"]
-    glued = f"\n\n{REMINDER}"
-    assert [one["content"] for one in after[1::2]] == ["hello", text + glued, text + glued]
-    assert normalized(DEFAULT, later, before).json["messages"][1:] == later.json["messages"][1:]
+    glued = f"{text}\n\n{REMINDER}"
+    assert [one["content"] for one in after[1::2]] == ["hello", glued, glued + NOTE]
+    theirs = later.json["messages"][1:]
+    theirs[-1] = {"role": "user", "content": glued + NOTE}
+    assert normalized(DEFAULT, later, before).json["messages"][1:] == theirs
+
+
+def test_the_note_and_the_reminder_stay_behind_the_same_message():
+    """In the order in which they came."""
+    turns = [turn("one"), turn("one", "two", day=TUESDAY), turn("one", "two", "three", day=TUESDAY)]
+    previous = None
+    for one in turns:
+        current = normalized(RULES, one, previous)
+        if previous is not None:
+            assert_extends(previous, current)
+        previous = current
+    second = current.json["messages"][3]["content"]
+    assert second == f"two\n\n{REMINDER}{NOTE}"
+    assert current.body.count(b"is now") == 1
 
 
 def test_a_message_that_was_edited_gets_no_reminder():

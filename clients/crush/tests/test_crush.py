@@ -48,6 +48,11 @@ def test_the_next_day_after_a_commit_goes_on(identity):
     before = normalized(RULES, first)
     assert before.body == first.body
     assert_idempotent(RULES, later, before)
+    assert normalized(RULES, later, before).json["messages"][-1]["content"] == (
+        "again\n\n<system-reminder>\nToday's date is now 1/2/2027.\n</system-reminder>"
+        "\n\n<system-reminder>\nThe git status is now:\nCurrent branch: topic\nStatus:\n"
+        " M topic.go\nRecent commits:\n1234567 topic\n</system-reminder>"
+    )
 
 
 def test_without_a_repository_the_date_is_all():

@@ -40,6 +40,9 @@ def test_a_session_resumed_in_another_hour_goes_on(identity, day):
     later = turn("hello", "again", identity=identity, day=day)
     assert_extends(first, later, RULES)
     assert_idempotent(RULES, later, normalized(RULES, first))
+    told = f"<system-reminder>\nThe current date is now {day}.\n</system-reminder>"
+    after = normalized(RULES, later, normalized(RULES, first))
+    assert after.json["messages"][-1]["content"] == f"again\n\n{told}"
 
 
 @pytest.mark.parametrize("quoted", [DATE, "\n" + DATE, "".join((IDENTITIES[0], DATE))])

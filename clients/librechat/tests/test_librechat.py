@@ -38,6 +38,10 @@ def test_the_first_value_stays(kind):
     """Wherever in the instructions it stands, and however often."""
     first, later = VALUES[kind]
     assert_extends(turn(first, "hello"), turn(later, "hello", "again"), RULES)
+    after = normalized(RULES, turn(later, "hello", "again"), turn(first, "hello"))
+    name = "date" if "date" in kind else "time"
+    told = f"<system-reminder>\nThe current {name} is now {later}.\n</system-reminder>"
+    assert after.json["messages"][-1]["content"] == f"again\n\n{told}"
     many = "{0}: be kind on {0}. ISO: {0}"
     earlier = turn(first, "hello", system=many)
     assert_extends(earlier, turn(later, "hello", "again", system=many), RULES)

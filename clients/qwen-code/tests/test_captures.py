@@ -68,18 +68,18 @@ def test_without_the_rules_resumed_turns_part(path):
 
 
 @each_capture
-def test_nothing_that_a_user_typed_changes(path):
-    """The last text of each user message is the user's."""
-
-    def typed(turn):
-        users = [message for message in turn.json["messages"] if message["role"] == "user"]
-        return [message["content"][-1]["text"] for message in users]
-
-    previous = None
+def test_what_changed_is_told_once(path):
+    """The user's text stays, and behind it stands what is new in that turn."""
+    previous, told = None, []
     for turn in turns_of(path)[0]:
         current = normalized(DEFAULT, turn, previous)
-        assert typed(current) == typed(turn)
+        sent, came = (one.json["messages"][-1]["content"] for one in (current, turn))
+        assert sent[: len(came)] == came
+        told.append([block["text"].split("\n")[1] for block in sent[len(came) :]])
         previous = current
+    git, folders = "The git snapshot is now:", "The folder structure is now:"
+    resumed = [[], [], [git, folders], [git], [], [git]]
+    assert told == (resumed if capture_name(path) == "qwen-resume" else [[]] * 6)
 
 
 @each_capture

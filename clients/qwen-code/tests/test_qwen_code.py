@@ -29,6 +29,14 @@ CONTEXT = (
     "Showing up to 20 items:\n\n/home/me/\n├───{}\n└───.git/...\n</system-reminder>"
 )
 DATE = "<system-reminder>\nThe current date is: {}. Note: It is so.\n</system-reminder>"
+NOTES = tuple(
+    f"<system-reminder>\n{beginning}"
+    for beginning in (
+        "The git snapshot is now:",
+        "Today's date is now ",
+        "The folder structure is ",
+    )
+)
 MONDAY, TUESDAY = "Monday, November 23, 2026", "Tuesday, November 24, 2026"
 IDENTITY = "You are Qwen Code, a CLI agent."
 
@@ -43,6 +51,13 @@ def turn(*users, day=MONDAY, file="a.py", status="(clean)", headers=AGENT):
         blocks = [{"type": "text", "text": one} for one in (*given, text)]
         messages += [{"role": "user", "content": blocks}, {"role": "assistant", "content": "Done."}]
     return request({"messages": messages[:-1]}, "/v1/chat/completions", headers)
+
+
+def typed(one):
+    """The users' texts: the last block of each message, but for notes."""
+    users = [message["content"] for message in one.json["messages"] if message["role"] == "user"]
+    texts = [[block["text"] for block in content] for content in users]
+    return [[text for text in blocks if not text.startswith(NOTES)][-1] for blocks in texts]
 
 
 def test_a_session_resumed_the_next_day_goes_on():
@@ -65,8 +80,7 @@ def test_what_a_user_quotes_stays(quoted, around):
     first, later = turn("hello", text), turn("hello", text, text, day=TUESDAY)
     before = normalized(RULES, first)
     after = normalized(RULES, later, before)
-    users = [one for one in after.json["messages"] if one["role"] == "user"]
-    assert [one["content"][-1]["text"] for one in users] == ["hello", text, text]
+    assert typed(after) == ["hello", text, text]
     assert_idempotent(RULES, later, before)
 
 
