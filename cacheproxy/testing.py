@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,8 +38,6 @@ CAPTURES = "tests/captures"
 _PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _TEXT_TYPES = ("text", "input_text", "output_text")
 _SHOWN = 60
-_WORD = re.compile(r"(?:(?<![A-Za-z\\])|(?<=\\[nt]))[A-Za-z]+")
-"""In JSON text, where an escaped line ends before some of them."""
 
 
 def request(
@@ -56,19 +53,11 @@ def request(
     return Request("POST", path, _header_pairs(headers or {}), body)
 
 
-def load_capture(path: str | Path, words: Mapping[str, str] | None = None) -> list[Request]:
+def load_capture(path: str | Path) -> list[Request]:
     """Return the requests of a capture: JSON lines of method, path, headers and body (text).
 
-    A file whose name ends in ``.xz`` or ``.gz`` is read as if it were unpacked. ``words``: what the
-    words of the bodies stand for, in lower case, where a capture has others than the client.
+    A file whose name ends in ``.xz`` or ``.gz`` is read as if it were unpacked.
     """
-
-    def spelled(found: re.Match[str]) -> str:
-        told = (words or {}).get(found[0].lower())
-        if told is None:
-            return found[0]
-        return told.capitalize() if found[0][0].isupper() else told
-
     unpacked = _PACKED.get(Path(path).suffix, open)
     with unpacked(path, "rt", encoding="utf-8") as lines:
         records = [json.loads(line) for line in lines if line.strip()]
@@ -77,10 +66,9 @@ def load_capture(path: str | Path, words: Mapping[str, str] | None = None) -> li
             record["method"],
             record["path"],
             _header_pairs(record.get("headers") or {}),
-            (_WORD.sub(spelled, body) if words else body).encode(),
+            (record.get("body") or "").encode(),
         )
         for record in records
-        for body in [record.get("body") or ""]
     ]
 
 

@@ -24,31 +24,15 @@ each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 RULES = rules_of(cacheproxy_aider)
 DEFAULT = [rule for rule in RULES if rule.default]
 
-# The words of the client that marks and rules look for; in captures, others stand for them.
-SPELLED = """
-    lefepi=expert rativige=software pakufahuf=developer fuzami=always nave=best bakonimit=practices
-    laba=when lipava=coding cebu=take fibudepa=requests nupekek=changes fodacodi=supplied cego=code
-    nigevih=analyst mibeno=answer kedicubil=questions cihod=about dinokeve=switched mihe=base
-    pupavi=please zanekohu=consider rapun=above petip=files pagu=here hakugafid=summaries
-    bogu=some cetakap=present regipakosi=repository satedet=working naze=with didul=added furo=chat
-    pubameza=existing nodezuz=without nikipe=asking soce=edit bigibare=platform soded=shell
-    mohakizi=language
-"""
-WORDS = dict(pair.split("=") for pair in SPELLED.split())
-
 # What really changes: (turns, counted from 0) files are added; questions have another system text.
 REAL_CHANGES = {"aider-stdin": {2, 3, 4}}
-
-
-def turns_of(path):
-    return load_capture(path, WORDS)
 
 
 @each_capture
 def test_with_the_reminder_kept_a_turn_extends_the_one_before(path):
     """But where files are added before the conversation, or the mode changes."""
     previous = None
-    for number, turn in enumerate(turns_of(path)):
+    for number, turn in enumerate(load_capture(path)):
         current = normalized(RULES, turn, previous)
         if previous is not None and number not in REAL_CHANGES.get(capture_name(path), ()):
             assert_extends(previous, current)
@@ -58,7 +42,7 @@ def test_with_the_reminder_kept_a_turn_extends_the_one_before(path):
 @each_capture
 def test_without_it_each_turn_parts(path):
     """Where the last user message becomes history."""
-    for earlier, later in pairwise(turns_of(path)):
+    for earlier, later in pairwise(load_capture(path)):
         with pytest.raises(AssertionError, match="became"):
             assert_extends(earlier, later, DEFAULT)
 
@@ -66,7 +50,7 @@ def test_without_it_each_turn_parts(path):
 @each_capture
 def test_all_requests_are_told_and_have_one_session(path):
     """Both edit formats, and questions; aider's own first messages are the same in all sessions."""
-    turns = turns_of(path)
+    turns = load_capture(path)
     assert all(AIDER.sent(turn) for turn in turns)
     assert len({cacheproxy_session(turn) for turn in turns}) == 1
 
@@ -75,7 +59,7 @@ def test_all_requests_are_told_and_have_one_session(path):
 def test_normalizing_twice_is_normalizing_once(path):
     """Also with the turn before at hand; without one nothing is edited."""
     previous = None
-    for turn in turns_of(path):
+    for turn in load_capture(path):
         assert_untouched(RULES, turn)
         assert_idempotent(RULES, turn, previous)
         previous = normalized(RULES, turn, previous)

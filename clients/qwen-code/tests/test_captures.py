@@ -25,20 +25,10 @@ each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
 RULES = rules_of(cacheproxy_qwen_code)
 DEFAULT = [rule for rule in RULES if rule.default]
 
-# The words of the client that the rules look for; in captures, others stand for them.
-SPELLED = """
-    hukomuci=snapshot rotutalakubi=conversation rehar=start levo=text kapiti=branch roguheh=current
-    petu=this raso=qwen cego=code pagubes=setting hinecuv=context furo=chat tapimeguk=operating
-    gikubi=system bukes=linux pagu=here lirere=folder mimalenup=structure satedet=working
-    tehuhegupes=directories panafomic=directory kodusaheg=currently famudi=acting lipava=coding
-    rapucagul=assistant
-"""
-WORDS = dict(pair.split("=") for pair in SPELLED.split())
-
 
 def turns_of(path):
-    """The conversation's turns, and the memory extractions, with the client's own words."""
-    turns = load_capture(path, WORDS)
+    """The conversation's turns, and the memory extractions."""
+    turns = load_capture(path)
     return [turn for turn in turns if len(turn.json["tools"]) > 10], [
         turn for turn in turns if len(turn.json["tools"]) < 10
     ]
