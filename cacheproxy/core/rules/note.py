@@ -19,8 +19,6 @@ MOST_NOTE = 64 << 10
 """Characters of a note: a git status, a folder tree. A longer one is not told, nor its pin made."""
 _LEAST = 8
 """Plain characters that a note begins with: by them it is found."""
-_ESCAPED = re.compile(r'["\x00-\x1f]')
-"""Characters that JSON spells otherwise: up to them a note is found in a body."""
 _REFERENCE = re.compile(r"\\(?:g<(\w+)>|([1-9]\d?))")
 _INSIDE = re.compile(
     rf"{BETWEEN}{OPEN}(.*?){CLOSE}(?={BETWEEN}{OPEN}|\Z)",
@@ -52,12 +50,12 @@ class Kept(NamedTuple):
 class Note:
     r"""The text of a rule's notes: ``\g<name>`` and ``\1`` stand for groups of its match.
 
-    It begins with eight or more plain ASCII characters, on its first line. Raises NoteError.
+    It begins with eight or more plain ASCII characters. Raises NoteError.
     """
 
     def __init__(self, template: str, pattern: re.Pattern[str]) -> None:
         self._parts = _REFERENCE.split(template)
-        self.beginning = _ESCAPED.split(self._parts[0], maxsplit=1)[0]
+        self.beginning = self._parts[0]
         if len(self.beginning) < _LEAST or not self.beginning.isascii():
             raise NoteError(f"a note begins with {_LEAST} or more plain characters")
         if len(template) > MOST_NOTE:

@@ -181,22 +181,6 @@ def test_notes_go_with_the_history_that_the_client_takes_back():
     assert back[-1]["content"] == f"other\n\n{told('2')}"
 
 
-def test_a_note_of_several_lines_is_found_when_the_first_value_is_back():
-    status = Rule(
-        name="status",
-        where="system",
-        pattern=r"(?m)^Status: (?P<volatile>\S+)$",
-        pin=True,
-        note="The status is now:\n\\g<volatile>",
-    )
-    client = Client(rules=(status,))
-    client.sends("Status: a", said("user", "one"))
-    second = client.sends("Status: b", said("assistant", "x"), said("user", "two"))
-    third = client.sends("Status: a", said("assistant", "y"), said("user", "three"))
-    assert third[: len(second)] == second
-    assert third[-1]["content"].endswith("The status is now:\na\n</system-reminder>")
-
-
 def test_what_a_user_quotes_stays_the_users():
     quote = f"look: {told('2')}"
     client = Client()
