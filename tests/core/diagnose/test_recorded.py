@@ -54,8 +54,8 @@ FIELDS = {
     "openclaw-heartbeat": [CONTEXT],
     "openclaw-responses": [("/input/*", Kind.MOVED, None)],
     "openclaw-subagent": [CONTEXT],
-    "opencode-datechange": [("/messages/0/content", Kind.DATE, None)],
-    "pi-datechange": [("/messages/0/content", Kind.DATE, None)],
+    "opencode-datechange": [("/messages/0/content", Kind.DATE, "opencode-pin-date")],
+    "pi-datechange": [("/messages/0/content", Kind.DATE, "pi-pin-date")],
     "qwen-resume": [
         ("/messages/0/content", Kind.TEXT, "qwen-pin-git-status"),
         ("/messages/*/content/*/text", Kind.MOVED, "qwen-keep-reminders"),
