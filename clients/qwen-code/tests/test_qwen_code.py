@@ -86,13 +86,18 @@ def test_what_a_user_quotes_stays(quoted, around):
 
 def test_a_file_that_quotes_the_git_status_stays():
     """The client's own is the last."""
-    quoted = f"{IDENTITY}\n\n{GIT.format('old', 'old')}\n\n{GIT.format('new', '{}')}"
-    first = request({"messages": [{"role": "system", "content": quoted}]}, headers=AGENT)
-    later = first.with_text(
-        first.body.decode().replace("old", "older").replace("git: new", "git: M")
+    first, later = turn("hello", status="old"), turn("hello", "again", status="new")
+    quoted = [
+        GIT.format("old", "x").replace("\n", "\\n"),
+        GIT.format("new", "x").replace("\n", "\\n"),
+    ]
+    first, later = (
+        one.with_text(one.body.decode().replace(IDENTITY, f"{IDENTITY}\\n\\n{file}"))
+        for one, file in zip((first, later), quoted, strict=True)
     )
-    after = normalized(RULES, later, first).json["messages"][0]["content"]
-    assert after == quoted.replace("old", "older")
+    system = normalized(RULES, later, first).json["messages"][0]["content"]
+    assert [system.count(f"git: {one}\n") for one in ("old", "new")] == [1, 1]
+    assert system.index("git: new\n") < system.index("git: old\n")
 
 
 def test_a_message_that_was_edited_gets_no_reminder():
