@@ -64,9 +64,31 @@ PI = (
     "You are an expert coding assistant operating inside pi, a coding agent harness.\n"
     "Current date: 2026-11-2{}\nCurrent working directory: /home/me"
 )
+QWEN_GIT = (
+    "Git snapshot at conversation start. It may become stale.\n```text\n"
+    "git: Current branch: b{}\ngit: Status:\ngit: (clean)\n```"
+)
+QWEN = (
+    "<system-reminder>\nThis is the Qwen Code. We are setting up the context for our chat.\n"
+    "Today's date is Sunday, November 2{}, 2026.\nMy operating system is: linux\n"
+    "I'm currently working in the directory: /home/me\n"
+    "Here is the folder structure of the current working directories:\n\n├───{}.py\n"
+)
+AIDER = "- Platform: Linux\n- Shell: SHELL=/bin/bash\n- Current date: 2026-11-2{}\n"
+CRUSH = (
+    "<env>\nWorking directory: /home/me\nIs directory a git repo: yes\nPlatform: linux\n"
+    "Today's date: 11/2{}/2026\n\n\n"
+    "Git status (snapshot at conversation start - may be outdated):\nBranch: b{}\n\n\n</env>"
+)
+GOOSE = (
+    "You are a general-purpose AI agent called goose, created by Block.\n\n"
+    "The current date is 2026-11-2{} 14:00.\n"
+)
+SPECIALS = "Today is 2026-11-2{} (Sunday), or 2026-11-2{}T12:00:00.000Z."
 SHAPES = (
     *(STAMP, METADATA, METADATA + STAMP, INBOUND, RUNTIME, ATTEMPT, BILLING, IDENTITY),
     *(BILLING + "\n" + IDENTITY, REMINDER, GIT, BARE, MONTH, OPENCODE, CLINE, PI),
+    *(QWEN_GIT, QWEN, AIDER, CRUSH, GOOSE, SPECIALS),
 )
 """What the rules look for; ``{}``: another digit in each turn, for the rules that pin."""
 MARKS = (ATTEMPT, RUNTIME, INBOUND, BILLING, IDENTITY)
@@ -90,7 +112,14 @@ UNNAMED = {
         "You are Cline, an AI coding agent.",
     ),
     "pi": (b"OpenAI/JS 6.26.0", b"x-stainless-lang: js", PI.partition("\n")[0]),
-    "aider": (b"OpenAI/Python 2.20.0", b"x-stainless-lang: python", "Act as an expert."),
+    "aider": (
+        b"OpenAI/Python 2.20.0",
+        b"x-stainless-lang: python",
+        f"Act as an expert software developer.\nAlways use best practices when coding.\n{AIDER}",
+    ),
+    "crush": (b"Charm-Crush/v0.96.1 (https://charm.land/crush)", b"accept: */*", "You are Crush."),
+    "goose": (b"", b"agent-session-id: 9", GOOSE),
+    "librechat": (b"OpenAI/JS 5.8.2", b"x-librechat-session-id: 9", "You are a kind assistant."),
     "litellm": (b"litellm/1.80.0", b"accept: */*", "You are a helpful assistant."),
     "openai-sdk": (b"AsyncOpenAI/Python 3.52.0", b"accept: */*", "You help."),
     "anthropic-sdk": (b"Anthropic/Python 2.11.0", b"accept: */*", "You help."),
@@ -99,6 +128,9 @@ UNNAMED = {
     "nobody": (b"", b"accept: */*", "You are."),
 }
 CLIENTS = {**NAMED, **UNNAMED}
+ELSEWHERE = ("gemini-response-once", "qwen-keep-reminders", "aider-keep-reminder")
+"""Rules of an API that is not among these, or of what a message has lost since the turn before:
+fuzz/own_texts.py has them."""
 PATHS = {
     "messages": "/v1/messages",
     "chat": "/v1/chat/completions",
@@ -108,7 +140,8 @@ PATHS = {
 
 
 def package_of(client):
-    return {"claude": "claude-code"}.get(client, client)
+    names = {"claude": "claude-code", "qwen": "qwen-code", "gemini": "gemini-cli"}
+    return names.get(client, client)
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +163,7 @@ class Asking:
         if random.random() < 0.1:  # a fence that is never closed
             system.append(f"- notes:\n  ```\n  x\n{self._shape()}")
         if self._is_named and random.random() < 0.3:
-            system.insert(0, self._shape())
+            system.insert(0, random.choice((GOOSE, self._shape())))
         if random.random() < 0.1:  # a file that comes last
             system.append(PI)
         self._system = [f"{part}\n" for part in system]
@@ -253,6 +286,7 @@ def test_no_package_edits_what_another_client_sends(plugins):
         owners = {one.name for one in plugins.clients}
         assert session.client == client or session.client not in owners
     assert not any(foreign.values())
-    assert all(own[package.name] for package in plugins if package.rules)
-    rules = [rule for package in plugins for rule in package.rules]
+    rules = [rule for one in plugins for rule in one.rules if rule.name not in ELSEWHERE]
+    owners = [one.name for one in plugins if any(rule in rules for rule in one.rules)]
+    assert all(own[name] for name in owners), own
     assert all(alone[rule.name] >= 10 for rule in rules), alone
