@@ -9,7 +9,7 @@ from typing import Any
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.identify import Server
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import INSTALL, Package
 
 _DEFAULT = "http://127.0.0.1:8081"
 """Where ``cacheproxy env`` looks for the proxy by itself."""
@@ -128,5 +128,5 @@ def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: b
         return "none is on, so everything passes through unedited: cacheproxy plugins lists them"
     return (
         "none: no client package is installed, so everything passes through unedited;\n"
-        "              pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
+        f"              {INSTALL}"
     )

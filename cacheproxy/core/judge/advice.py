@@ -45,7 +45,12 @@ FREQUENCY = {
 _OFTEN = 0.1
 """Of the turns: a date that changed in more of them changes not only at midnight."""
 _CLAUDE = "claude"
-SET_UP = frozenset(("aider", "claude", "cline", "codex", "openclaw", "opencode", "pi", "qwen"))
+SET_UP = frozenset(
+    (
+        *("aider", "claude", "cline", "codex", "crush", "gemini", "goose", "librechat"),
+        *("openclaw", "opencode", "pi", "qwen"),
+    )
+)
 """Clients that ``cacheproxy env`` knows."""
 _TOOL_SEARCH = Setting(
     "ENABLE_TOOL_SEARCH=false",

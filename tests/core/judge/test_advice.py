@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.agents.setups import CLIENTS
+from cacheproxy.agents.clients import CLIENTS
 from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Rewrite, Verdict
 from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.judge.advice import SET_UP, Changed, advice
