@@ -1,0 +1,228 @@
+"""Earlier reasoning kept in the prompt: the template is asked to, and gets what the client dropped.
+
+Many templates drop the reasoning of a turn at the next user message, so that the server reads the
+whole turn again. Some keep it if ``chat_template_kwargs`` ask for it, and if it is sent. Both are
+done or neither, and what was begun in a conversation is done in all its later turns: so the
+rendered prompt only grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from cacheproxy.core.conversation.thoughts import Digests, Thought, Thoughts
+from cacheproxy.core.document.document import Document, Splice
+from cacheproxy.core.document.edits import Edit, Raw, encode, splice, splices_of
+from cacheproxy.core.document.pointer import Path, to_pointer
+from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
+from cacheproxy.core.prompt.prompt import prompt_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import Report, describe
+from cacheproxy.core.server.profile import Kind, Profile, Thinking
+from cacheproxy.core.template.questions import KEEPERS
+from cacheproxy.core.thinking.answer import NAMES, is_signed
+from cacheproxy.core.thinking.said import said_in
+
+NAME = "kept-thinking"
+"""Under which what is done is reported and counted, beside the rules."""
+ASKED = "the template is asked to keep earlier reasoning"
+GIVEN = "reasoning of the model's that the client dropped"
+AUTO, YES, NO = "auto", "yes", "no"
+SETTINGS = (AUTO, YES, NO)
+"""What ``--keep-thinking`` may be."""
+_KWARGS = "chat_template_kwargs"
+_HIDDEN = ("thinking", "redacted_thinking")
+_DIALECTS = (CHAT, ANTHROPIC)
+
+Word = tuple[str, bool]
+"""A member of chat_template_kwargs, and its value."""
+
+
+class Way(NamedTuple):
+    """How reasoning is kept. ``word``: what is asked for; None: the template keeps it unasked."""
+
+    word: Word | None
+
+
+def may_keep(setting: str, profile: Profile) -> bool:
+    """Whether conversations at this server may have their reasoning kept."""
+    if setting == YES:
+        return profile.thoughts.way in (Thinking.ON_REQUEST, Thinking.KEPT)
+    on_request = profile.thoughts.way is Thinking.ON_REQUEST
+    return setting == AUTO and on_request and profile.memory.kind is Kind.CHECKPOINTED
+
+
+def may_remember(setting: str, profile: Profile) -> bool:
+    """Whether answers may hold reasoning to keep, or the server has not told yet."""
+    untold = setting == YES and profile.thoughts.way is Thinking.UNKNOWN
+    return untold or may_keep(setting, profile)
+
+
+def way_of(
+    setting: str, profile: Profile, request: Request, thoughts: Thoughts | None
+) -> Way | None:
+    """Return how ``request`` has its reasoning kept, None where it has not.
+
+    ``thoughts``: of its conversation. By itself it begins only where the memory cannot rewind and
+    the client sends reasoning back, at a place where the template would have dropped some anyway.
+    It does not end while the conversation lasts, unless the template is another one.
+    """
+    thinking, word = profile.thoughts, profile.thoughts.asked_by
+    if setting == NO or request.dialect not in _DIALECTS or not _leaves_it(request):
+        return None
+    if thinking.way is Thinking.UNKNOWN:  # the server was restarted, and has not told yet
+        begun = None if thoughts is None else thoughts.asked_by
+        return None if begun is None else Way(begun)
+    if thinking.way is Thinking.KEPT and setting == YES:
+        return Way(None)
+    if thinking.way is not Thinking.ON_REQUEST or word is None:
+        return None
+    if setting == YES or (thoughts is not None and thoughts.asked_by is not None):
+        return Way(word)
+    begins = may_keep(setting, profile) and sends_back(request) and _may_begin(request)
+    return Way(word) if begins else None
+
+
+def keep(request: Request, way: Way, thoughts: Thoughts | None) -> tuple[Request, Report | None]:
+    """Return ``request`` with its reasoning kept, and what was done; it never raises."""
+    document = request.document
+    if document is None:
+        return request, None
+    try:
+        edits = [*_asked(request, way)]
+        splices = splices_of(document, edits)
+        for edit, more in _given(request, thoughts):
+            edits.append(edit)
+            splices.extend(more)
+        body = splice(document.body, splices)
+    except Exception as error:  # law 4
+        return request, Report(NAME, error=describe(error))
+    if body is request.body:
+        return request, None
+    return request.with_body(body, splices), Report(NAME, tuple(edits))
+
+
+def asks(request: Request) -> Digests | None:
+    """Return what the message before the answer says; None where there is none, or it is begun."""
+    prompt, messages = prompt_of(request), _messages(request)
+    if request.dialect not in _DIALECTS or prompt is None or not messages:
+        return None
+    last, pieces = messages[-1], prompt.made.run.pieces
+    is_begun = not isinstance(last, dict) or last.get("role") == "assistant"
+    return None if is_begun or len(pieces) != len(messages) else pieces[-1].digests
+
+
+def sends_back(request: Request) -> bool:
+    """Whether the client itself sends reasoning back that is no vendor's."""
+    return any(_has_own(item, signed=False) for item in _messages(request))
+
+
+def _leaves_it(request: Request) -> bool:
+    """Whether the client leaves it to us: its own word is never overruled."""
+    given = (request.json or {}).get(_KWARGS, {})
+    if not isinstance(given, dict):
+        return False
+    return all(given.get(name, value) is value for name, value in KEEPERS)
+
+
+def _may_begin(request: Request) -> bool:
+    """Whether nothing is read again for it that would not be anyway.
+
+    In the first turn the template has dropped nothing yet. At a user message it drops the turn
+    before.
+    """
+    messages = _messages(request)
+    asked = [number for number, item in enumerate(messages) if _is_asked(item)]
+    return len(asked) <= 1 or asked[-1] == len(messages) - 1
+
+
+def _is_asked(item: Any) -> bool:
+    """Whether the user speaks in a message; what tools returned stands in such, too."""
+    if not isinstance(item, dict) or item.get("role") != "user":
+        return False
+    content = item.get("content")
+    blocks = content if isinstance(content, list) else ()
+    kinds = [block.get("type") for block in blocks if isinstance(block, dict)]
+    return not kinds or kinds[-1] != "tool_result"
+
+
+def _asked(request: Request, way: Way) -> Iterator[Edit]:
+    body = request.json or {}
+    if way.word is None:
+        return
+    name, value = way.word
+    if _KWARGS not in body:
+        yield Edit(f"/{_KWARGS}", {name: value}, ASKED, adds=True)
+    elif name not in body[_KWARGS]:
+        yield Edit(f"/{_KWARGS}/{name}", value, ASKED, adds=True)
+
+
+def _given(request: Request, thoughts: Thoughts | None) -> Iterator[tuple[Edit, list[Splice]]]:
+    """Yield the edits that put reasoning back, with what each changes in the body."""
+    prompt, document = prompt_of(request), request.document
+    if thoughts is None or prompt is None or document is None:
+        return
+    messages, pieces = _messages(request), prompt.made.run.pieces
+    if len(messages) != len(pieces):
+        return
+    for number, item in enumerate(messages):
+        if not number or not isinstance(item, dict) or item.get("role") != "assistant":
+            continue
+        if _has_own(item):
+            continue
+        before, answer = pieces[number - 1].digests, pieces[number].digests
+        thought = thoughts.find(before, answer, partial(said_in, item))
+        if thought is not None and request.dialect == CHAT:
+            yield _as_member(document, number, thought)
+        elif thought is not None and isinstance(item.get("content"), str | list):
+            yield _as_block(document, number, thought)
+
+
+def _as_member(document: Document, number: int, thought: Thought) -> tuple[Edit, list[Splice]]:
+    """Put reasoning behind a chat message's other members."""
+    name, spelled = thought.name or NAMES[0], thought.spelled
+    pointer = f"/messages/{number}/{name}"
+    entry = document.entry(("messages", number))
+    if name in entry.value:  # null or empty
+        edit = Edit(pointer, Raw(spelled), GIVEN)
+        return edit, splices_of(document, [edit])
+    # Not through splices_of: that reads the members of each message, of which there are hundreds.
+    at = entry.end - 1
+    new = f',"{name}":{spelled}'.encode()
+    return Edit(pointer, Raw(spelled), GIVEN, adds=True), [Splice(at, at, new)]
+
+
+def _as_block(document: Document, number: int, thought: Thought) -> tuple[Edit, list[Splice]]:
+    """Put an unsigned block of thinking before a message's others."""
+    block = f'{{"type":"thinking","thinking":{thought.spelled},"signature":""}}'
+    path: Path = ("messages", number, "content")
+    pointer, content = to_pointer(path), document.get(path)
+    if isinstance(content, list) and content:
+        start = document.entry((*path, 0)).value_start
+        edit = Edit(f"{pointer}/0", Raw(block), GIVEN, adds=True)
+        return edit, [Splice(start, start, f"{block},".encode())]
+    texts = f',{{"type":"text","text":{encode(content)}}}' if content else ""
+    edit = Edit(pointer, Raw(f"[{block}{texts}]"), GIVEN)
+    return edit, splices_of(document, [edit])
+
+
+def _has_own(item: Any, *, signed: bool = True) -> bool:
+    """Whether an assistant's message has reasoning of its own; ``signed``: or a vendor's."""
+    if not isinstance(item, dict) or item.get("role") != "assistant":
+        return False
+    if any(isinstance(item.get(name), str) and item[name].strip() for name in NAMES):
+        return True
+    content = item.get("content")
+    blocks = content if isinstance(content, list) else ()
+    return any(
+        signed or (block.get("type") == "thinking" and not is_signed(block))
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") in _HIDDEN
+    )
+
+
+def _messages(request: Request) -> list[Any]:
+    found = (request.json or {}).get("messages")
+    return found if isinstance(found, list) else []

@@ -1,0 +1,181 @@
+"""Earlier reasoning stays in the prompt, where the upstream's template can keep it.
+
+What the template does is learned by ``profiling``; what the model reasoned is remembered by the
+store, in the conversation that it belongs to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.store import Store, Turn
+from cacheproxy.core.conversation.thoughts import Digests, Thought
+from cacheproxy.core.http1.content_coding import decoded
+from cacheproxy.core.http1.headers import values
+from cacheproxy.core.prompt.dialect import CHAT
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.template.rendering import VLLM
+from cacheproxy.core.thinking.answer import read
+from cacheproxy.core.thinking.keeping import Way, asks, keep, may_keep, may_remember, way_of
+from cacheproxy.core.thinking.words import says
+from cacheproxy.proxy.learning.profiling import Profiling
+
+_log = Logger()
+_THREAD_ABOVE = 128 << 10
+"""Bytes beyond which a request is edited, or an answer read, in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A request with its earlier reasoning in it, where that is kept.
+
+    ``report``: what was edited, None for nothing. ``asked``: the session, and what the last
+    message says, where the reasoning of the answer is to be remembered; else None.
+    """
+
+    request: Request
+    report: Report | None = None
+    asked: tuple[Session, Digests] | None = None
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Answers of one session that are being read in threads, and who waits for that."""
+
+    count: int = 0
+    waiting: list[Deferred[None]] = field(default_factory=list)
+
+    def done(self) -> Deferred[None]:
+        """Return what fires when all have been read; it may be cancelled."""
+        self.waiting.append(Deferred(lambda _: None))
+        return self.waiting[-1]
+
+    def tell(self) -> None:
+        """Let those who wait go on."""
+        for one in self.waiting:
+            if not one.called:
+                one.callback(None)
+
+
+class Keeping:
+    """Keeps reasoning for the upstream of ``profiling``. ``setting``: of keeping.SETTINGS."""
+
+    def __init__(self, reactor: Any, profiling: Profiling, store: Store, setting: str) -> None:
+        self.setting = setting
+        self._reactor = reactor
+        self._profiling = profiling
+        self._store = store
+        self._reading: dict[Session, _Reading] = {}
+        self._told: set[str] = set()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for a page."""
+        is_on = may_keep(self.setting, self._profiling.profile)
+        return {"setting": self.setting, "on": is_on, "says": self.says}
+
+    async def told(self) -> dict[str, Any]:
+        """Return the same, once the server has been asked: it answers, so it can tell."""
+        await self._profiling.learn()
+        return self.as_dict()
+
+    @property
+    def says(self) -> str:
+        """What is done with earlier reasoning here, for people; "" for nothing."""
+        return says(self.setting, self._profiling.profile)
+
+    async def keep(self, request: Request, turn: Turn | None, *, begins: bool) -> Kept:
+        """Return ``request`` with its reasoning kept. It never fails for this.
+
+        ``begins``: whether it is a turn, and no question about one.
+        """
+        profile = self._profiling.profile
+        if turn is None or not self._is_spoken(request, profile):
+            return Kept(request)
+        session = turn.session
+        await self._read_out(session)
+        known = self._store.conversation(session)
+        thoughts = None if known is None else known.thoughts
+        way = way_of(self.setting, profile, request, thoughts)
+        remembers = begins and (way is not None or may_remember(self.setting, profile))
+        before = asks(request) if remembers else None
+        asked = None if before is None else (session, before)
+        if way is None:
+            return Kept(request, asked=asked)
+        if begins and thoughts is not None:
+            thoughts.asked_by = way.word
+        if request.is_quick(_THREAD_ABOVE) and (thoughts is None or thoughts.cost <= _THREAD_ABOVE):
+            after, report = keep(request, way, thoughts)
+        else:
+            pool = self._reactor.getThreadPool()
+            after, report = await deferToThreadPool(
+                self._reactor, pool, _kept_and_read, request, way, thoughts
+            )
+        if report is not None and report.error is not None:
+            _log.warn("earlier reasoning is not kept: {error}", error=report.error)
+        elif report is not None:
+            self._say_once(session.client)
+        return Kept(after, report, asked)
+
+    def answered(self, kept: Kept, dialect: str | None, headers: Headers, body: bytes) -> None:
+        """Remember the reasoning in the answer to ``kept``: ``body`` in the client's API."""
+        if kept.asked is None or not body:
+            return
+        session, before = kept.asked
+        if len(body) <= _THREAD_ABOVE:
+            self._remember(session, before, _read(dialect, headers, body))
+            return
+        reading = self._reading.setdefault(session, _Reading())
+        reading.count += 1
+
+        def take(found: tuple[int, Thought] | Failure | None) -> None:
+            if not isinstance(found, Failure):
+                self._remember(session, before, found)
+            reading.count -= 1
+            if not reading.count:
+                del self._reading[session]
+                reading.tell()
+
+        pool = self._reactor.getThreadPool()
+        deferToThreadPool(self._reactor, pool, _read, dialect, headers, body).addBoth(take)
+
+    async def _read_out(self, session: Session) -> None:
+        """Wait until the answers before have been read: the next request comes in an instant."""
+        reading = self._reading.get(session)
+        if reading is not None:
+            await reading.done()
+
+    def _remember(
+        self, session: Session, before: Digests, found: tuple[int, Thought] | None
+    ) -> None:
+        if found is not None:
+            self._store.think(session, before, *found)
+
+    def _is_spoken(self, request: Request, profile: Profile) -> bool:
+        """Whether what the profile says holds for the API in which the upstream is spoken to."""
+        return profile.page != VLLM or self._profiling.key(request)[0] == CHAT
+
+    def _say_once(self, client: str) -> None:
+        what = self.says
+        if what and what not in self._told:
+            self._told.add(what)
+            _log.info("{what} (said once; first for {client})", what=what, client=client)
+
+
+def _kept_and_read(request: Request, way: Way, thoughts: Any) -> tuple[Request, Report | None]:
+    after, report = keep(request, way, thoughts)
+    _ = after.document  # read it here: on the reactor it will be asked for
+    return after, report
+
+
+def _read(dialect: str | None, headers: Headers, body: bytes) -> tuple[int, Thought] | None:
+    kind = next(iter(values(headers, b"content-type")), b"").decode("latin-1")
+    return read(dialect, kind, decoded(body, headers))
