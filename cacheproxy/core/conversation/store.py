@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.lanes import Before, Lane, Place, find_lane, is_another
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.spellings import Spellings
-from cacheproxy.core.conversation.thoughts import Digests, Thought
+from cacheproxy.core.conversation.thoughts import Thought
 from cacheproxy.core.prompt.prompt import Prompt, prompt_of
 from cacheproxy.core.prompt.request import Request
 
@@ -129,12 +129,12 @@ class Store:
 
         return Spellings(self._calls, keep)
 
-    def think(self, session: Session, before: Digests, said: int, thought: Thought) -> None:
+    def think(self, session: Session, place: int, thought: Thought) -> None:
         """Remember what was reasoned before an answer (see ``Thoughts.keep``)."""
         with self._lock:
             known = self._known.get(session)
             if known is not None:
-                known.thoughts.keep(before, said, thought)
+                known.thoughts.keep(place, thought)
                 self._count(known)
 
     def _told_apart(self, session: Session, prompt: Prompt) -> tuple[Session, Conversation | None]:

@@ -31,8 +31,10 @@ class Thought(NamedTuple):
 
 
 class Thoughts:
-    """The reasoning in one conversation, by what was said before the answer and the answer itself.
+    """The reasoning in one conversation, by the place of the answer that it led to.
 
+    A place is told by what was said before the answer, by the answer itself, and by how often both
+    had stood in the conversation before: who says "go on" twice may be answered alike.
     ``asked_by``: the member of chat_template_kwargs that keeps it in the prompt, since that is
     asked for; None before. Safe to use from several threads: a race loses an entry at most.
     """
@@ -48,33 +50,41 @@ class Thoughts:
         """Bytes that all of it takes, roughly."""
         return self._bytes + _EACH_SEEN * len(self._seen)
 
-    def keep(self, before: Digests, said: int, thought: Thought) -> None:
-        """Remember ``thought``. ``before``: the message before the answer; ``said``: the answer."""
-        key = hash((before, said))
-        gone = self._known.pop(key, None)
-        self._known[key] = thought
-        self._bytes += _cost(thought) - (0 if gone is None else _cost(gone))
+    def keep(self, place: int, thought: Thought) -> None:
+        """Remember ``thought``. The first one stays: it may have been given back by now."""
+        if place in self._known:
+            return
+        self._known[place] = thought
+        self._bytes += _cost(thought)
         while self._bytes > _MOST_BYTES and len(self._known) > 1:
             self._bytes -= _cost(self._known.popitem(last=False)[1])
 
-    def find(self, before: Digests, answer: Digests, said: Callable[[], int]) -> Thought | None:
-        """Return what was reasoned before an answer, None for not known.
+    def find(self, place: int) -> Thought | None:
+        """Return what was reasoned before the answer at ``place``, None for not known."""
+        found = self._known.get(place)
+        if found is not None:
+            self._known.move_to_end(place)
+        return found
 
-        ``before``: the message before it; ``answer``: how it reads now. ``said``: returns what
-        ``keep`` was told of it, which is asked but once.
-        """
-        if not self._known:
-            return None
-        place = hash((before, answer))
-        known = self._seen.get(place)
+    def pair(self, before: Digests, answer: Digests, said: Callable[[], int]) -> int:
+        """Return ``pair`` of a message and the answer to it; ``said`` is asked but once."""
+        key = hash((before, answer))
+        known = self._seen.get(key)
         if known is None:
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
-            known = self._seen[place] = hash((before, said()))
-        found = self._known.get(known)
-        if found is not None:
-            self._known.move_to_end(known)
-        return found
+            known = self._seen[key] = pair(before, said())
+        return known
+
+
+def pair(before: Digests, said: int) -> int:
+    """Return a number for a message and the answer to it."""
+    return hash((before, said))
+
+
+def place(pair: int, times: int) -> int:
+    """Return the place of an answer: ``pair`` has stood so many ``times`` before."""
+    return hash((pair, times))
 
 
 def _cost(thought: Thought) -> int:

@@ -8,11 +8,13 @@ rendered prompt only grows.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from cacheproxy.core.conversation.thoughts import Digests, Thought, Thoughts
+from cacheproxy.core.conversation.thoughts import Digests, Thought, Thoughts, pair, place
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import Edit, Raw, encode, splice, splices_of
 from cacheproxy.core.document.pointer import Path, to_pointer
@@ -44,6 +46,34 @@ class Way(NamedTuple):
     """How reasoning is kept. ``word``: what is asked for; None: the template keeps it unasked."""
 
     word: Word | None
+
+
+class Asked(NamedTuple):
+    """Where the answer to a request will stand.
+
+    ``before``: what the last message says; ``times``: how often each pair of a message and an
+    answer stands there already.
+    """
+
+    before: Digests
+    times: Counter[int]
+
+    def place(self, said: int) -> int:
+        """Return the place of the answer that says ``said``."""
+        found = pair(self.before, said)
+        return place(found, self.times[found])
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A request with its earlier reasoning in it, where that is kept.
+
+    ``report``: what was edited, None for nothing. ``asked``: None where no answer is expected.
+    """
+
+    request: Request
+    report: Report | None = None
+    asked: Asked | None = None
 
 
 def may_keep(setting: str, profile: Profile) -> bool:
@@ -85,33 +115,46 @@ def way_of(
     return Way(word) if begins else None
 
 
-def keep(request: Request, way: Way, thoughts: Thoughts | None) -> tuple[Request, Report | None]:
-    """Return ``request`` with its reasoning kept, and what was done; it never raises."""
+def keep(request: Request, way: Way | None, thoughts: Thoughts) -> Kept:
+    """Return ``request`` with its reasoning kept in this ``way``; it never raises."""
     document = request.document
     if document is None:
-        return request, None
+        return Kept(request)
     try:
+        places, asked = _places(request, thoughts)
+        if way is None:
+            return Kept(request, asked=asked)
         edits = [*_asked(request, way)]
         splices = splices_of(document, edits)
-        for edit, more in _given(request, thoughts):
+        for edit, more in _given(request, document, places, thoughts):
             edits.append(edit)
             splices.extend(more)
         body = splice(document.body, splices)
     except Exception as error:  # law 4
-        return request, Report(NAME, error=describe(error))
+        return Kept(request, Report(NAME, error=describe(error)))
     if body is request.body:
-        return request, None
-    return request.with_body(body, splices), Report(NAME, tuple(edits))
+        return Kept(request, asked=asked)
+    return Kept(request.with_body(body, splices), Report(NAME, tuple(edits)), asked)
 
 
-def asks(request: Request) -> Digests | None:
-    """Return what the message before the answer says; None where there is none, or it is begun."""
+def _places(request: Request, thoughts: Thoughts) -> tuple[dict[int, int], Asked | None]:
+    """Return the places of the assistant's messages, by their numbers, and where the next stands.
+
+    There is none where the client has begun the answer itself.
+    """
     prompt, messages = prompt_of(request), _messages(request)
-    if request.dialect not in _DIALECTS or prompt is None or not messages:
-        return None
-    last, pieces = messages[-1], prompt.made.run.pieces
-    is_begun = not isinstance(last, dict) or last.get("role") == "assistant"
-    return None if is_begun or len(pieces) != len(messages) else pieces[-1].digests
+    pieces = () if prompt is None else prompt.made.run.pieces
+    places: dict[int, int] = {}
+    times: Counter[int] = Counter()
+    if not messages or len(messages) != len(pieces) or request.dialect not in _DIALECTS:
+        return places, None
+    for number, item in enumerate(messages):
+        if number and _is_answer(item):
+            before, answer = pieces[number - 1].digests, pieces[number].digests
+            both = thoughts.pair(before, answer, partial(said_in, item))
+            places[number] = place(both, times[both])
+            times[both] += 1
+    return places, None if _is_answer(messages[-1]) else Asked(pieces[-1].digests, times)
 
 
 def sends_back(request: Request) -> bool:
@@ -159,21 +202,14 @@ def _asked(request: Request, way: Way) -> Iterator[Edit]:
         yield Edit(f"/{_KWARGS}/{name}", value, ASKED, adds=True)
 
 
-def _given(request: Request, thoughts: Thoughts | None) -> Iterator[tuple[Edit, list[Splice]]]:
+def _given(
+    request: Request, document: Document, places: dict[int, int], thoughts: Thoughts
+) -> Iterator[tuple[Edit, list[Splice]]]:
     """Yield the edits that put reasoning back, with what each changes in the body."""
-    prompt, document = prompt_of(request), request.document
-    if thoughts is None or prompt is None or document is None:
-        return
-    messages, pieces = _messages(request), prompt.made.run.pieces
-    if len(messages) != len(pieces):
-        return
-    for number, item in enumerate(messages):
-        if not number or not isinstance(item, dict) or item.get("role") != "assistant":
-            continue
-        if _has_own(item):
-            continue
-        before, answer = pieces[number - 1].digests, pieces[number].digests
-        thought = thoughts.find(before, answer, partial(said_in, item))
+    messages = _messages(request)
+    for number, where in places.items():
+        item = messages[number]
+        thought = None if _has_own(item) else thoughts.find(where)
         if thought is not None and request.dialect == CHAT:
             yield _as_member(document, number, thought)
         elif thought is not None and isinstance(item.get("content"), str | list):
@@ -210,7 +246,7 @@ def _as_block(document: Document, number: int, thought: Thought) -> tuple[Edit, 
 
 def _has_own(item: Any, *, signed: bool = True) -> bool:
     """Whether an assistant's message has reasoning of its own; ``signed``: or a vendor's."""
-    if not isinstance(item, dict) or item.get("role") != "assistant":
+    if not _is_answer(item):
         return False
     if any(isinstance(item.get(name), str) and item[name].strip() for name in NAMES):
         return True
@@ -221,6 +257,10 @@ def _has_own(item: Any, *, signed: bool = True) -> bool:
         for block in blocks
         if isinstance(block, dict) and block.get("type") in _HIDDEN
     )
+
+
+def _is_answer(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("role") == "assistant"
 
 
 def _messages(request: Request) -> list[Any]:

@@ -26,10 +26,10 @@ from cacheproxy.core.placement.refusal import Refusal
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.prefill import Prefill, PrefillReader, Progress
+from cacheproxy.core.thinking.keeping import Asked
 from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.context import ExchangeContext
-from cacheproxy.proxy.exchange.keeping import Kept
 from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
 from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.relay import Relay
@@ -57,7 +57,7 @@ class _Running:
     """One exchange under way: what its record will say, as far as it is known.
 
     Moments are of ``context.clock``. ``reply``: an answer of our own making, or translated as a
-    whole. ``tap``: reads along with the answer. ``kept``: where its reasoning is to be remembered.
+    whole. ``tap``: reads along with the answer. ``asked``: where its reasoning is remembered.
     ``gone``: how the client left.
     """
 
@@ -80,7 +80,7 @@ class _Running:
     reply: bytes = b""
     tap: UsageReader | Refusal | None = None
     relay: Relay | None = None
-    kept: Kept | None = None
+    asked: Asked | None = None
     gone: Failure | None = None
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class _Running:
             tap=self.tap,
             through=through,
             pings=self._pings(response.head),
-            keep=context.keep_bodies or self.kept is not None,
+            keep=context.keep_bodies or self.asked is not None,
             prefill=PrefillReader() if is_stream(response.head) else None,
             progressed=self._progressed,
         )
@@ -191,8 +191,7 @@ class _Running:
         kept = await keeping.keep(prepared.request, prepared.turn, begins=self.turn > 0)
         if kept.report is not None:
             self.reports += (kept.report,)
-        if kept.asked is not None:
-            self.kept = kept
+        self.asked = kept.asked if self.turn else None
         return kept.request
 
     async def _place(self, request: Request) -> Placed:
@@ -300,12 +299,12 @@ class _Running:
 
     def _answered(self, relay: Relay | None) -> bytes | None:
         """Have the answer's reasoning remembered; return its body if that is recorded."""
-        context, kept = self.context, self.kept
+        context, keeping, session = self.context, self.context.keeping, self.session
         body = relay.body if relay is not None else self.reply or None
-        is_whole = relay is None or relay.bytes_down == len(body or b"")
-        if context.keeping is not None and kept is not None and self.status == 200 and is_whole:
+        is_whole = self.status == 200 and (relay is None or relay.bytes_down == len(body or b""))
+        if keeping is not None and session is not None and self.asked is not None and is_whole:
             dialect, headers = self.received.dialect, self.response_headers
-            context.keeping.answered(kept, dialect, headers, body or b"")
+            keeping.answered(session, self.asked, dialect, headers, body or b"")
         return body if context.keep_bodies else None
 
     def _record(

@@ -16,35 +16,30 @@ from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store, Turn
-from cacheproxy.core.conversation.thoughts import Digests, Thought
+from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.http1.content_coding import decoded
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.prompt.dialect import CHAT
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.template.rendering import VLLM
 from cacheproxy.core.thinking.answer import read
-from cacheproxy.core.thinking.keeping import Way, asks, keep, may_keep, may_remember, way_of
+from cacheproxy.core.thinking.keeping import (
+    NO,
+    Asked,
+    Kept,
+    Way,
+    keep,
+    may_keep,
+    may_remember,
+    way_of,
+)
 from cacheproxy.core.thinking.words import says
 from cacheproxy.proxy.learning.profiling import Profiling
 
 _log = Logger()
 _THREAD_ABOVE = 128 << 10
 """Bytes beyond which a request is edited, or an answer read, in a thread."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A request with its earlier reasoning in it, where that is kept.
-
-    ``report``: what was edited, None for nothing. ``asked``: the session, and what the last
-    message says, where the reasoning of the answer is to be remembered; else None.
-    """
-
-    request: Request
-    report: Report | None = None
-    asked: tuple[Session, Digests] | None = None
 
 
 @dataclass(slots=True)
@@ -95,50 +90,43 @@ class Keeping:
     async def keep(self, request: Request, turn: Turn | None, *, begins: bool) -> Kept:
         """Return ``request`` with its reasoning kept. It never fails for this.
 
-        ``begins``: whether it is a turn, and no question about one.
+        ``begins``: whether it is a turn, so that its answer is to be remembered.
         """
         profile = self._profiling.profile
-        if turn is None or not self._is_spoken(request, profile):
+        if turn is None or self.setting == NO or not self._is_spoken(request, profile):
             return Kept(request)
-        session = turn.session
-        await self._read_out(session)
-        known = self._store.conversation(session)
-        thoughts = None if known is None else known.thoughts
+        await self._read_out(turn.session)
+        known = self._store.conversation(turn.session)
+        thoughts = Thoughts() if known is None else known.thoughts
         way = way_of(self.setting, profile, request, thoughts)
-        remembers = begins and (way is not None or may_remember(self.setting, profile))
-        before = asks(request) if remembers else None
-        asked = None if before is None else (session, before)
-        if way is None:
-            return Kept(request, asked=asked)
-        if begins and thoughts is not None:
+        if way is None and not (begins and may_remember(self.setting, profile)):
+            return Kept(request)
+        if way is not None and begins:
             thoughts.asked_by = way.word
-        if request.is_quick(_THREAD_ABOVE) and (thoughts is None or thoughts.cost <= _THREAD_ABOVE):
-            after, report = keep(request, way, thoughts)
+        if request.is_quick(_THREAD_ABOVE) and thoughts.cost <= _THREAD_ABOVE:
+            kept = keep(request, way, thoughts)
         else:
             pool = self._reactor.getThreadPool()
-            after, report = await deferToThreadPool(
-                self._reactor, pool, _kept_and_read, request, way, thoughts
-            )
-        if report is not None and report.error is not None:
-            _log.warn("earlier reasoning is not kept: {error}", error=report.error)
-        elif report is not None:
-            self._say_once(session.client)
-        return Kept(after, report, asked)
+            kept = await deferToThreadPool(self._reactor, pool, _kept, request, way, thoughts)
+        if kept.report is not None and kept.report.error is not None:
+            _log.warn("earlier reasoning is not kept: {error}", error=kept.report.error)
+        elif kept.report is not None:
+            self._say_once(turn.session.client)
+        return kept
 
-    def answered(self, kept: Kept, dialect: str | None, headers: Headers, body: bytes) -> None:
-        """Remember the reasoning in the answer to ``kept``: ``body`` in the client's API."""
-        if kept.asked is None or not body:
-            return
-        session, before = kept.asked
+    def answered(
+        self, session: Session, asked: Asked, dialect: str | None, headers: Headers, body: bytes
+    ) -> None:
+        """Remember the reasoning in the answer ``body``, which is in the client's API."""
         if len(body) <= _THREAD_ABOVE:
-            self._remember(session, before, _read(dialect, headers, body))
+            self._remember(session, asked, _read(dialect, headers, body))
             return
         reading = self._reading.setdefault(session, _Reading())
         reading.count += 1
 
         def take(found: tuple[int, Thought] | Failure | None) -> None:
             if not isinstance(found, Failure):
-                self._remember(session, before, found)
+                self._remember(session, asked, found)
             reading.count -= 1
             if not reading.count:
                 del self._reading[session]
@@ -153,11 +141,10 @@ class Keeping:
         if reading is not None:
             await reading.done()
 
-    def _remember(
-        self, session: Session, before: Digests, found: tuple[int, Thought] | None
-    ) -> None:
+    def _remember(self, session: Session, asked: Asked, found: tuple[int, Thought] | None) -> None:
         if found is not None:
-            self._store.think(session, before, *found)
+            said, thought = found
+            self._store.think(session, asked.place(said), thought)
 
     def _is_spoken(self, request: Request, profile: Profile) -> bool:
         """Whether what the profile says holds for the API in which the upstream is spoken to."""
@@ -167,13 +154,15 @@ class Keeping:
         what = self.says
         if what and what not in self._told:
             self._told.add(what)
-            _log.info("{what} (said once; first for {client})", what=what, client=client)
+            _log.info(
+                "the template {what} (said once; first for {client})", what=what, client=client
+            )
 
 
-def _kept_and_read(request: Request, way: Way, thoughts: Any) -> tuple[Request, Report | None]:
-    after, report = keep(request, way, thoughts)
-    _ = after.document  # read it here: on the reactor it will be asked for
-    return after, report
+def _kept(request: Request, way: Way | None, thoughts: Thoughts) -> Kept:
+    kept = keep(request, way, thoughts)
+    _ = kept.request.document  # read it here: on the reactor it will be asked for
+    return kept
 
 
 def _read(dialect: str | None, headers: Headers, body: bytes) -> tuple[int, Thought] | None:
