@@ -57,8 +57,9 @@ def blocks_called(content: Any) -> Iterator[Call]:
 def _plain(given: Any) -> str:
     """Return arguments in one spelling: a client may order and escape them anew."""
     try:
-        value = json.loads(given or "{}", parse_float=_number) if isinstance(given, str) else given
-        return json.dumps(value or {}, sort_keys=True, default=str)
+        text = given if isinstance(given, str) else json.dumps(given)
+        value = json.loads(text or "{}", parse_float=_number)
+        return json.dumps(value or {}, sort_keys=True)
     except (ValueError, RecursionError, TypeError):
         return str(given)
 

@@ -37,6 +37,7 @@ def use(given):
         chat("I look.", ("look", '{"deep":1,"path":"a.py"}')),
         chat("I look.", ("look", {"deep": 1, "path": "a.py"})),
         blocks(text("I "), text("look."), use({"path": "a.py", "deep": 1})),
+        blocks(text("I look."), use({"path": "a.py", "deep": 1.0})),
     ],
 )
 def test_however_it_is_spelled(message):
