@@ -161,6 +161,9 @@ def _template(case: _Case) -> Iterator[Advice]:
     rewrite = case.verdict.rewrite
     if rewrite is Rewrite.THINKING:
         yield from _thinking(case)
+    elif rewrite is Rewrite.KEPT:
+        why = "it happens once: the template is asked to keep earlier thinking from here on"
+        yield Advice("nothing", why)
     elif rewrite is Rewrite.HOISTED:
         if case.client == _CLAUDE:
             yield Advice("Claude Code", _COUNTDOWN.says)

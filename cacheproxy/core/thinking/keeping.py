@@ -142,7 +142,7 @@ def _places(request: Request, thoughts: Thoughts) -> tuple[dict[int, int], Asked
 
     There is none where the client has begun the answer itself.
     """
-    prompt, messages = prompt_of(request), _messages(request)
+    prompt, messages = prompt_of(request), messages_of(request)
     pieces = () if prompt is None else prompt.made.run.pieces
     places: dict[int, int] = {}
     times: Counter[int] = Counter()
@@ -159,7 +159,7 @@ def _places(request: Request, thoughts: Thoughts) -> tuple[dict[int, int], Asked
 
 def sends_back(request: Request) -> bool:
     """Whether the client itself sends reasoning back that is no vendor's."""
-    return any(_has_own(item, signed=False) for item in _messages(request))
+    return any(_has_own(item, signed=False) for item in messages_of(request))
 
 
 def _leaves_it(request: Request) -> bool:
@@ -176,7 +176,7 @@ def _may_begin(request: Request) -> bool:
     In the first turn the template has dropped nothing yet. At a user message it drops the turn
     before.
     """
-    messages = _messages(request)
+    messages = messages_of(request)
     asked = [number for number, item in enumerate(messages) if _is_asked(item)]
     return len(asked) <= 1 or asked[-1] == len(messages) - 1
 
@@ -206,7 +206,7 @@ def _given(
     request: Request, document: Document, places: dict[int, int], thoughts: Thoughts
 ) -> Iterator[tuple[Edit, list[Splice]]]:
     """Yield the edits that put reasoning back, with what each changes in the body."""
-    messages = _messages(request)
+    messages = messages_of(request)
     for number, where in places.items():
         item = messages[number]
         thought = None if _has_own(item) else thoughts.find(where)
@@ -263,6 +263,7 @@ def _is_answer(item: Any) -> bool:
     return isinstance(item, dict) and item.get("role") == "assistant"
 
 
-def _messages(request: Request) -> list[Any]:
+def messages_of(request: Request) -> list[Any]:
+    """Return the messages of a request, [] where it has none."""
     found = (request.json or {}).get("messages")
     return found if isinstance(found, list) else []
