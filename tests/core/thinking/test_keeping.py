@@ -87,6 +87,23 @@ def test_the_prompt_only_grows_in_any_conversation(steps, api, sends, empty):
 
 
 @given(STEPS, st.sampled_from(["chat", "messages"]))
+def test_nothing_else_changes(steps, api):
+    """What the user said, tools returned and the model answered stays; so do all other members."""
+    found = talk(steps, api=api)
+    found.messages.pop()  # the last answer was not sent yet
+    body, sent = found.request().json, found.sent.json
+    for asked, edited in zip(body["messages"], sent["messages"], strict=True):
+        content = edited["content"]
+        if isinstance(content, list):
+            content = [block for block in content if block["type"] != "thinking"]
+        bare = {name: value for name, value in edited.items() if name != "reasoning_content"}
+        assert bare | {"content": content} == asked
+    assert {name: sent[name] for name in sent if name not in ("messages", KWARGS)} == {
+        name: body[name] for name in body if name != "messages"
+    }
+
+
+@given(STEPS, st.sampled_from(["chat", "messages"]))
 def test_no_edit_is_made_twice(steps, api):
     """What is kept already stays as it is."""
     found = talk(steps, api=api)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.core.templates import thinking
 from tests.proxy.harness import Client, eventually, whole
-from tests.proxy.placing.templated import PAGE, PATHS, ModelServer, starting
+from tests.proxy.placing.templated import PAGE, PATHS, TOKENIZE, ModelServer, starting
 
 WORD = {"clear_thinking": False}
 KWARGS = "chat_template_kwargs"
@@ -180,6 +180,26 @@ def test_a_server_without_pages_is_asked_for_nothing(start):
     agent.say("one")
     agent.say("two")
     assert KWARGS not in sent(server)[-1]
+
+
+def test_vllm_renders_for_chat_completions_alone(start):
+    """Its Messages API puts prompts together otherwise, and has no such kwargs."""
+
+    def tokenizes(server, peer, _, body):
+        prompt = server.template(body["messages"], body.get("tools"), **body.get(KWARGS, {}))
+        server.send(peer, b"200 OK", {"token_strs": list(prompt)})
+
+    server = Thinker(name="reasoning")
+    server.pages = {TOKENIZE: tokenizes}
+    proxy = start(server, "--keep-thinking", "yes")
+    for api in ("chat", "messages"):
+        agent = Agent(proxy, api)
+        server.count = 0
+        agent.say("one")
+        agent.say("two")
+    last = sent(server)[-1]
+    assert (last["messages"][1]["reasoning"], last[KWARGS]) == ("because1", WORD)
+    assert KWARGS not in sent(server, "messages")[-1]
 
 
 def test_a_count_of_tokens_is_asked_of_the_prompt_that_is_sent(start):
