@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cacheproxy.core.document.edits import REMOVE, Edit
+    from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.codeblocks import lines_outside_code
@@ -26,6 +26,7 @@ __all__ = [
     "Client",
     "CodeRule",
     "Edit",
+    "Raw",
     "Request",
     "Rule",
     "hookimpl",
@@ -44,6 +45,7 @@ _MODULES = {
     "Client": "core.prompt.client",
     "CodeRule": "core.rules.rule",
     "Edit": "core.document.edits",
+    "Raw": "core.document.edits",
     "Request": "core.prompt.request",
     "Rule": "core.rules.rule",
     "hookimpl": "hookspecs",

@@ -83,7 +83,7 @@ class Document:
         """Return the entry at ``path`` (not empty); raises PathError if there is none."""
         if not path:
             raise PathError("the whole body cannot be edited, only its members")
-        container, opening = self._container(path)
+        container, opening = self.container(path)
         number = container.find(path[-1])
         if number is None:
             raise PathError(f"nothing at {to_pointer(path)}")
@@ -113,7 +113,7 @@ class Document:
 
     def siblings(self, path: Path) -> list[Entry]:
         """Return all entries of the container that ``path`` points into, in their order."""
-        container, opening = self._container(path)
+        container, opening = self.container(path)
         return [container.entry(number, opening) for number in range(len(container.values))]
 
     def resolve(self, segments: Iterable[str]) -> Path:
@@ -132,7 +132,7 @@ class Document:
             path += (step,)
         return path
 
-    def _container(self, path: Path) -> tuple[Container, int]:
+    def container(self, path: Path) -> tuple[Container, int]:
         """Return the container that ``path`` points into, and its place; raises PathError."""
         if len(path) == 1:
             return self.root, self.start
@@ -143,7 +143,7 @@ class Document:
 
     def _deep(self, place: Path, path: Path) -> tuple[Container, int]:
         """Read the container at ``place``, on the way to ``path``; those around it have been."""
-        holder, opening = self._container(place)
+        holder, opening = self.container(place)
         number = holder.find(place[-1])
         if number is None or not isinstance(holder.values[number], dict | list):
             raise PathError(f"nothing at {to_pointer(path)}")

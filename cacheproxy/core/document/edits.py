@@ -36,19 +36,29 @@ class EditError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Raw:
+    """As an edit's ``new``: a JSON value in just this spelling, which must be valid JSON."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Edit:
     """One change, and its report.
 
     ``path``: JSON pointer (RFC 6901) of the value to change.
-    ``new``: the new JSON value, or REMOVE; with a ``span``, a string.
+    ``new``: the new JSON value, a Raw one, or REMOVE; with a ``span``, a string.
     ``why``: one short sentence for the log.
     ``span``: (start, end) in characters of the string at ``path``: only these change.
+    ``adds``: there is nothing at ``path`` yet: a member that comes last in its object, or, with
+    ``-`` as the last segment, one more element of an array (RFC 6901, section 4).
     """
 
     path: str
     new: Any
     why: str
     span: tuple[int, int] | None = None
+    adds: bool = False
 
 
 def apply(document: Document, edits: Iterable[Edit]) -> bytes:
@@ -63,9 +73,14 @@ def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
     """Return what ``edits`` change in the document's body; raises EditError or PathError."""
     whole: dict[Path, Any] = {}
     in_strings: dict[Path, tuple[Entry, list[Edit]]] = {}
+    added: dict[Path, list[str]] = {}  # entries as they are spelled
     for edit in edits:
         if not isinstance(edit, Edit):
             raise EditError(f"not an Edit but {type(edit).__name__}")
+        if edit.adds:
+            parent, text = _addition(document, edit, added)
+            added.setdefault(parent, []).append(text)
+            continue
         path = document.resolve(parse_pointer(edit.path))
         entry = document.entry(path)
         if edit.span is not None:
@@ -75,7 +90,7 @@ def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
         else:
             whole[path] = edit.new
     if whole:
-        _refuse_overlaps(whole, in_strings)
+        _refuse_overlaps(whole, in_strings, added)
     splices: list[Splice] = []
     removed: dict[Path, set[int | str]] = {}
     for path, new in whole.items():
@@ -87,11 +102,15 @@ def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
         splices.extend(_inside(document, path, entry, string_edits))
     for parent, keys in removed.items():
         splices.extend(_remove(document, parent, keys))
+    for parent, texts in added.items():
+        splices.append(_add(document, parent, texts, len(removed.get(parent, ()))))
     return splices
 
 
 def encode(value: Any) -> str:
     """Return ``value`` as compact JSON; text stays readable unless it has lone surrogates."""
+    if isinstance(value, Raw):
+        return value.text
     if isinstance(value, str):
         try:
             value.encode()
@@ -108,17 +127,48 @@ def encode(value: Any) -> str:
     return text
 
 
-def _refuse_overlaps(whole: Iterable[Path], in_strings: Iterable[Path]) -> None:
+def _refuse_overlaps(
+    whole: Iterable[Path], in_strings: Iterable[Path], added: Iterable[Path]
+) -> None:
     """Raise EditError where an edit lies in what another replaces or removes as a whole.
 
     Asked of the paths, not of what would change: the answer must not depend on the values.
     """
-    for path in in_strings:
+    for path in (*in_strings, *added):
         if path in whole:
             raise EditError("two edits overlap")
-    for path in (*whole, *in_strings):
+    for path in (*whole, *in_strings, *added):
         if any(path[:length] in whole for length in range(1, len(path))):
             raise EditError("two edits overlap")
+
+
+def _addition(document: Document, edit: Edit, added: dict[Path, list[str]]) -> tuple[Path, str]:
+    """Return the container that ``edit`` adds to, and what is added, as it is spelled."""
+    segments = parse_pointer(edit.path)
+    if not segments or edit.span is not None or edit.new is REMOVE:
+        raise EditError("an edit that adds takes the path of one new value")
+    parent = document.resolve(segments[:-1])
+    holder = document.get(parent) if parent else document.value
+    key, text = segments[-1], encode(edit.new)
+    if isinstance(holder, list) and key == "-":
+        return parent, text
+    if not isinstance(holder, dict):
+        raise EditError(f"nothing can be added at {to_pointer((*parent, key))}")
+    name = f"{encode(key)}:"
+    if key in holder or any(other.startswith(name) for other in added.get(parent, ())):
+        raise EditError(f"there is something at {to_pointer((*parent, key))} already")
+    return parent, name + text
+
+
+def _add(document: Document, parent: Path, texts: list[str], gone: int) -> Splice:
+    """Put ``texts`` behind the last entry; ``gone``: how many of its entries are taken out."""
+    container, opening = document.container((*parent, "-"))
+    count = len(container.values)
+    if 0 < gone == count:
+        raise EditError("two edits overlap")
+    end = opening + (container.ends[-1] if count else 1)
+    text = ",".join(texts)
+    return Splice(end, end, f",{text}".encode() if count else text.encode())
 
 
 def _replace(document: Document, entry: Entry, new: Any) -> list[Splice]:
@@ -130,12 +180,12 @@ def _replace(document: Document, entry: Entry, new: Any) -> list[Splice]:
         tail = common_suffix(old, new, min(len(old), len(new)) - start)
         middle = new[start : len(new) - tail]
         return _in_string(document, entry, [(start, len(old) - tail, middle)])
-    text = encode(new)
+    text, start, end = encode(new), entry.value_start, entry.end
     try:  # spelled alike, since for Python [1] == [True] and the order of members is nothing
-        unchanged = encode(old) == text
+        spelled = document.body[start:end].decode() if isinstance(new, Raw) else encode(old)
     except EditError:  # NaN, which is read but never written
-        unchanged = False
-    return [] if unchanged else [Splice(entry.value_start, entry.end, text.encode())]
+        spelled = ""
+    return [] if spelled == text else [Splice(start, end, text.encode())]
 
 
 def _inside(document: Document, path: Path, entry: Entry, edits: list[Edit]) -> list[Splice]:

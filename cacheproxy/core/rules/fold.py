@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from cacheproxy.core.document.edits import REMOVE, Edit, splice, splices_of
+from cacheproxy.core.document.edits import REMOVE, Edit, Raw, splice, splices_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import CodeRule, Normalizer, Rule, is_quick
 
@@ -244,7 +245,7 @@ def _plain_edit(edit: Any, left: int) -> tuple[Edit, int]:
     new = edit.new if edit.new is REMOVE else _plain_value(edit.new, budget)
     why = one_line(edit.why, _MOST_WHY)
     if new is not edit.new or why is not edit.why:
-        edit = Edit(edit.path, new, why, edit.span)
+        edit = replace(edit, new=new, why=why)
     return edit, budget[0]
 
 
@@ -254,6 +255,8 @@ def _plain_value(value: Any, budget: list[int]) -> Any:
     budget[0] -= len(value) if kind is str else 1
     if budget[0] < 0 or kind is str or value is None or kind in (bool, int, float):
         return value
+    if kind is Raw:
+        return _plain_spelling(value.text, budget)
     if kind in (list, tuple):
         items = []
         for item in value:
@@ -272,3 +275,20 @@ def _plain_value(value: Any, budget: list[int]) -> Any:
                 break
         return members
     raise _RefusedError(f"an edit whose new value is not JSON but {kind_of(value)}")
+
+
+def _plain_spelling(text: Any, budget: list[int]) -> Raw:
+    """Return a Raw of ``text``, which must be one JSON value in the budget."""
+    if type(text) is not str:
+        raise _RefusedError("an edit with a spelling that is not text")
+    budget[0] -= len(text)
+    try:
+        if budget[0] >= 0:
+            json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise _RefusedError("an edit with a spelling that is not JSON") from None
+    return Raw(text)
+
+
+def _refuse_constant(_name: str) -> None:
+    raise ValueError

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cacheproxy.core.document.document import Document
-from cacheproxy.core.document.edits import REMOVE, Edit, EditError, apply, encode
+from cacheproxy.core.document.edits import REMOVE, Edit, EditError, Raw, apply, encode
 from cacheproxy.core.document.pointer import PathError, to_pointer
 from tests.core import spelling
 
@@ -502,3 +502,55 @@ def test_every_string_of_captured_bodies_can_be_edited_and_back(captured):
                 [replaced(pointer, "", (at, at + len(mark))) for pointer, at in places],
             )
             assert back == request.body, name
+
+
+def added(path: str, new: object) -> Edit:
+    return Edit(path, new, "for a test", adds=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "edits", "expected"),
+    [
+        ('{ "a" : 1 }', [added("/b", [2])], '{ "a" : 1,"b":[2] }'),
+        ("{}", [added("/é", "x")], '{"é":"x"}'),
+        ('{"a": {}, "b":1}', [added("/a/c", None)], '{"a": {"c":null}, "b":1}'),
+        ('{"a": []}', [added("/a/-", 1), added("/a/-", 1)], '{"a": [1,1]}'),
+        ('{"a": [ 1.0 ]}', [added("/a/-", {"x": 1})], '{"a": [ 1.0,{"x":1} ]}'),
+        ('{"a": {"~": 1}}', [added("/a/~0~1", 2)], '{"a": {"~": 1,"~/":2}}'),
+        ('{"a": [1, 2]}', [replaced("/a/1", REMOVE), added("/a/-", 3)], '{"a": [1,3]}'),
+        ('{"a": ["x"]}', [replaced("/a/0", "y", (1, 1)), added("/a/-", 3)], '{"a": ["xy",3]}'),
+        ('{"a": ["x"]}', [replaced("/a/0", 5), added("/a/-", 3)], '{"a": [5,3]}'),
+    ],
+)
+def test_something_is_added_behind_what_there_is(text, edits, expected):
+    assert edited(text, *edits) == expected
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [added("/a", 1)],  # is there
+        [added("/c", 1), added("/c", 2)],
+        [added("/l/0", 1)],  # an array takes it at its end alone
+        [added("/l/1", 1)],
+        [added("/a/b", 1)],  # a number holds nothing
+        [added("", 1)],
+        [added("/x/y", 1)],
+        [added("/c", REMOVE)],
+        [replaced("/l", []), added("/l/-", 1)],
+        [replaced("/l/0", REMOVE), added("/l/-", 1)],  # nothing to come behind
+        [Edit("/c", "x", "for a test", (0, 0), adds=True)],
+    ],
+)
+def test_what_cannot_be_added_is_an_error(edits):
+    with pytest.raises((EditError, PathError)):
+        edited('{"a": 1, "l": [0]}', *edits)
+
+
+def test_a_value_keeps_the_spelling_that_it_is_given():
+    text = '{"a": {"x":1.0,  "y":"é"}, "b": [3]}'
+    assert edited(text, replaced("/a", Raw('{ "y":"\\u00e9", "x":1.0 }'))) == (
+        '{"a": { "y":"\\u00e9", "x":1.0 }, "b": [3]}'
+    )
+    assert edited(text, replaced("/a", Raw('{"x":1.0,  "y":"é"}'))) == text
+    assert edited(text, added("/b/-", Raw("4.50"))) == '{"a": {"x":1.0,  "y":"é"}, "b": [3,4.50]}'

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.document.edits import REMOVE, Edit
+from cacheproxy.core.document.edits import REMOVE, Edit, Raw
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import MOST_EDITS, MOST_TEXT, Report, normalize, step
 from cacheproxy.core.rules.rule import CodeRule, Rule
@@ -152,6 +152,27 @@ def test_errors_of_edits_name_their_place():
     rule = code("x", lambda request, previous: [Edit("/system/7/text", "", "why")])
     done = normalize(request_of({"system": []}), [rule])
     assert done.reports == (Report("x", error="PathError: nothing at /system/7"),)
+
+
+def test_a_normalizer_adds_and_spells_what_is_json():
+    rule = code(
+        "adds",
+        lambda *_: [
+            Edit("/a", Raw('{"x":1.0}'), "w"),
+            Edit("/b", [1], "w", adds=True),
+        ],
+    )
+    done, reports = normalize(request_of({"a": 1}), [rule])
+    assert done.body == b'{"a": {"x":1.0},"b":[1]}'
+    assert [edit.adds for edit in reports[0].edits] == [False, True]
+
+
+@pytest.mark.parametrize("text", ["{", "NaN", "1 2", "", 7, "[" * 100_000])
+def test_a_spelling_that_is_no_json_is_refused(text):
+    request = request_of({"a": 1})
+    done, reports = normalize(request, [code("bad", lambda *_: [Edit("/a", Raw(text), "w")])])
+    assert done is request
+    assert reports[0].error.startswith("an edit with a spelling that is not")
 
 
 def test_the_users_interrupt_is_not_swallowed():
