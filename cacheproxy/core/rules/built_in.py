@@ -8,3 +8,5 @@ from cacheproxy.core.rules.tools_as_before import TOOLS_AS_BEFORE
 
 BUILT_IN: tuple[CodeRule, ...] = (TOOLS_AS_BEFORE, CALLS_AS_BEFORE)
 """They run after those of packages and of the user, which may make more of a request as before."""
+NAMES = frozenset(rule.name for rule in BUILT_IN)
+"""Where only these are on, no client is cared for."""
