@@ -43,6 +43,13 @@ class Turn(NamedTuple):
         """The request before in the same lane, as the rules left it."""
         return self.lane.request if self.lane is not None else None
 
+    @property
+    def with_same_tools(self) -> Request | None:
+        """The last request of the lane with the same tools; the one before if there is none."""
+        if self.lane is None or self.prompt is None:
+            return None
+        return self.lane.with_tools_of(self.prompt)
+
 
 class Store:
     """Keeps conversations up to ``most_bytes``; the least recently used go first.
