@@ -36,8 +36,10 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import settled
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import Normalizer, Rule, settled
+from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.rule import Rule
 from cacheproxy.observe.verdicts import Verdicts
 
 SIZES = (80_000, 500_000, 2_000_000)

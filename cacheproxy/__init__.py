@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.codeblocks import lines_outside_code
     from cacheproxy.core.prompt.request import Request
+    from cacheproxy.core.rules.code_rule import CodeRule, quick
     from cacheproxy.core.rules.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
-    from cacheproxy.core.rules.rule import CodeRule, Rule, quick
+    from cacheproxy.core.rules.rule import Rule
     from cacheproxy.hookspecs import hookimpl
 
 __all__ = [
@@ -43,7 +44,7 @@ _MODULES = {
     "SYSTEM_TEXT": "core.rules.places",
     "USER_TEXT": "core.rules.places",
     "Client": "core.prompt.client",
-    "CodeRule": "core.rules.rule",
+    "CodeRule": "core.rules.code_rule",
     "Edit": "core.document.edits",
     "Raw": "core.document.edits",
     "Request": "core.prompt.request",
@@ -51,7 +52,7 @@ _MODULES = {
     "hookimpl": "hookspecs",
     "lines_outside_code": "core.prompt.codeblocks",
     "match_paths": "core.document.pointer",
-    "quick": "core.rules.rule",
+    "quick": "core.rules.code_rule",
     "to_pointer": "core.document.pointer",
 }
 """Where each name is from: imported when it is asked for, so that a command starts quickly."""

@@ -19,7 +19,8 @@ import platformdirs
 from msgspec import Meta
 
 from cacheproxy.core.prompt.client import EVERY, Client, ClientError
-from cacheproxy.core.rules.rule import Rule, RuleError
+from cacheproxy.core.rules.normalizer import RuleError
+from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.server.base_url import server_root
 
 ENV_PREFIX = "CACHEPROXY_"
@@ -54,6 +55,7 @@ class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replacement: str | None = None
     why: str = ""
     pin: bool = False
+    note: str | None = None
     default: bool = True
     literals: tuple[str, ...] = ()
     client: str = EVERY

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cacheproxy.core.document.edits import Edit
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.request import Request
-    from cacheproxy.core.rules.rule import Normalizer
+    from cacheproxy.core.rules.normalizer import Normalizer
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import settled
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import Normalizer, settled
+from cacheproxy.core.rules.normalizer import Normalizer
 
 __all__ = [
     "CAPTURES",

@@ -90,7 +90,7 @@ def test_the_rule_page_names_every_key_and_place():
         if field.default_factory is not msgspec.NODEFAULT:
             default = f"`{json.dumps(field.default_factory())}`"
         elif field.default is None:
-            default = "must be given, or `pin`"
+            default = "none" if field.name == "note" else "must be given, or `pin`"
         elif field.default is not msgspec.NODEFAULT:
             default = f"`{json.dumps(field.default)}`"
         assert f"| `{field.name}` | {default} |" in RULES

@@ -21,8 +21,8 @@ import msgspec
 from bench.bodies import CHAT
 from bench.rules import BAR, FIND, SCAN
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import settled
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import settled
 
 _ABSENT = b"x-anthropic-billing-footer"
 _SECONDS = 0.2

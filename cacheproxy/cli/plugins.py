@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cacheproxy.cli.settings import OneLine, json_option, print_json, read_settings, rules_options
-from cacheproxy.core.rules.rule import Normalizer, client_name
+from cacheproxy.core.rules.normalizer import Normalizer, client_name
 from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Configured, configured
 

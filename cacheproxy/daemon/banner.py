@@ -8,7 +8,7 @@ from typing import Any
 
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.built_in import NAMES
-from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.identify import Server
 from cacheproxy.plugin.package import Package
 

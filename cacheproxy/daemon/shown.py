@@ -10,7 +10,7 @@ from typing import Any
 from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.privacy.access import Access
-from cacheproxy.core.rules.rule import Normalizer, client_name
+from cacheproxy.core.rules.normalizer import Normalizer, client_name
 from cacheproxy.core.server.status import Look
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.snapshot import Standing

@@ -10,7 +10,7 @@ from cacheproxy.asking import Answer, NoAnswerError, Site
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.doctor.counted import TOKENS, Blocks, Counters
 from cacheproxy.doctor.prompt import PATHS, Api, Header, body, rounds_for
 

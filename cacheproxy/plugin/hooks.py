@@ -16,8 +16,9 @@ from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import CodeRule, quick
 from cacheproxy.core.rules.fold import kind_of
-from cacheproxy.core.rules.rule import RULE_FIELDS, CodeRule, Normalizer, RuleError, quick
+from cacheproxy.core.rules.normalizer import RULE_FIELDS, Normalizer, RuleError
 from cacheproxy.plugin.errors import PluginError
 
 PREFIX = "cacheproxy_"

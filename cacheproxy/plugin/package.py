@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.rules.code_rule import settled
 from cacheproxy.core.rules.fold import kind_of, one_line
-from cacheproxy.core.rules.rule import Normalizer, settled
+from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.hooks import Hooks
 

@@ -13,8 +13,10 @@ from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.client import Client, declared_name
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
+from cacheproxy.core.rules.code_rule import quick
 from cacheproxy.core.rules.fold import run
-from cacheproxy.core.rules.rule import Normalizer, Rule, quick
+from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook, asked
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.files import load_file, name_of

@@ -21,7 +21,7 @@ from cacheproxy.core.conversation.store import Store, Turn
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.fold import run
-from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.plugin.packages import Packages, choose
 

@@ -14,8 +14,9 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import CodeRule, quick
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import CodeRule, Rule, quick
+from cacheproxy.core.rules.rule import Rule
 
 STAMP = Rule("stamp", "system-head", r"\Astamp=(?P<volatile>\d+)", "0", literals=("stamp=",))
 ABSENT = Rule("absent", "user", "nowhere", "", literals=("nowhere", "neither"))

@@ -9,8 +9,8 @@ import textwrap
 import pytest
 
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import is_quick
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import is_quick
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.files import load_file
 from cacheproxy.plugin.packages import Packages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.rules.rule import is_quick
+from cacheproxy.core.rules.code_rule import is_quick
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.packages import Packages
 from tests.plugin.installing import (

@@ -10,7 +10,7 @@ from cacheproxy.core.conversation.store import Store, Turn
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report, fold
-from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.session_hook import SessionHook, asked
 from cacheproxy.core.rules.tools_as_before import TOOLS_AS_BEFORE
 

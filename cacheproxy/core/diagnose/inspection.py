@@ -15,7 +15,7 @@ from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.prompt.prompt import Order, Part, Prompt, Segment, is_late, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.core.rules.normalizer import Normalizer
 
 _CHARS_PER_TOKEN = 4.0
 """Where no server has counted."""

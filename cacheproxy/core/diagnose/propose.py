@@ -21,7 +21,8 @@ from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.pointer import parse_pointer
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.rule import VOLATILE, Rule, RuleError
+from cacheproxy.core.rules.normalizer import RuleError
+from cacheproxy.core.rules.rule import VOLATILE, Rule
 from cacheproxy.core.rules.toml import rule_toml
 
 _CONSTANTS = {

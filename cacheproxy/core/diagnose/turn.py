@@ -17,7 +17,7 @@ from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import parted_at
 from cacheproxy.core.prompt.prompt import Order, Part, prompt_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.profile import UNKNOWN
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.placement.placement import Placement
-from cacheproxy.core.placement.reminder import (
+from cacheproxy.core.placement.reroling import WHY, become_user, re_role
+from cacheproxy.core.prompt.reminder import (
     BETWEEN,
     is_all_text,
     is_text,
@@ -22,7 +23,6 @@ from cacheproxy.core.placement.reminder import (
     wrapped,
     wrapped_blocks,
 )
-from cacheproxy.core.placement.reroling import WHY, become_user, re_role
 
 _JOINED = "joined with the message beside it"
 

@@ -23,9 +23,9 @@ from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
 from cacheproxy.core.placement.joining import join_late
 from cacheproxy.core.placement.placement import ROLES, Placement
-from cacheproxy.core.placement.reminder import CLOSE, OPEN, says_something
 from cacheproxy.core.placement.reroling import WHY, re_role
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, OLLAMA, RESPONSES
+from cacheproxy.core.prompt.reminder import CLOSE, OPEN, says_something
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report, describe
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cacheproxy.core.rules.calls_as_before import CALLS_AS_BEFORE
-from cacheproxy.core.rules.rule import CodeRule
+from cacheproxy.core.rules.code_rule import CodeRule
 from cacheproxy.core.rules.tools_as_before import TOOLS_AS_BEFORE
 
 BUILT_IN: tuple[CodeRule, ...] = (TOOLS_AS_BEFORE, CALLS_AS_BEFORE)

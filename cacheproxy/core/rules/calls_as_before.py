@@ -19,7 +19,7 @@ from cacheproxy.core.document.pointer import Path, to_pointer
 from cacheproxy.core.document.spans import Container
 from cacheproxy.core.prompt.dialect import RESPONSES
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.rule import CodeRule, quick
+from cacheproxy.core.rules.code_rule import CodeRule, quick
 
 _WHY = "tool calls of the turn before keep their spelling"
 

@@ -9,7 +9,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from cacheproxy.core.document.edits import REMOVE, Edit, Raw, splice, splices_of
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.rule import CodeRule, Normalizer, Rule, is_quick
+from cacheproxy.core.rules.code_rule import CodeRule, is_quick
+from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.rule import Rule
 
 MOST_EDITS = 10_000
 """Edits that a normalizer with code may make in one request. Ten thousand messages fit in no

@@ -16,6 +16,8 @@ def rule_toml(rule: Rule) -> str:
     lines = ["[[rule]]", f"name = {_quoted(rule.name)}", f"where = {places}"]
     lines.append(f"pattern = {_quoted(rule.pattern)}")
     lines.append("pin = true" if rule.pin else f"replacement = {_quoted(rule.replacement or '')}")
+    if rule.note is not None:
+        lines.append(f"note = {_quoted(rule.note)}")
     if rule.why:
         lines.append(f"why = {_quoted(rule.why)}")
     if rule.client is not None:

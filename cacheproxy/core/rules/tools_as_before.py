@@ -16,7 +16,7 @@ from cacheproxy.core.document.edits import Edit, Raw
 from cacheproxy.core.document.spans import Container, Item
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import tool_name
-from cacheproxy.core.rules.rule import CodeRule, quick
+from cacheproxy.core.rules.code_rule import CodeRule, quick
 
 _WHY = "tools of the turn before keep their order and spelling; new ones come last"
 

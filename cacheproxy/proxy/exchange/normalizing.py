@@ -20,7 +20,8 @@ from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.fold import Foreign, GivenUpError, advance
-from cacheproxy.core.rules.rule import Normalizer
+from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.note import WHY
 from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.proxy.exchange.workers import Workers
 
@@ -114,7 +115,8 @@ class Normalizing:
     def _tell(self, prepared: Prepared) -> None:
         """Log and count what was left out.
 
-        A failing rule is logged each time, an odd body once per kind.
+        A failing rule is logged each time, an odd body once per kind, and that a rule tells the
+        model something once.
         """
         for report in prepared.reports:
             if report.error is not None:
@@ -123,6 +125,14 @@ class Normalizing:
                     "rule {rule} was left out of a request: {error}",
                     rule=report.rule,
                     error=report.error,
+                )
+            elif report.rule not in self._told and any(edit.why == WHY for edit in report.edits):
+                self._told.add(report.rule)
+                _log.info(
+                    "rule {rule}: the first value stays in the prompt, and the model is told the "
+                    "new one behind the user's newest message (logged once; off with: disable = "
+                    '["{rule}"])',
+                    rule=report.rule,
                 )
         for hook, problem in prepared.problems:
             self._failures.of(hook).failed += 1

@@ -9,8 +9,9 @@ import pytest
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import Client, ClientError, client_of, declared_name
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import CodeRule, quick
 from cacheproxy.core.rules.fold import normalize
-from cacheproxy.core.rules.rule import CodeRule, Rule, quick
+from cacheproxy.core.rules.rule import Rule
 from cacheproxy.testing import request
 
 HEAD = "You are Example, made by us."

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.document.edits import REMOVE, Edit, Raw
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import CodeRule
 from cacheproxy.core.rules.fold import MOST_EDITS, MOST_TEXT, Report, normalize, step
-from cacheproxy.core.rules.rule import CodeRule, Rule
+from cacheproxy.core.rules.rule import Rule
 
 SECRET = "the secret prompt"
 

@@ -10,7 +10,9 @@ import pytest
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.rule import CodeRule, Rule, RuleError, is_quick, quick
+from cacheproxy.core.rules.code_rule import CodeRule, is_quick, quick
+from cacheproxy.core.rules.normalizer import RuleError
+from cacheproxy.core.rules.rule import Rule
 
 
 def request_of(value: object) -> Request:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.rules.rule import Rule, RuleError
+from cacheproxy.core.rules.normalizer import RuleError
+from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.second_pass import is_settled
 
 

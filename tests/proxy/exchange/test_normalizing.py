@@ -15,8 +15,9 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.prompt import client as clients
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.code_rule import CodeRule, quick
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.rules.rule import CodeRule, Rule, quick
+from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.proxy.exchange.normalizing import _THREAD_ABOVE, Normalizing
 from cacheproxy.proxy.exchange.workers import Workers

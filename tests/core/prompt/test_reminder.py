@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.placement.reminder import (
+from cacheproxy.core.prompt.reminder import (
     is_wrapped,
     merged,
     wrapped,

@@ -1,0 +1,93 @@
+"""Rules that need code, and how others' rules become ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.normalizer import (
+    Normalizer,
+    RuleError,
+    check_client,
+    check_literals,
+    check_name,
+    check_types,
+)
+from cacheproxy.core.rules.rule import Rule
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRule:
+    """A rule that needs code: ``find(request, previous)`` returns its edits.
+
+    ``find`` obeys the contract of the hook cacheproxy_normalize. The other fields are those
+    of Rule. It is called in a thread with a deadline, unless ``find`` is ``quick``.
+
+    Raises RuleError.
+    """
+
+    name: str
+    why: str
+    find: Callable[[Request, Request | None], Iterable[Edit]]
+    default: bool = True
+    literals: tuple[str, ...] = ()
+    needs_previous: bool = False
+    client: Client | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        check_literals(self.name, self.literals)
+        check_types(self.name, why=(self.why, str), default=(self.default, bool))
+        check_types(self.name, needs_previous=(self.needs_previous, bool))
+        check_client(self.name, self.client)
+        if not callable(self.find):
+            raise RuleError(f"rule {self.name!r}: 'find' is no function")
+
+    def edits(self, request: Request, previous: Request | None = None) -> Iterable[Edit]:
+        """Return what ``find`` says."""
+        return self.find(request, previous)
+
+
+def quick(function: _Function) -> _Function:
+    """Mark a plugin's function as one that never takes long, whatever the body.
+
+    It is called where the bytes are relayed, without a thread and without a deadline: each
+    millisecond that it takes, all streams wait. To be put on a ``CodeRule``'s function, and under
+    ``@hookimpl``.
+    """
+    function.quick = True  # type: ignore[attr-defined]
+    return function
+
+
+def is_quick(rule: Normalizer) -> bool:
+    """Whether the function of ``rule`` is marked as ``quick``."""
+    return type(rule) is CodeRule and getattr(rule.find, "quick", False) is True
+
+
+def settled(rule: Normalizer, client: Client | None = None) -> Rule | CodeRule:
+    """Return ``rule`` as one of the two classes above, whose fields stay what they are now.
+
+    ``client``: whose it is if it does not say so itself. Raises RuleError.
+    """
+    said: Client | None = getattr(rule, "client", None)
+    client = client if said is None else said
+    if type(rule) is Rule:
+        return rule if client is said else replace(rule, client=client)
+    literals = tuple(rule.literals) if isinstance(rule.literals, list) else rule.literals
+    if type(rule) is CodeRule:
+        return replace(rule, literals=literals, client=client)
+    return CodeRule(
+        name=rule.name,
+        why=rule.why,
+        find=rule.edits,
+        default=rule.default,
+        literals=literals,
+        needs_previous=rule.needs_previous,
+        client=client,
+    )

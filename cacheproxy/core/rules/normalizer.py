@@ -1,0 +1,101 @@
+"""What the core folds a request through: what each normalizer says of itself, and its checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.prompt.client import EVERY, Client
+from cacheproxy.core.prompt.request import Request
+
+RULE_FIELDS = ("name", "why", "default", "literals", "needs_previous", "edits")
+"""What every normalizer has."""
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+MOST_NAME = 100
+"""Characters of a rule's name, which stands in log lines."""
+
+
+class RuleError(ValueError):
+    """A rule that cannot work: bad name, pattern, place or replacement."""
+
+
+class Normalizer(Protocol):
+    """What the core folds a request through, one by one, by name."""
+
+    @property
+    def name(self) -> str:
+        """Unique; switched on and off by it, counted and logged under it."""
+
+    @property
+    def why(self) -> str:
+        """One sentence: which volatile field, and what becomes of it."""
+
+    @property
+    def default(self) -> bool:
+        """Whether it is on unless the user says otherwise."""
+
+    @property
+    def literals(self) -> tuple[str, ...]:
+        """Plain ASCII texts of which a body must hold one, else it is not even parsed."""
+
+    @property
+    def needs_previous(self) -> bool:
+        """Whether it looks at the session's previous request."""
+
+    @property
+    def client(self) -> Client | None:
+        """Whose requests it edits; None: everybody's."""
+
+    def edits(self, request: Request, previous: Request | None) -> Iterable[Edit]:
+        """The edits for ``request``: pure, idempotent; see the hook cacheproxy_normalize."""
+
+
+def client_name(rule: Normalizer) -> str:
+    """Return for which client ``rule`` is; ``*``: for all."""
+    return EVERY if rule.client is None else rule.client.name
+
+
+def check_name(name: str) -> None:
+    """Raise RuleError unless ``name`` is lower-case words joined by hyphens."""
+    if type(name) is not str or len(name) > MOST_NAME or not _NAME.fullmatch(name):
+        raise RuleError(f"rule {_shown(name)}: a name is lower-case words joined by '-'")
+
+
+def check_client(name: str, client: Any) -> None:
+    """Raise RuleError unless ``client`` is a Client, or None."""
+    if client is not None and type(client) is not Client:
+        raise RuleError(f"rule {name!r}: 'client' is no Client")
+
+
+def check_literals(name: str, literals: Any) -> None:
+    """Raise RuleError unless ``literals`` are ASCII texts: JSON may spell others with escapes."""
+    if not are_texts(literals) or not all(map(_is_plain, literals)):
+        raise RuleError(f"rule {name!r}: 'literals' is a list of plain ASCII texts")
+
+
+def check_types(name: str, **fields: tuple[object, type]) -> None:
+    """Raise RuleError unless each value is of the type beside it."""
+    for field_name, (value, kind) in fields.items():
+        if type(value) is not kind:
+            raise RuleError(f"rule {name!r}: '{field_name}' is no {kind.__name__}")
+
+
+def are_texts(values: Any) -> bool:
+    """Whether ``values`` is a list or tuple of nothing but texts."""
+    return isinstance(values, tuple | list) and all(type(text) is str for text in values)
+
+
+def _is_plain(text: str) -> bool:
+    return text != "" and text.isascii()
+
+
+def _shown(name: Any) -> str:
+    """A name that is none, to be shown in an error: its text is another's, and may be long."""
+    return repr(name[:MOST_NAME]) if type(name) is str else f"of type {type(name).__name__}"
+
+
+def on_one_line(error: Exception) -> str:
+    """What ``error`` says on one line: a pattern it quotes may have several."""
+    return " ".join(str(error).split())

@@ -1,0 +1,249 @@
+r"""Notes: what a pin says to the model when the pinned value changes (append, never rewrite).
+
+A note stands behind the text of a user message, marked as a reminder, as clients write what the
+user did not. The client knows nothing of it and sends its history without it, so each later
+request gets it again, at the same place: whatever the request before had there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, is_text
+from cacheproxy.core.prompt.request import Request
+
+MOST_NOTE = 64 << 10
+"""Characters of a note: a git status, a folder tree. A longer one is not told, nor its pin made."""
+_LEAST = 8
+"""Plain characters that a note begins with: by them it is found."""
+_REFERENCE = re.compile(r"\\(?:g<(\w+)>|([1-9]\d?))")
+_INSIDE = re.compile(
+    rf"{BETWEEN}{OPEN}(.*?){CLOSE}(?={BETWEEN}{OPEN}|\Z)",
+    re.DOTALL,
+)
+_RESULT = "tool_result"
+WHY = "told where the conversation goes on"
+"""Why one edit is made for each note that is new; by it they are counted."""
+_AGAIN = "told earlier"
+
+
+class NoteError(ValueError):
+    """A note that cannot be told: bad beginning or reference."""
+
+
+class Kept(NamedTuple):
+    """A user message of the request before that ends with notes, and the message as it comes now.
+
+    ``number``: its place among the messages. ``content``: as it comes now. ``notes``: those that
+    follow it, without the mark. ``in_blocks``: whether each is a block of its own.
+    """
+
+    number: int
+    content: Any
+    notes: tuple[str, ...]
+    in_blocks: bool
+
+
+class Note:
+    r"""The text of a rule's notes: ``\g<name>`` and ``\1`` stand for groups of its match.
+
+    It begins with eight or more plain ASCII characters. Raises NoteError.
+    """
+
+    def __init__(self, template: str, pattern: re.Pattern[str]) -> None:
+        self._parts = _REFERENCE.split(template)
+        self.beginning = self._parts[0]
+        if len(self.beginning) < _LEAST or not self.beginning.isascii():
+            raise NoteError(f"a note begins with {_LEAST} or more plain characters")
+        if len(template) > MOST_NOTE:
+            raise NoteError(f"more than {MOST_NOTE:,} characters")
+        if "\\" in "".join(self._parts[::3]) or CLOSE in template:
+            raise NoteError(r"a note is plain text, with \g<name> or \1 for groups")
+        for group in self._groups():
+            if group not in pattern.groupindex and not _is_group(group, pattern.groups):
+                raise NoteError(f"the pattern has no group {group!r}")
+        shape = ".*?".join(map(re.escape, self._parts[::3]))
+        self._shape = re.compile(shape, re.DOTALL)
+        if pattern.search("".join(self._parts[::3])):
+            raise NoteError("the rule would find it and change it")
+
+    def of(self, found: re.Match[str]) -> str:
+        """Return what is told of a match."""
+        groups = [found[int(name) if name.isdigit() else name] or "" for name in self._groups()]
+        texts = self._parts[::3]
+        return texts[0] + "".join(g + t for g, t in zip(groups, texts[1:], strict=True))
+
+    def is_in(self, request: Request) -> bool:
+        """Whether such a note may be in ``request``."""
+        return self.beginning in request.literals
+
+    def kept(self, request: Request, previous: Request, pinned: Sequence[Edit] = ()) -> list[Kept]:
+        """Return where ``previous`` has notes of this rule that ``request`` comes without.
+
+        ``pinned``: the edits that are made in ``request`` beside.
+        """
+        name, items = messages_of(request)
+        _, before = messages_of(previous)
+        found = []
+        for index, (was, now) in enumerate(zip(before, items, strict=False)):
+            if not (_is_user(was) and _is_user(now)) or not self._may_hold(was["content"]):
+                continue
+            path = f"/{name}/{index}/content"
+            behind = _behind(_patched(path, now["content"], pinned), was["content"])
+            if behind is not None:
+                notes = tuple(filter(self._shape.fullmatch, behind[0]))
+                found.append(Kept(index, now["content"], notes, in_blocks=behind[1]))
+        return [kept for kept in found if kept.notes]
+
+    def _may_hold(self, content: Any) -> bool:
+        return any(self.beginning in text for text in _texts(content))
+
+    def _groups(self) -> Iterator[str]:
+        for name, number in zip(self._parts[1::3], self._parts[2::3], strict=True):
+            yield name or number
+
+
+def again(request: Request, kept: Sequence[Kept]) -> Iterator[Edit]:
+    """Yield the edits that put the notes back behind the messages that had them."""
+    name, _ = messages_of(request)
+    for number, content, notes, in_blocks in kept:
+        yield from _append(f"/{name}/{number}/content", content, notes, _AGAIN, in_blocks=in_blocks)
+
+
+def told(request: Request, previous: Request, note: str) -> Iterator[Edit]:
+    """Yield the edit that puts ``note`` behind the user's newest message.
+
+    Nothing if that is not new: what the server has read already stays as it is, and the note waits
+    for the next one. Behind a tool's result it would make the template take the turn for ended.
+    """
+    name, items = messages_of(request)
+    _, before = messages_of(previous)
+    first = next((index for index, item in enumerate(items) if _is_user(item)), None)
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if not _is_user(item) or not _is_said(item["content"]):
+            continue
+        is_new = index >= len(before) or (
+            index != first
+            and not (
+                _is_user(before[index]) and _goes_on(item["content"], before[index]["content"])
+            )
+        )
+        if is_new:
+            content = item["content"]
+            in_blocks = isinstance(content, list)
+            pointer = f"/{name}/{index}/content"
+            yield from _append(pointer, content, (note,), WHY, in_blocks=in_blocks)
+        return
+
+
+def messages_of(request: Request) -> tuple[str, Sequence[Any]]:
+    """Return the messages (or the items of the Responses API), and the member that holds them."""
+    body = request.json or {}
+    for name in ("messages", "input"):
+        if isinstance(body.get(name), list):
+            return name, body[name]
+    return "", ()
+
+
+def _append(
+    pointer: str, content: Any, notes: Sequence[str], why: str, *, in_blocks: bool
+) -> Iterator[Edit]:
+    marked = [f"{OPEN}{note}{CLOSE}" for note in notes]
+    if in_blocks:
+        kind = "input_text" if pointer.startswith("/input/") else "text"
+        blocks = [{"type": kind, "text": text} for text in marked]
+        if isinstance(content, str):
+            yield Edit(pointer, [{"type": kind, "text": content}, *blocks], why)
+        for block in blocks if isinstance(content, list) else ():
+            yield Edit(f"{pointer}/-", block, why, adds=True)
+        return
+    text, place = content, pointer
+    if isinstance(content, list):
+        text, place = content[-1]["text"], f"{pointer}/{len(content) - 1}/text"
+    yield Edit(place, "".join(BETWEEN + one for one in marked), why, (len(text), len(text)))
+
+
+def _patched(path: str, content: Any, pinned: Sequence[Edit]) -> Any:
+    """Return the ``content`` at ``path`` with ``pinned`` values in it."""
+    own = [edit for edit in pinned if edit.path == path or edit.path.startswith(f"{path}/")]
+    if not own:
+        return content
+    blocks = list(_blocks(content))
+    for edit in reversed(own):
+        number = int(edit.path.split("/")[4]) if edit.path != path else 0
+        (start, end), text = edit.span or (0, 0), blocks[number]["text"]
+        blocks[number] = {**blocks[number], "text": text[:start] + edit.new + text[end:]}
+    return blocks
+
+
+def _behind(now: Any, was: Any) -> tuple[list[str], bool] | None:
+    """Return the notes with which ``was`` goes on where ``now`` ends, and whether in blocks.
+
+    None where it does not, or where there is more than notes.
+    """
+    ours, theirs = _bare(now), _bare(was)
+    count = len(ours)
+    if len(theirs) > count and theirs[:count] == ours:
+        rest = [block["text"] if is_text(block) else "" for block in theirs[count:]]
+        if all(text.startswith(OPEN) and text.endswith(CLOSE) for text in rest):
+            return [text[len(OPEN) : -len(CLOSE)] for text in rest], True
+        return None
+    if not count or len(theirs) != count or theirs[:-1] != ours[:-1]:
+        return None
+    if not (is_text(ours[-1]) and is_text(theirs[-1])):
+        return None
+    text, longer = ours[-1]["text"], theirs[-1]["text"]
+    rest_of = longer[len(text) :] if longer.startswith(text) else ""
+    notes = _INSIDE.findall(rest_of)
+    said = "".join(f"{BETWEEN}{OPEN}{note}{CLOSE}" for note in notes)
+    return (notes, False) if notes and said == rest_of else None
+
+
+def _goes_on(now: Any, was: Any) -> bool:
+    """Whether ``was`` is the message ``now``, with notes behind it or without."""
+    if not _is_user(was):
+        return False
+    now, was = now["content"], was["content"]
+    return _bare(now) == _bare(was) or _behind(now, was) is not None
+
+
+def _bare(content: Any) -> list[Any]:
+    """Return ``content`` as blocks without cache breakpoints, which are no part of a prompt."""
+    return [
+        {key: value for key, value in block.items() if key != "cache_control"}
+        if isinstance(block, dict) and "cache_control" in block
+        else block
+        for block in _blocks(content)
+    ]
+
+
+def _blocks(content: Any) -> list[Any]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else []
+
+
+def _texts(content: Any) -> list[str]:
+    return [block["text"] for block in _blocks(content) if is_text(block)]
+
+
+def _is_user(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("role") == "user" and "content" in item
+
+
+def _is_said(content: Any) -> bool:
+    """Whether a user may have said it: text, or blocks that end with no tool's result."""
+    if isinstance(content, str):
+        return bool(content.strip())
+    if not isinstance(content, list) or not content:
+        return False
+    last = content[-1]
+    return isinstance(last, dict) and last.get("type") != _RESULT
+
+
+def _is_group(name: str, most: int) -> bool:
+    return name.isdigit() and 0 < int(name) <= most
