@@ -97,8 +97,10 @@ def verdict(exchange: Exchange) -> str:
 def why(exchange: Exchange) -> str:
     """Return what broke a turn, by its shape and place: never the text itself."""
     verdict_ = exchange.verdict
-    if verdict_ is None or verdict_.reason is None or exchange.side:
+    if verdict_ is None or exchange.side:
         return ""
+    if verdict_.reason is None:
+        return "; ".join(verdict_.evidence)
     said = said_of(verdict_, exchange.usage)
     return f"{verdict_.reason}: {said}.   cacheproxy diagnose {exchange.number}"
 

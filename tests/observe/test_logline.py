@@ -331,3 +331,11 @@ def test_a_change_of_which_the_cost_is_not_known_is_named():
     first, second = lines(exchange(number=812, usage=Usage(18_904), verdict=unmeasured))
     assert first.split("  (")[0].endswith(" -")
     assert second.strip().startswith("tools_changed: ~0.2% shared, then added in /tools/0")
+
+
+def test_a_conversation_that_began_elsewhere_says_so():
+    """The break that a restart of the proxy may cost is explained."""
+    begun = Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
+    first, second = lines(exchange(usage=Usage(18_904, 12), verdict=begun))
+    assert first.split("  (")[0].endswith("cold")
+    assert second.strip() == Evidence.BEGUN_ELSEWHERE

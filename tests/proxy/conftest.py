@@ -22,6 +22,14 @@ where = "system"
 pattern = 'id=(?P<volatile>\w+)'
 pin = true
 why = "an id changes with every request"
+
+[[rule]]
+name = "day"
+where = "system"
+pattern = 'day=(?P<volatile>\w+)'
+pin = true
+note = 'It is now \g<volatile>.'
+why = "the day of the first turn kept"
 """
 MOST_MIB = 8
 

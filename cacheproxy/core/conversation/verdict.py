@@ -62,12 +62,13 @@ class Basis(StrEnum):
 
 
 class Evidence(StrEnum):
-    """What shows that a server had dropped a prompt."""
+    """What shows that a server had dropped a prompt, or that we have not seen the turns before."""
 
     RESTARTED = "the server was restarted"
     OTHERS = "another conversation had its place meanwhile"
     SLOTS = "no slot held it any more"
     FULL = "more was evaluated meanwhile than the cache holds"
+    BEGUN_ELSEWHERE = "its turns before were not seen by this proxy, so pinned values begin anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Verdict:
     ``unedited``: what could have been reused had no body been edited; ``saved`` is the rest.
     ``basis``: what the reason rests on. ``rewrite``: what the template did (TEMPLATE_CHANGED, or
     beneath a CHECKPOINT). ``beneath``: of a CHECKPOINT, why the prompts part at all.
-    ``evidence``: of EVICTED. ``ruled_out``: of UNKNOWN, what it was not, for people.
+    ``evidence``: of EVICTED, and of COLD. ``ruled_out``: of UNKNOWN, what it was not, for people.
     """
 
     judgement: Judgement

@@ -19,6 +19,7 @@ from cacheproxy.core.conversation.verdict import (
     CHANGED,
     Basis,
     Count,
+    Evidence,
     Judgement,
     Reason,
     Rewrite,
@@ -82,7 +83,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
         usage = replace(usage, reused=None)
     if before is None:
         if first:
-            return Verdict(Judgement.OK if _goes_on(sent, usage) else Judgement.COLD)
+            return _first(sent, usage)
         return Verdict(Judgement.COMPACTED) if replaced else _without_before(usage)
     compared = _compare(before, sent, usage, profile.order)
     left, could = compared.left, compared.could
@@ -251,11 +252,13 @@ def _seconds(lost: Count, usage: Usage) -> float | None:
     return usage.prompt_seconds * min(1.0, lost.tokens / usage.evaluated)
 
 
-def _goes_on(sent: Prompt, usage: Usage) -> bool:
-    """Whether the first turn that we see goes on with one that the server has: we began later."""
-    if not usage.prompt or (usage.reused or 0) < usage.prompt / 2:
-        return False
-    return any(segment.source == "model" for segment in sent.segments)
+def _first(sent: Prompt, usage: Usage) -> Verdict:
+    """The first turn that we see; the conversation may have begun before us."""
+    if not any(segment.source == "model" for segment in sent.segments):
+        return Verdict(Judgement.COLD)
+    if usage.prompt and (usage.reused or 0) >= usage.prompt / 2:
+        return Verdict(Judgement.OK)
+    return Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
 
 
 def _without_before(usage: Usage) -> Verdict:

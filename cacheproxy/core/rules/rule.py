@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,7 @@ class Rule:
     _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
     _places: tuple[Pattern, ...] = field(init=False, repr=False, compare=False)
     _note: Note | None = field(init=False, repr=False, compare=False)
+    _key: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -97,6 +98,7 @@ class Rule:
         object.__setattr__(self, "_regex", regex)
         object.__setattr__(self, "_places", places)
         object.__setattr__(self, "_note", self._checked_note())
+        object.__setattr__(self, "_key", tuple(where))
         self._check_replacement()
 
     @property
@@ -106,32 +108,43 @@ class Rule:
 
     def edits(self, request: Request, previous: Request | None = None) -> Iterator[Edit]:
         """Yield one edit per match whose text would change, and those of the notes."""
-        if self._note is None:
-            for found in self._found(request):
-                yield from self._edits_at(*found, previous)
-        elif previous is not None:
+        if self._note is not None and previous is not None:
             yield from self._noted(self._note, request, previous)
+        elif self.pin:
+            yield from self._pins(request, previous)
+        else:
+            for path, text in self._texts(request):
+                news = ((found, self._new(found)) for found in self._regex.finditer(text))
+                yield from self._replaced(path, news)
 
-    def _found(self, request: Request) -> Iterator[tuple[Path, list[re.Match[str]]]]:
-        seen = set()  # places may overlap: "system" and "system-head"
-        for path, text in match_all(request.json, self._places):
-            if not isinstance(text, str) or path in seen:
+    def _texts(self, request: Request) -> list[tuple[Path, str]]:
+        """Return the texts at its places, each once; rules with equal places look there once."""
+        document = request.document
+        notes = {} if document is None else document.notes
+        key = self._key
+        if key not in notes:
+            found = match_all(request.json, self._places)
+            texts = {path: text for path, text in found if isinstance(text, str)}
+            notes[key] = list(texts.items())  # places may overlap
+        return notes[key]  # type: ignore[no-any-return]
+
+    def _pins(self, request: Request, previous: Request | None) -> Iterator[Edit]:
+        """Yield the edits that put back what stood in ``previous``."""
+        for path, text in self._texts(request) if previous is not None else ():
+            was = _text_at(previous, path)
+            if was is None or was == text:
                 continue
-            seen.add(path)
-            matches = list(self._regex.finditer(text))
-            if matches:
-                yield path, matches
+            spans = map(self._span, self._regex.finditer(was))
+            pinned = [was[start:end] if start >= 0 else None for start, end in spans]
+            yield from self._replaced(path, zip(self._regex.finditer(text), pinned, strict=False))
 
-    def _edits_at(
-        self, path: Path, matches: list[re.Match[str]], previous: Request | None
+    def _replaced(
+        self, path: Path, news: Iterable[tuple[re.Match[str], str | None]]
     ) -> Iterator[Edit]:
+        """Yield an edit for each match whose text is to be another."""
         pointer = to_pointer(path)
-        pinned = self._matches_at(previous, path) if self.pin else []
-        for index, found in enumerate(matches):
+        for found, new in news:
             start, end = self._span(found)
-            new = self._new(found)
-            if self.pin:
-                new = pinned[index] if index < len(pinned) else None
             if new is not None and start >= 0 and found.string[start:end] != new:
                 yield Edit(pointer, new, self.why, (start, end))
 
@@ -140,17 +153,11 @@ class Rule:
 
         Of several values the first that changed is told.
         """
-        pins: list[Edit] = []
-        first: re.Match[str] | None = None
-        for path, matches in self._found(request):
-            edits = list(self._edits_at(path, matches, previous))
-            if edits and not pins:
-                first = next(one for one in matches if self._span(one) == edits[0].span)
-            first, pins = first or matches[0], pins + edits
-        if first is None or not (pins or note.is_in(previous)):
+        pins = list(self._pins(request, previous))
+        if not pins and not note.is_in(previous):
             return
-        now = note.of(first)
-        if len(now) > MOST_NOTE:
+        now = next(self._told(note, request, pins), None)
+        if now is None or len(now) > MOST_NOTE:
             return
         kept = note.kept(request, previous, pins)
         yield from pins
@@ -158,24 +165,17 @@ class Rule:
         if now != kept[-1].notes[-1] if kept else pins:
             yield from told(request, previous, now)
 
+    def _told(self, note: Note, request: Request, pins: Sequence[Edit]) -> Iterator[str]:
+        """Yield what is to be told of each value, or only of those that ``pins`` put back."""
+        places = {(edit.path, edit.span) for edit in pins}
+        for path, text in self._texts(request):
+            for found in self._regex.finditer(text):
+                if not places or (to_pointer(path), self._span(found)) in places:
+                    yield note.of(found)
+
     def _new(self, found: re.Match[str]) -> str | None:
         new = self.replacement
         return found.expand(new) if new is not None and "\\" in new else new
-
-    def _matches_at(self, previous: Request | None, path: Path) -> list[str | None]:
-        """The matches in the string at ``path``; None where ``volatile`` took no part."""
-        value: Any = previous.json if previous is not None else None
-        try:
-            for step in path:
-                if isinstance(step, int) != isinstance(value, list):  # a letter is no place
-                    return []
-                value = value[step]
-        except (LookupError, TypeError):
-            return []
-        if not isinstance(value, str):
-            return []
-        spans = map(self._span, self._regex.finditer(value))
-        return [value[start:end] if start >= 0 else None for start, end in spans]
 
     def _span(self, found: re.Match[str]) -> tuple[int, int]:
         return found.span(VOLATILE if VOLATILE in self._regex.groupindex else 0)
@@ -228,3 +228,16 @@ class Rule:
                 pieces += [text[end:start], self._new(found) or ""]
                 end = stop
         return "".join([*pieces, text[end:]])
+
+
+def _text_at(request: Request | None, path: Path) -> str | None:
+    """Return the text at ``path``, None where there is none."""
+    value: Any = request.json if request is not None else None
+    try:
+        for step in path:
+            if isinstance(step, int) != isinstance(value, list):  # a letter is no place
+                return None
+            value = value[step]
+    except (LookupError, TypeError):
+        return None
+    return value if isinstance(value, str) else None

@@ -28,22 +28,22 @@ from tests.core.judging import (
 )
 from tests.core.planting import numbered
 
+_BEGUN = Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
+
 
 @pytest.mark.parametrize(
-    ("prompt", "usage", "judgement"),
+    ("prompt", "usage", "verdict"),
     [
-        (FIRST, Usage(TOKENS, 0), Judgement.COLD),
-        (SECOND, Usage(GROWN, 700), Judgement.OK),
-        (SECOND, Usage(GROWN, 400), Judgement.COLD),
-        (SECOND, Usage(), Judgement.COLD),
-        (FIRST, Usage(TOKENS, 900), Judgement.COLD),
+        (FIRST, Usage(TOKENS, 0), Verdict(Judgement.COLD)),
+        (SECOND, Usage(GROWN, 700), Verdict(Judgement.OK)),
+        (SECOND, Usage(GROWN, 400), _BEGUN),
+        (SECOND, Usage(), _BEGUN),
+        (FIRST, Usage(TOKENS, 900), Verdict(Judgement.COLD)),
     ],
 )
-def test_the_first_turn_that_we_see_may_go_on_with_one_that_the_server_has(
-    prompt, usage, judgement
-):
+def test_the_first_turn_that_we_see_may_go_on_with_one_that_the_server_has(prompt, usage, verdict):
     """Only one that has answers in it goes on: a new conversation shares its head with others."""
-    assert judge(None, prompt, prompt, usage, first=True) == Verdict(judgement)
+    assert judge(None, prompt, prompt, usage, first=True) == verdict
 
 
 @pytest.mark.parametrize("reused", [TOKENS, TOKENS - 32, TOKENS - 50])

@@ -94,6 +94,30 @@ def test_a_log_line_names_what_was_edited(ask, proxy):
     assert "edited" not in proxy.wait_for("client/log ", mark)
 
 
+def test_what_is_told_to_the_model_is_logged_once_without_the_value(ask, proxy):
+    """A user may notice it: the line names the rule, and how to switch it off."""
+    mark, messages = proxy.mark(), []
+    for number, day in enumerate(("Monday", "Monday", "Tuesday", "Tuesday", "Wednesday")):
+        messages.append({"role": "user", "content": f"say {number}"})
+        sent = ask(json.dumps({"system": f"day={day}", "messages": messages}).encode(), b"days")
+        messages.append({"role": "assistant", "content": f"answer {number}"})
+    said = json.loads(sent)
+    assert said["system"] == "day=Monday"
+    notes = [one["content"][5:] for one in said["messages"][::2]]
+    assert [note.partition("\n\n")[2] for note in notes] == [
+        "",
+        "",
+        "<system-reminder>\nIt is now Tuesday.\n</system-reminder>",
+        "",
+        "<system-reminder>\nIt is now Wednesday.\n</system-reminder>",
+    ]
+    proxy.wait_for("client/days  #5", mark)
+    told = [line for line in proxy.lines[mark:] if "rule day:" in line]
+    assert len(told) == 1
+    assert 'disable = ["day"]' in told[0]
+    assert "Tuesday" not in told[0]
+
+
 def test_a_body_without_a_dialect_is_edited_too(ask):
     """A path we do not know may be a gateway's."""
     assert ask(body_with(b"stamp=1"), path="/elsewhere") == body_with(b"stamp=0")
