@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cacheproxy.core.document.alike import alike
-from cacheproxy.core.document.compare import shared_from
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import Edit, Raw
 from cacheproxy.core.document.spans import Container, Item
@@ -48,7 +47,7 @@ def _is_in(body: bytes, document: Document, tools: Container) -> bool:
     """Whether the very same tools stand in ``body``, as far from its start or from its end."""
     start = document.entry(("tools",)).value_start
     places = start, start + len(body) - len(document.body)
-    return any(shared_from(body, at, tools.spelled) == tools.length for at in places if at >= 0)
+    return any(body.startswith(tools.spelled, at) for at in places if at >= 0)
 
 
 def _by_name(tools: Container | None) -> dict[str, Item]:
