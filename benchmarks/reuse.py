@@ -1,18 +1,18 @@
 """What each recorded session reuses of its prompts, directly and through the proxy.
 
 Sends every multi-turn session of the captures to the embedded llama.cpp server (tiny random
-model, one slot), one request after the other with max_tokens 1, three times: directly, through a
-real ``twistd -n cacheproxy`` with the rules that are on by default, and through one with the pin
-rules on as well. The slot is emptied before each pass. Claude Code's and other Anthropic bodies
-go to /v1/messages and, turned into chat shape as gateways do, to /v1/chat/completions.
+model, one slot), one request after the other with max_tokens 1, twice: directly, and through a
+real ``twistd -n cacheproxy`` with the rules that are on by default. The slot is emptied before
+each pass. Claude Code's and other Anthropic bodies go to /v1/messages and, turned into chat shape
+as gateways do, to /v1/chat/completions.
 
     python benchmarks/reuse.py                   one Markdown table, about 20 minutes
     python benchmarks/reuse.py --only 'claude*'  only captures whose names match
     python benchmarks/reuse.py --json            every turn, with seconds
     python benchmarks/reuse.py --template FILE   with another chat template (Jinja)
-    python benchmarks/reuse.py --enable RULE     with more rules on in both passes through it
+    python benchmarks/reuse.py --enable RULE     with more rules on
 
-Needs the extra ``demo``, both client packages and an editable install (requirements-dev.txt).
+Needs the extra ``demo``, the client packages and an editable install (requirements-dev.txt).
 
 Reading the table: "reuse" is the reused part of all prompt tokens after the first turn, "worst"
 that of the worst turn. A turn breaks if it reuses less than the prompt before it, less 8 tokens.
@@ -34,7 +34,7 @@ from cacheproxy.embedded import LlamaServer
 from cacheproxy.replay.proxy import ProxyService as Proxy
 from cacheproxy.testing import capture_name, find_captures, load_capture
 from tests.llama import openclaw_2026_02
-from tests.llama.exceptions import reasons
+from tests.llama.exceptions import EXCEPTIONS
 from tests.llama.replay import (
     Measured,
     Session,
@@ -42,7 +42,6 @@ from tests.llama.replay import (
     breaks,
     erase,
     load_sessions,
-    pin_rules,
     replay,
     start_server,
     write_model_for,
@@ -52,7 +51,6 @@ COLUMNS = (
     "session", "api", "turns", "prompt",
     "direct reuse", "worst", "breaks",
     "through reuse", "worst", "breaks",
-    "with pins", "worst", "breaks",
     "broken turns, and why",
 )  # fmt: skip
 
@@ -64,11 +62,10 @@ class Row:
     api: str
     direct: list[Measured]
     through: list[Measured]
-    pinned: list[Measured]
 
     def cells(self) -> list[str]:
         cells = [self.name, self.api, str(len(self.direct)), f"{self.direct[-1].prompt:,}"]
-        for measured in (self.direct, self.through, self.pinned):
+        for measured in (self.direct, self.through):
             later = measured[1:]
             reused = sum(turn.reused for turn in later) / sum(turn.prompt for turn in later)
             worst = min(later, key=lambda turn: turn.share)
@@ -78,12 +75,8 @@ class Row:
 
     def explained(self) -> list[str]:
         """The broken turns, those of one reason together."""
-        why = reasons(self.session.capture)
-        known = reasons(self.session.capture, pins=True)
+        why = EXCEPTIONS.get(self.session.capture, {})
         broken = [(why.get(turn.number, "!"), turn.number) for turn in breaks(self.through)]
-        broken += [
-            ("! (with pins)", t.number) for t in breaks(self.pinned) if t.number not in known
-        ]
         together: dict[str, list[str]] = {}
         for reason, number in broken:
             together.setdefault(reason, []).append(f"#{number}")
@@ -95,7 +88,6 @@ class Row:
             "api": self.api,
             "direct": [asdict(turn) for turn in self.direct],
             "through": [asdict(turn) for turn in self.through],
-            "pinned": [asdict(turn) for turn in self.pinned],
             "broken": self.explained(),
         }
 
@@ -149,16 +141,12 @@ def find_jobs(pattern: str):
 
 
 def measure(server: LlamaServer, name: str, session: Session, api: str, enable: str) -> Row:
-    more = [name for name in enable.split(",") if name]
     erase(server.url)
     direct = replay(server.url, api, session.turns)
-    passes = []
-    for rules in (more, [*more, *pin_rules()]):
-        options = ("--enable", ",".join(rules)) if rules else ()
-        with Proxy(server.url, *options) as proxy:
-            erase(server.url)
-            passes.append(replay(proxy.url, api, session.turns))
-    return Row(session, name, api, direct, *passes)
+    with Proxy(server.url, *(("--enable", enable) if enable else ())) as proxy:
+        erase(server.url)
+        through = replay(proxy.url, api, session.turns)
+    return Row(session, name, api, direct, through)
 
 
 def table(rows: list[Row]) -> str:

@@ -34,7 +34,7 @@ your configuration folder: `~/.config` on Linux, `~/Library/Application Support`
 
 ```toml
 upstream = "http://localhost:8080"
-enable = ["claude-pin-git-status"]
+disable = ["claude-pin-git-status"]
 max_body = 128
 ```
 

@@ -43,6 +43,7 @@ ATTEMPT = (
     "<!-- openclaw:attempt:STABLE -->\nYou are a personal assistant running inside OpenClaw.\n"
     "## Temporal Context\nCurrent date: 2026-11-2{}\n<!-- /openclaw:attempt:STABLE -->"
 )
+CONTEXT = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
 BILLING = "x-anthropic-billing-header: cc_version=2.1.114.9a3; cc_entrypoint=cli; cch=2ca1{};"
 IDENTITY = "You are Claude Code, Anthropic's official CLI for Claude."
 REMINDER = (
@@ -50,9 +51,23 @@ REMINDER = (
 )
 GIT = "gitStatus: This is the git status at the start.\nCurrent branch: b{}"
 BARE = "CWD: /home/me\nDate: 2026-11-2{}"
+MONTH = "Search the web.\n\n- The current month is May 202{} — use this when searching."
+OPENCODE = (
+    "You are opencode, an interactive CLI tool.\n"
+    "Here is some useful information about the environment you are running in:\n<env>\n"
+    "  Working directory: /home/me\n  Today's date: Sat Nov 2{} 2026\n</env>"
+)
+CLINE = (
+    "You are Cline, an AI coding agent.\n\nEnvironment you are running in:\n<env>\n"
+    "1. Platform: linux\n2. Date: 11/2{}/2026\n3. IDE: x\n4. Working Directory: /\n</env>"
+)
+PI = (
+    "You are an expert coding assistant operating inside pi, a coding agent harness.\n"
+    "Current date: 2026-11-2{}\nCurrent working directory: /home/me"
+)
 SHAPES = (
     *(STAMP, METADATA, METADATA + STAMP, INBOUND, RUNTIME, ATTEMPT, BILLING, IDENTITY),
-    *(BILLING + "\n" + IDENTITY, REMINDER, GIT, BARE),
+    *(BILLING + "\n" + IDENTITY, REMINDER, GIT, BARE, MONTH, OPENCODE, CLINE, PI),
 )
 """What the rules look for; ``{}``: another digit in each turn, for the rules that pin."""
 MARKS = (ATTEMPT, RUNTIME, INBOUND, BILLING, IDENTITY)
@@ -70,8 +85,12 @@ NAMED = {
 }
 UNNAMED = {
     "openclaw": (b"OpenAI/JS 7.15.0", b"x-stainless-lang: js", ATTEMPT),
-    "cline": (b"ai-sdk/openai-compatible/3.0.37", b"accept: */*", "You are Cline, an AI agent."),
-    "pi": (b"OpenAI/JS 6.26.0", b"x-stainless-lang: js", "You are an assistant inside pi."),
+    "cline": (
+        b"ai-sdk/openai-compatible/3.0.37",
+        b"accept: */*",
+        "You are Cline, an AI coding agent.",
+    ),
+    "pi": (b"OpenAI/JS 6.26.0", b"x-stainless-lang: js", PI.partition("\n")[0]),
     "aider": (b"OpenAI/Python 2.20.0", b"x-stainless-lang: python", "Act as an expert."),
     "litellm": (b"litellm/1.80.0", b"accept: */*", "You are a helpful assistant."),
     "openai-sdk": (b"AsyncOpenAI/Python 3.52.0", b"accept: */*", "You help."),
@@ -113,12 +132,14 @@ class Asking:
             system.append(f"- notes:\n  ```\n  x\n{self._shape()}")
         if self._is_named and random.random() < 0.3:
             system.insert(0, self._shape())
+        if random.random() < 0.1:  # a file that comes last
+            system.append(PI)
         self._system = [f"{part}\n" for part in system]
         self._turns = [self._typed() for _ in range(random.randint(1, 4))]
 
     def turn(self, digit: int) -> Request:
         """Return the conversation, with ``digit`` where something changes."""
-        body = self._body()
+        body = self._body(digit)
         text = json.dumps(body, ensure_ascii=self._random.random() < 0.5).replace("{}", str(digit))
         headers = (self._header, (b"content-type", b"application/json"))
         if self._agent:
@@ -163,16 +184,19 @@ class Asking:
     def _message(self, role: str, text: str) -> dict[str, object]:
         return {"role": role, "content": self._content(role, text)}
 
-    def _body(self) -> dict[str, object]:
+    def _body(self, digit: int) -> dict[str, object]:
         random = Random(self._turns[0])  # the same in each turn
         messages: list[dict[str, object]] = []
         for number, text in enumerate(self._turns):
             messages.append(self._message("user", text))
             messages.append(self._message("assistant", self._turns[-number]))
             messages += self._result(random.choice(self._turns))
+        if random.random() < 0.1:  # what moves to the end
+            messages += [self._message("assistant", PROSE[0])] * digit
+            messages.append(self._message("user", CONTEXT))
         if random.random() < 0.3:  # what comes late is no head of a prompt
             messages.append(self._message("system", self._turns[0]))
-        tools = [{"name": "t", "description": self._turns[-1]}]
+        tools = [{"name": "WebSearch", "description": self._turns[-1]}]
         if self._api == "messages":
             texts = [{"type": "text", "text": part} for part in self._system]
             system = texts if self._as_blocks else "\n".join(self._system)
@@ -199,8 +223,9 @@ def test_every_package_of_the_repository_is_looked_at(plugins):
     packages = {package.name: package for package in plugins}
     for folder in (ROOT / "clients").iterdir():
         if (folder / "setup.cfg").is_file():
-            assert packages[folder.name].client is not None
-            assert packages[folder.name].rules
+            package = packages[folder.name]
+            assert package.client is not None
+            assert package.rules or package.hooks.session
 
 
 def test_no_package_edits_what_another_client_sends(plugins):
@@ -224,7 +249,7 @@ def test_no_package_edits_what_another_client_sends(plugins):
                 continue
             foreign[package.name] += edits
             assert found.request.body == later.body, (client, found.reports, later.body)
-            if number < BODIES // 10:
+            if number < BODIES // 4:
                 for rule in rules:
                     free = normalize(later, [replace(rule, client=None)], earlier)
                     alone[rule.name] += bool(free.reports)

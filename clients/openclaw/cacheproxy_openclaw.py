@@ -284,8 +284,8 @@ PIN_CURRENT_DATE = Rule(
     where=SYSTEM_TEXT,
     pattern=r"(?m)^## Temporal Context\nCurrent date: (?P<volatile>[^\n]+)$",
     why="date of the first turn kept",
-    default=False,
     pin=True,
+    note=r"Today's date is now \g<volatile>.",
     literals=("Current date: ",),
 )
 # Timestamps first: with one before the metadata, the text starts with the metadata after it.

@@ -21,6 +21,7 @@ REPLAYED = (
     "openclaw-completions",
     "openclaw_2026.6.11-completions",
     "codex-resume",
+    "pi-datechange",
 )
 """Captures the tests send; those of benchmarks/reuse.py are all there are."""
 

@@ -6,9 +6,6 @@ a kind that no rule covers. Each must break: a turn that no longer does has to l
 
 from __future__ import annotations
 
-PINNED = " (kept by a pin rule)"
-"""Ends a reason that does not hold where the pin rules are on."""
-
 _FORMAT = "aider glues its format reminder to the last user message only"
 _CONTEXT = "OpenClaw moves its internal context to the end"
 _NEW = "a new session, with another question after the same system text"
@@ -17,17 +14,12 @@ EXCEPTIONS: dict[str, dict[int, str]] = {
     "aider-diff_file": {2: _FORMAT, 3: _FORMAT, 4: _FORMAT},
     "aider-stdin": {2: _FORMAT, 3: "the repository map changed", 5: "history was summarised"},
     "claude-compact": {6: "compaction: the history became a summary"},
-    "claude-datechange_bare": {5: "the date changed" + PINNED},
     "claude-toolsearch": {4: "ToolSearch inserted two tools"},
     "claude-twosessions": {2: _NEW, 3: _NEW},
-    "claude_2.1.174-gitchange": dict.fromkeys((3, 5, 6), "the git status changed" + PINNED),
     "claude_2.1.197-resume": {3: "a system section and the Bash tool changed on resume"},
     "openclaw-anthropic": dict.fromkeys(range(2, 7), _CONTEXT),
     "openclaw-completions": dict.fromkeys(range(2, 7), _CONTEXT),
-    "openclaw-datechange": {
-        **dict.fromkeys(range(2, 9), _CONTEXT),
-        5: f"the date changed, and {_CONTEXT}",
-    },
+    "openclaw-datechange": dict.fromkeys(range(2, 9), _CONTEXT),
     "openclaw-gateway": {
         **dict.fromkeys((2, 3, 4, 5, 7, 10, 11, 12), _CONTEXT),
         8: "a subagent's result comes with other tools and system text",
@@ -36,17 +28,9 @@ EXCEPTIONS: dict[str, dict[int, str]] = {
     "openclaw-heartbeat": dict.fromkeys(range(2, 5), _CONTEXT),
     "openclaw-responses": dict.fromkeys((3, 4, 6), _CONTEXT),
     "openclaw-subagent": dict.fromkeys(range(2, 8), _CONTEXT),
-    "opencode-datechange": {6: "the date changed"},
-    "pi-datechange": {4: "the date changed"},
     "qwen-resume": {
         **dict.fromkeys((3, 5, 7), "the git status changed on resume"),
         8: "a side request: memory extraction from another text",
     },
     "qwen-stream": {8: "a side request: memory extraction from another text"},
 }
-
-
-def reasons(capture: str, *, pins: bool = False) -> dict[int, str]:
-    """Return the exceptions of ``capture`` that hold with, or without, the pin rules."""
-    known = EXCEPTIONS.get(capture, {})
-    return {number: why for number, why in known.items() if not (pins and why.endswith(PINNED))}

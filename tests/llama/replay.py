@@ -204,12 +204,6 @@ def breaks(measured: Sequence[Measured]) -> Iterator[Measured]:
             yield now
 
 
-def pin_rules() -> list[str]:
-    """Return the names of the installed rules that keep the first value of a session."""
-    plugins = Packages.load()
-    return [rule.name for rule in plugins.normalizers() if rule.needs_previous]
-
-
 def _with_json_arguments(message: Json) -> Json:
     """Quote the arguments of tool calls that are no JSON since their words were scrambled."""
     if not message.get("tool_calls"):

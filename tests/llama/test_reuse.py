@@ -9,11 +9,10 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.demo.client import Client
-from cacheproxy.replay.proxy import ProxyService as Proxy
 from cacheproxy.testing import capture_name, find_captures, load_capture
 
 from . import openclaw_2026_02
-from .exceptions import EXCEPTIONS, reasons
+from .exceptions import EXCEPTIONS
 from .replay import (
     PATHS,
     TOLERANCE,
@@ -22,7 +21,6 @@ from .replay import (
     breaks,
     erase,
     headers_of,
-    pin_rules,
     replay,
 )
 
@@ -46,8 +44,8 @@ def broken(measured):
     return {turn.number for turn in breaks(measured)}
 
 
-def expected(name, measured, *, pins=False):
-    return set(reasons(name, pins=pins)) & {turn.number for turn in measured}
+def expected(name, measured):
+    return set(EXCEPTIONS.get(name, ())) & {turn.number for turn in measured}
 
 
 def main_session(recorded, name):
@@ -65,15 +63,16 @@ def test_each_turn_reuses_the_prompt_before_it(name, api, recorded, llama, proxy
     assert len(measured) == MOST_TURNS
 
 
-def test_a_changed_git_status_costs_nothing_with_the_pin_rules(recorded, llama):
-    """The status of the first turn stays, so all turns agree; without the rules they do not."""
-    name = "claude_2.1.174-gitchange"
+@pytest.mark.parametrize(
+    ("name", "api"), [("claude_2.1.174-gitchange", "messages"), ("pi-datechange", "chat")]
+)
+def test_a_changed_git_status_or_date_costs_nothing(name, api, recorded, llama, proxy):
+    """The first one stays, and the new one is told behind the user's message."""
     turns = main_session(recorded, name)
-    assert expected(name, turns)
-    with Proxy(llama.url, "--enable", ",".join(pin_rules())) as proxy:
-        erase(llama.url)
-        measured = replay(proxy.url, "messages", turns)
-    assert broken(measured) == set()
+    erase(llama.url)
+    assert broken(replay(llama.url, api, turns))
+    erase(llama.url)
+    assert broken(replay(proxy.url, api, turns)) == set()
 
 
 @pytest.fixture(scope="module")

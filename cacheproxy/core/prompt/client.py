@@ -24,6 +24,7 @@ _AGENTS = (
     ("openclaw/", "openclaw"),
     ("qwencode/", "qwen"),
     ("cline/", "cline"),
+    ("pi/", "pi"),
     ("geminicli", "gemini"),
 )
 # These are libraries and gateways: anybody may speak through them.

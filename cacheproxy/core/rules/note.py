@@ -19,6 +19,9 @@ MOST_NOTE = 64 << 10
 """Characters of a note: a git status, a folder tree. A longer one is not told, nor its pin made."""
 _LEAST = 8
 """Plain characters that a note begins with: by them it is found."""
+_PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")
+"""Characters that JSON always spells as they are."""
+_ASKING = ("system", "developer", "user")
 _REFERENCE = re.compile(r"\\(?:g<(\w+)>|([1-9]\d?))")
 _INSIDE = re.compile(
     rf"{BETWEEN}{OPEN}(.*?){CLOSE}(?={BETWEEN}{OPEN}|\Z)",
@@ -55,8 +58,9 @@ class Note:
 
     def __init__(self, template: str, pattern: re.Pattern[str]) -> None:
         self._parts = _REFERENCE.split(template)
-        self.beginning = self._parts[0]
-        if len(self.beginning) < _LEAST or not self.beginning.isascii():
+        found = _PLAIN.match(template)
+        self.beginning = found[0] if found else ""
+        if len(self.beginning) < _LEAST:
             raise NoteError(f"a note begins with {_LEAST} or more plain characters")
         if len(template) > MOST_NOTE:
             raise NoteError(f"more than {MOST_NOTE:,} characters")
@@ -106,6 +110,15 @@ class Note:
             yield name or number
 
 
+def begins(request: Request) -> bool:
+    """Whether ``request`` begins a conversation: nothing in it is the model's or a tool's.
+
+    It goes on with none, and has nothing to keep: a question that is asked anew each day.
+    """
+    _, items = messages_of(request)
+    return all(isinstance(item, dict) and item.get("role") in _ASKING for item in items)
+
+
 def again(request: Request, kept: Sequence[Kept]) -> Iterator[Edit]:
     """Yield the edits that put the notes back behind the messages that had them."""
     name, _ = messages_of(request)
@@ -126,12 +139,7 @@ def told(request: Request, previous: Request, note: str) -> Iterator[Edit]:
         item = items[index]
         if not _is_user(item) or not _is_said(item["content"]):
             continue
-        is_new = index >= len(before) or (
-            index != first
-            and not (
-                _is_user(before[index]) and _goes_on(item["content"], before[index]["content"])
-            )
-        )
+        is_new = index >= len(before) or (index != first and not _goes_on(item, before[index]))
         if is_new:
             content = item["content"]
             in_blocks = isinstance(content, list)

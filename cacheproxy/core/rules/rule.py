@@ -27,7 +27,7 @@ from cacheproxy.core.rules.normalizer import (
     check_types,
     on_one_line,
 )
-from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, told
+from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, begins, told
 from cacheproxy.core.rules.places import NAMED
 from cacheproxy.core.rules.second_pass import is_settled
 
@@ -154,7 +154,7 @@ class Rule:
         Of several values the first that changed is told.
         """
         pins = list(self._pins(request, previous))
-        if not pins and not note.is_in(previous):
+        if not (pins or note.is_in(previous)) or begins(request):
             return
         now = next(self._told(note, request, pins), None)
         if now is None or len(now) > MOST_NOTE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cacheproxy import Client, CodeRule, Rule, hookimpl
 from cacheproxy_claude_code.billing import BILLING_HEADER, DROP_BILLING_HEADER, LITERAL
-from cacheproxy_claude_code.pins import PIN_CURRENT_DATE, PIN_DATE, PIN_GIT_STATUS
+from cacheproxy_claude_code.pins import PIN_CURRENT_DATE, PIN_DATE, PIN_GIT_STATUS, PIN_MONTH
 
 CLAUDE_CODE = Client(
     name="claude",
@@ -24,6 +24,7 @@ RULES: tuple[Rule | CodeRule, ...] = (
     PIN_CURRENT_DATE,
     PIN_GIT_STATUS,
     PIN_DATE,
+    PIN_MONTH,
 )
 
 

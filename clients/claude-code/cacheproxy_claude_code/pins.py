@@ -1,7 +1,7 @@
 """Dates and the git status: what changes at midnight, or when a session is resumed.
 
-The first value seen in a session stays, so the model goes on with yesterday's date or the git
-status of then. That is the user's choice, so these rules are off by default.
+The first value seen in a session stays at its place, and the model is told the new one where the
+conversation goes on, as Claude Code itself does since 2.1.261.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ _FIRST_USER_TEXT = tuple(
     for index in (0, 1)
     for rest in ("", "/*[type=text|input_text]/text")
 )
+_DATE = r"Today's date is now \g<volatile>."
 
 PIN_CURRENT_DATE = Rule(
     name="claude-pin-current-date",
@@ -25,8 +26,8 @@ PIN_CURRENT_DATE = Rule(
         r"(?<=\n)# currentDate\nToday's date is (?P<volatile>\d{4}-\d{2}-\d{2})\.?\n"
     ),
     why="date of the first turn kept",
-    default=False,
     pin=True,
+    note=_DATE,
     literals=("# currentDate",),
 )
 
@@ -34,10 +35,13 @@ PIN_GIT_STATUS = Rule(
     name="claude-pin-git-status",
     where=SYSTEM_TEXT,
     # The last section of the system text; a heading or tag after it would be another's.
-    pattern=r"(?m:^)gitStatus: (?P<volatile>This is the git status[\s\S]*?)(?=\n\n[#<]|\Z)",
+    pattern=(
+        r"(?m:^)gitStatus: This is the git status[^\n]*\n+"
+        r"(?P<volatile>[^\n][\s\S]*?)(?=\n\n[#<]|\Z)"
+    ),
     why="git status of the first turn kept",
-    default=False,
     pin=True,
+    note="The git status is now:\n\n\\g<volatile>",
     literals=("gitStatus: ",),
 )
 
@@ -47,7 +51,21 @@ PIN_DATE = Rule(
     # All that ``--bare`` says of its surroundings: "CWD: /path\nDate: 2026-11-21".
     pattern=r"(?m)^CWD: [^\n]*\nDate: (?P<volatile>\d{4}-\d{2}-\d{2})$",
     why="date of the first turn kept",
-    default=False,
     pin=True,
+    note=_DATE,
     literals=("Date: ",),
+)
+
+PIN_MONTH = Rule(
+    name="claude-pin-month",
+    # Of its own tool (2.1.100 to 2.1.280): Claude Code's API, OpenAI's, and OpenAI's Responses.
+    where=(
+        "/tools/*[name=WebSearch]/description",
+        "/tools/*/function[name=WebSearch]/description",
+    ),
+    pattern=r"(?m)^ *- The current month is (?P<volatile>[A-Z][a-z]{2,8} \d{4})\b",
+    why="month of the first turn kept in the description of WebSearch",
+    pin=True,
+    note=r"The current month is now \g<volatile>.",
+    literals=("The current month is ",),
 )

@@ -302,22 +302,33 @@ def test_spelling_elsewhere_survives():
     assert normalized(ON, request(raw)).body.decode() == wanted
 
 
+DATE_NOTE = r"<system-reminder>\nToday's date is now 2026-11-22.\n</system-reminder>"
 DYNAMIC = "You are.\n## Temporal Context\nCurrent date: {}\nTime zone: UTC\n## More\n"
+
+
+def messages_of(one):
+    return one.json.get("input") or one.json["messages"]
 
 
 @each_api
 @each_form
-def test_the_date_of_the_first_turn_can_be_kept(api, as_blocks):
-    """Off by default; the user's own "Current date:" is not system text."""
+def test_the_first_date_stays_and_the_new_one_is_told_once(api, as_blocks):
+    """The user's own "Current date:" is not system text."""
     rules = [rule_named(RULES, "openclaw-pin-current-date")]
-    assert not rules[0].default
-    said = "## Temporal Context\nCurrent date: 1999\n"
-    first = body(api, DYNAMIC.format("2026-11-21"), said + "1", as_blocks=as_blocks)
-    later = body(api, DYNAMIC.format("2026-11-22"), said + "2", as_blocks=as_blocks)
-    wanted = body(api, DYNAMIC.format("2026-11-21"), said + "2", as_blocks=as_blocks)
+    assert rules[0].default
+    said = ["## Temporal Context\nCurrent date: 1999\n", "ho", "next", "so", "and"]
+    first = body(api, DYNAMIC.format("2026-11-21"), *said[:1], as_blocks=as_blocks)
     assert_untouched(rules, first)
-    assert normalized(rules, later, first).body == wanted.body
-    assert_idempotent(rules, later, first)
+    previous = first
+    for count in (3, 5):
+        later = body(api, DYNAMIC.format("2026-11-22"), *said[:count], as_blocks=as_blocks)
+        assert_idempotent(rules, later, previous)
+        sent = normalized(rules, later, previous)
+        assert_extends(previous, sent)
+        assert sent.body.decode().count("Current date: 2026-11-21") == 1
+        assert sent.body.decode().count(DATE_NOTE) == 1
+        assert DATE_NOTE in json.dumps(messages_of(sent)[-1 if count == 3 else -3])
+        previous = sent
 
 
 RUNTIME = "Runtime: agent=main | session=agent:main:main | sessionId={} | host=h | os=L (x64)"

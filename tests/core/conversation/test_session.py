@@ -43,6 +43,7 @@ def text(*texts: str) -> list[dict[str, str]]:
         ("opencode/1.18.33 ai-sdk/provider", "opencode"),
         ("QwenCode/0.24.4 (linux; x64)", "qwen"),
         ("GeminiCLI/0.61.0/gemini", "gemini"),
+        ("pi/1.5.2 (linux; node/v24.21.0; x64)", "pi"),
         ("OpenAI/JS 7.15.0", "openai-sdk"),
         ("AsyncOpenAI/Python 2.20.0", "openai-sdk"),
         ("Anthropic/Python 1.0", "anthropic-sdk"),

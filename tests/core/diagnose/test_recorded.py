@@ -54,8 +54,8 @@ FIELDS = {
     "openclaw-heartbeat": [CONTEXT],
     "openclaw-responses": [("/input/*", Kind.MOVED, None)],
     "openclaw-subagent": [CONTEXT],
-    "opencode-datechange": [("/messages/0/content", Kind.DATE, None)],
-    "pi-datechange": [("/messages/0/content", Kind.DATE, None)],
+    "opencode-datechange": [("/messages/0/content", Kind.DATE, "opencode-pin-date")],
+    "pi-datechange": [("/messages/0/content", Kind.DATE, "pi-pin-date")],
     "qwen-resume": [
         ("/messages/0/content", Kind.TEXT, None),  # git: Status
         ("/messages/*/content/*/text", Kind.MOVED, None),  # the reminder with the date

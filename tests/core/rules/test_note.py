@@ -137,9 +137,13 @@ def test_two_rules_tell_in_one_message_and_each_stays():
     assert later[-1]["content"] == "three"
 
 
-def test_in_a_tool_loop_the_note_waits_for_the_user():
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_in_a_tool_loop_the_note_waits_for_the_user(earlier):
+    """After the conversation's first question, and after a later one."""
     client = Client()
-    client.sends("Date: 1", said("user", "one"))
+    client.sends("Date: 1", said("user", "zero"))
+    if earlier:
+        client.sends("Date: 1", said("assistant", "z"), said("user", "one"))
     call = {"role": "assistant", "content": "", "tool_calls": []}
     looped = client.sends("Date: 2", call, {"role": "tool", "content": "out", "tool_call_id": "x"})
     assert looped[0] == "Date: 1"
@@ -181,6 +185,37 @@ def test_notes_go_with_the_history_that_the_client_takes_back():
     assert back[-1]["content"] == f"other\n\n{told('2')}"
 
 
+@pytest.mark.parametrize("api", PATHS)
+def test_a_question_that_is_asked_anew_each_day_has_the_date_of_its_day(api):
+    """It goes on with no conversation, though the one before begins as it does."""
+    client = Client(api)
+    for day in "123":
+        client.items.clear()
+        sent = client.sends(f"Date: {day}", said("user", "what is new?"))
+        assert sent == [f"Date: {day}", said("user", "what is new?")]
+    sent = client.sends("Date: 4", said("assistant", "a"), said("user", "and?"))
+    assert [sent[0], sent[-1]["content"]] == ["Date: 3", f"and?\n\n{told('4')}"]
+
+
+def test_a_note_may_have_several_lines():
+    """It is found again by what it begins with, up to the first that JSON spells otherwise."""
+    status = Rule(
+        name="status",
+        where="system",
+        pattern=r"(?m)^Status:\n(?P<volatile>[\s\S]*)",
+        pin=True,
+        note="The status is now:\n\n\\g<volatile>",
+    )
+    client = Client(rules=(status,))
+    client.sends("Status:\nclean", said("user", "one"))
+    first = client.sends("Status:\n M a\n M b", said("assistant", "a"), said("user", "two"))
+    later = client.sends("Status:\n M a\n M b", said("assistant", "b"), said("user", "three"))
+    assert first[0] == "Status:\nclean"
+    assert "now:\n\n M a\n M b\n</system-reminder>" in first[-1]["content"]
+    assert later[: len(first)] == first
+    assert later[-1]["content"] == "three"
+
+
 def test_what_a_user_quotes_stays_the_users():
     quote = f"look: {told('2')}"
     client = Client()
@@ -216,6 +251,7 @@ def test_a_pinned_value_in_the_first_message_does_not_make_that_message_new():
     [
         ("now \\1.", "begins with 8"),
         ("Ünow it is \\1.", "begins with 8"),
+        ("Is now:\n\\1.", "begins with 8"),
         (r"The branch is \2.", "no group '2'"),
         (r"The branch is \g<x>.", "no group 'x'"),
         ("The branch is \\n.", "plain text"),

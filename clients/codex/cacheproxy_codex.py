@@ -1,0 +1,72 @@
+"""Codex for cacheproxy: what tells its requests, and which thread of which session they are.
+
+Shapes, from its public sources (``codex-rs``) and from requests of 0.169.0. A session has one
+thread of its own and one more for each subagent. Headers say which, and ``client_metadata`` in the
+body says it again, which a gateway that drops headers passes on:
+
+- ``session-id`` and ``thread-id`` (in the body ``session_id`` and ``thread_id``); all
+  threads of a session have its ``prompt_cache_key``;
+- before there was a ``thread-id``, ``session_id`` was the thread's own, and
+  ``x-codex-parent-thread-id`` named the one that a subagent worked for;
+- ``x-openai-subagent``: what kind of subagent (``collab_spawn``, ``review``, ``compact``).
+
+There are no rules: within a session Codex only appends, the date included. What may change is
+``external_web_access`` of its ``web_search`` tool, which follows the sandbox mode. It is a
+permission, which is not ours to keep or to take, and llama.cpp shows a tool of that type to no
+model.
+"""
+
+from __future__ import annotations
+
+from cacheproxy import Client, Request, hookimpl, quick
+
+CODEX = Client(
+    name="codex",
+    agents=("codex",),
+    headers=("x-codex-turn-metadata", "x-codex-window-id"),
+    # One prompt for each family of models; the first is for those that it does not know.
+    head=(
+        "You are a coding agent running in the Codex CLI, a terminal-based coding assistant",
+        "You are Codex, based on GPT-",
+        "You are Codex, a coding agent based on GPT-",
+        "You are Codex, an agent based on GPT-",
+        "You are GPT-5.1 running in the Codex CLI, a terminal-based coding assistant",
+        "You are GPT-5.2 running in the Codex CLI, a terminal-based coding assistant",
+    ),
+)
+_HEADERS = (
+    (b"session-id", b"session_id"),
+    (b"thread-id",),
+    (b"x-codex-parent-thread-id",),
+    (b"x-openai-subagent",),
+)
+_KEYS = ("session_id", "thread_id", "x-codex-parent-thread-id", "x-openai-subagent")
+
+
+@hookimpl
+def cacheproxy_client() -> Client:
+    """Return Codex, with what tells its requests."""
+    return CODEX
+
+
+@hookimpl
+@quick
+def cacheproxy_session(request: Request) -> str | None:
+    """Return the session, and behind a colon the subagent's thread (or kind) if it is one's."""
+    said = [request.first_header(names) for names in _HEADERS]
+    if said[0] is None:
+        said = _from_metadata(request)
+    session, thread, parent, kind = said
+    if session is not None and thread is None and parent is not None:
+        session, thread = parent, session
+    agent = thread if thread != session else None
+    agent = agent or kind
+    return session if session is None or agent is None else f"{session}:{agent}"
+
+
+def _from_metadata(request: Request) -> list[str | None]:
+    """Return what the body says where no header does."""
+    body = request.json if "client_metadata" in request.literals else None
+    metadata = body.get("client_metadata") if body is not None else None
+    found = [metadata.get(key) if isinstance(metadata, dict) else None for key in _KEYS]
+    return [value if isinstance(value, str) and value else None for value in found]

@@ -1,0 +1,94 @@
+"""Recorded opencode sessions: every turn extends the one before, over midnight too."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import cacheproxy_opencode
+import pytest
+from cacheproxy_opencode import OPENCODE
+
+from cacheproxy.core.conversation.session import parent_of, session_of
+from cacheproxy.testing import (
+    assert_extends,
+    assert_idempotent,
+    capture_name,
+    find_captures,
+    load_capture,
+    normalized,
+    rules_of,
+)
+
+CAPTURES = find_captures("opencode*.jsonl", __file__)
+each_capture = pytest.mark.parametrize("path", CAPTURES, ids=capture_name)
+
+RULES = rules_of(cacheproxy_opencode)
+DATE = re.compile(rb"  Today's date: (\w{3} \w{3} \d\d \d{4})")
+NOTE = rb"\n\n<system-reminder>\nToday's date is now %s.\n</system-reminder>"
+
+
+def sessions(path):
+    """The turns of each session and subagent; titles, which have no tools, are side requests."""
+    found = {}
+    for one in load_capture(path):
+        if one.json.get("tools"):
+            found.setdefault(session_of(one).id, []).append(one)
+    return found
+
+
+@each_capture
+def test_every_turn_extends_the_one_before(path):
+    """The first date stays, and the next one is told once: nothing else changes."""
+    for turns in sessions(path).values():
+        (first,) = DATE.findall(turns[0].body)
+        previous = None
+        for one in turns:
+            current = normalized(RULES, one, previous)
+            (date,) = DATE.findall(one.body)
+            assert current.body.count(NOTE % date) == (date != first)
+            assert current.body.replace(NOTE % date, b"") == one.body.replace(date, first)
+            if previous is not None:
+                assert_extends(previous, current)
+            previous = current
+
+
+@each_capture
+def test_without_the_rule_midnight_parts_the_turns(path):
+    """One pair of those recorded over midnight; of the others none."""
+    parted = 0
+    for turns in sessions(path).values():
+        for earlier, later in pairwise(turns):
+            try:
+                assert_extends(earlier, later)
+            except AssertionError:
+                parted += 1
+    assert parted == ("datechange" in capture_name(path))
+
+
+@each_capture
+def test_all_requests_are_its_own_with_and_without_its_user_agent(path):
+    """But for the title, whose prompt could be anybody's."""
+    for one in load_capture(path):
+        assert OPENCODE.sent(one)
+        plain = one.__class__(one.method, one.target, (), one.body)
+        assert OPENCODE.sent(plain) == bool(one.json.get("tools"))
+
+
+def test_a_subagent_works_for_the_session_that_called_it():
+    """It has a session of its own."""
+    (path,) = find_captures("opencode-subagent.jsonl", __file__)
+    (main, turns), (helper, helpers) = sessions(path).items()
+    assert main != helper
+    assert {parent_of(one, session_of(one)) for one in turns} == {None}
+    assert {parent_of(one, session_of(one)).id for one in helpers} == {main}
+
+
+@each_capture
+def test_normalizing_twice_is_normalizing_once(path):
+    """With the request before at hand."""
+    for turns in sessions(path).values():
+        previous = None
+        for one in turns:
+            assert_idempotent(RULES, one, previous)
+            previous = normalized(RULES, one, previous)

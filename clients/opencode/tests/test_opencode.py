@@ -1,0 +1,134 @@
+"""Whose requests are opencode's, and the date that stays: at the one place where it writes it."""
+
+from __future__ import annotations
+
+import cacheproxy_opencode
+import pytest
+from cacheproxy_opencode import OPENCODE
+
+from cacheproxy.testing import (
+    assert_extends,
+    assert_idempotent,
+    assert_untouched,
+    normalized,
+    request,
+    rules_of,
+)
+
+RULES = rules_of(cacheproxy_opencode)
+APIS = {"/v1/messages": "messages", "/v1/chat/completions": "chat", "/v1/responses": "responses"}
+OWN = {"User-Agent": "opencode/1.18.33 ai-sdk/provider-utils/4.0.23 runtime/bun/1.3.14"}
+PLAIN = {"User-Agent": "ai-sdk/openai-compatible/1.0.22 ai-sdk/provider-utils/3.0.15"}
+HEADS = (
+    "You are opencode, an interactive CLI tool that helps users.",
+    "You are opencode, an agent - please keep going.",
+    "You are OpenCode, the best coding agent on the planet.",
+    "You are a coding agent running in the opencode, a terminal-based coding assistant. It is.",
+)
+OTHERS = ("claude-cli/2.1.329", "codex_exec/0.169.0", "QwenCode/0.24.4", "Cline/3.40")
+ENV = (
+    "Here is some useful information about the environment you are running in:\n"
+    "<env>\n"
+    "  Working directory: /home/me/project\n"
+    "  Is directory a git repo: yes\n"
+    "  Platform: linux\n"
+    "  Today's date: {}\n"
+    "</env>\n"
+)
+FIRST, LATER = "Sat Nov 21 2026", "Sun Nov 22 2026"
+NOTE = f"\n\n<system-reminder>\nToday's date is now {LATER}.\n</system-reminder>"
+FILE = "Instructions from: /home/me/project/AGENTS.md\nBe kind.\n"
+
+each_api = pytest.mark.parametrize("path", APIS)
+
+
+def turn(path, system, *said, headers=OWN):
+    """A request with ``system``, and what the user and the model said in turns."""
+    roles = ("user", "assistant")
+    messages = [{"role": roles[i % 2], "content": text} for i, text in enumerate(said)]
+    if path == "/v1/messages":
+        return request(
+            {"messages": messages, "system": [{"type": "text", "text": system}]}, path, headers
+        )
+    name = "input" if path == "/v1/responses" else "messages"
+    return request({name: [{"role": "system", "content": system}, *messages]}, path, headers)
+
+
+@each_api
+def test_its_user_agent_tells(path):
+    """Whatever the prompt begins with: an agent of the user's own, a title."""
+    assert OPENCODE.sent(turn(path, "You are a title generator.", "hi"))
+    assert not OPENCODE.sent(turn(path, "You are a title generator.", "hi", headers=PLAIN))
+
+
+@each_api
+@pytest.mark.parametrize("head", HEADS)
+def test_else_the_beginning_of_its_system_text_tells(path, head):
+    """Of versions before 1.1, and behind a gateway; not where another client names itself."""
+    assert OPENCODE.sent(turn(path, f"{head}\n{ENV.format(FIRST)}", "hi", headers=PLAIN))
+    for agent in OTHERS:
+        assert not OPENCODE.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
+
+
+@each_api
+@pytest.mark.parametrize("agent", [*OTHERS, "OpenAI/JS 6.26.0", ""])
+def test_its_words_in_another_clients_request_change_nothing(path, agent):
+    """A user, a model and a file may quote all of it."""
+    headers = {"User-Agent": agent}
+    quote = f"{HEADS[0]}\n{ENV}"
+    earlier, later = (
+        turn(path, f"You are somebody.\n{quote.format(date)}", *[quote.format(date)] * 3)
+        for date in (FIRST, LATER)
+    )
+    later = request(later.body, path, headers)
+    assert not OPENCODE.sent(later)
+    assert_untouched(RULES, later, request(earlier.body, path, headers))
+
+
+SHAPES = {
+    "1.18": HEADS[0] + "\nYou are powered by the model named m.\n" + ENV + FILE,
+    "1.0": HEADS[2] + "\n" + ENV + "<files>\n  \n</files>\n" + FILE,
+    "0.5": HEADS[1] + "\n" + ENV + "<project>\n  src/\n</project>",
+    "an agent of the user's": "You write tests.\n" + ENV,
+}
+
+
+@each_api
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_first_date_stays_and_the_new_one_is_told_once(path, shape):
+    """Behind what the user says next, and there in all later turns; nothing else changes."""
+    said = ("hi", "ho", "next", "so", "and")
+    told = ("hi", "ho", "next" + NOTE, "so", "and")
+    first = turn(path, SHAPES[shape].format(FIRST), *said[:1])
+    assert_untouched(RULES, first)
+    previous = first
+    for count in (3, 5):
+        later = turn(path, SHAPES[shape].format(LATER), *said[:count])
+        with pytest.raises(AssertionError):
+            assert_extends(previous, later)
+        assert_idempotent(RULES, later, previous)
+        sent = normalized(RULES, later, previous)
+        assert sent.body == turn(path, SHAPES[shape].format(FIRST), *told[:count]).body
+        assert_extends(previous, sent)
+        previous = sent
+
+
+QUOTES = {
+    "a file quotes it": HEADS[0] + "\n" + ENV.format(FIRST) + FILE + ENV,
+    "not in its block": HEADS[0] + "\nToday's date: {}\n",
+    "not at the end of its block": HEADS[0] + "\n" + ENV.replace("</env>", "  More: 1\n</env>"),
+    "without its first line": HEADS[0] + "\n" + ENV.split("\n", 1)[1],
+    "in another spelling": HEADS[0] + "\n" + ENV.replace("{}", "{}, a fine day"),
+    "too far down": HEADS[0] + "\n" + ENV.replace("<env>\n", "<env>\n" + "  Line: 1\n" * 8),
+}
+
+
+@each_api
+@pytest.mark.parametrize("shape", QUOTES)
+def test_any_other_date_is_somebodys_text(path, shape):
+    """In system text, of a user, of the model."""
+    earlier, later = (
+        turn(path, QUOTES[shape].format(date), ENV.format(date), ENV.format(date), "x")
+        for date in (FIRST, LATER)
+    )
+    assert_untouched(RULES, later, earlier)

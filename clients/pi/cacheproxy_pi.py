@@ -1,0 +1,54 @@
+r"""pi for cacheproxy: what tells its requests, and the date at the end of its system text.
+
+Shapes, from its public releases (``dist/core/system-prompt.js`` of @mariozechner/pi-coding-agent
+and @earendil-works/pi-coding-agent). The system text ends with two lines, after the user's own
+files (AGENTS.md) and skills::
+
+    Current date: 2026-11-21                                           0.60 to 0.80
+    Current date and time: Saturday, November 21, 2026 at 08:43:12 PM UTC   before
+    Current working directory: /home/me/project
+
+0.83 and later say no date. Recent versions have a user agent of their own (``pi/1.5.2 (linux;
+node/v24.21.0; x64)``), earlier ones that of an SDK (0.73.1: ``OpenAI/JS 6.26.0``); then the first
+sentence of the system text tells.
+"""
+
+from __future__ import annotations
+
+from cacheproxy import SYSTEM_HEAD, Client, Rule, hookimpl
+
+PI = Client(
+    name="pi",
+    agents=("pi/", "pi-coding-agent"),
+    head=(
+        "You are a coding assistant running inside pi, a coding agent harness.",  # 1.x
+        "You are an expert coding assistant operating inside pi, a coding agent harness.",
+        # up to 0.50
+        "You are an expert coding assistant. You help users with coding tasks by reading files,",
+    ),
+)
+PIN_DATE = Rule(
+    name="pi-pin-date",
+    where=SYSTEM_HEAD,
+    # At the very end: a file that is quoted stands before it.
+    pattern=(
+        r"\nCurrent date(?: and time)?: (?P<volatile>[^\n]{8,80})"
+        r"\nCurrent working directory: [^\n]*\s*\Z"
+    ),
+    why="date of the first turn kept",
+    pin=True,
+    note=r"Today's date is now \g<volatile>.",
+    literals=("Current date",),
+)
+
+
+@hookimpl
+def cacheproxy_client() -> Client:
+    """Return pi, with what tells its requests."""
+    return PI
+
+
+@hookimpl
+def cacheproxy_rules() -> tuple[Rule, ...]:
+    """Return the rules; the README says what each is for."""
+    return (PIN_DATE,)
