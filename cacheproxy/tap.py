@@ -22,6 +22,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
+from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.daemon.descriptors import raise_limit
 from cacheproxy.daemon.listening import Listening
 from cacheproxy.daemon.options import Options
@@ -138,7 +139,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
     packages = plugins.packages.with_files(config.plugin, config.block)
-    known = packages.normalizers(config.rules())
+    known = packages.normalizers(config.rules(), BUILT_IN)
     rules = choose(known, config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, via)

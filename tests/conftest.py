@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import capture_name, find_captures, load_capture
@@ -61,6 +62,20 @@ def captured() -> dict[str, list[Request]]:
         capture_name(file): [one for one in load_capture(file) if one.method == "POST"]
         for file in find_captures("*.jsonl", __file__)
     }
+
+
+@pytest.fixture
+def log() -> Iterator[list[str]]:
+    """The lines of the log, warnings and worse."""
+    lines = []
+
+    def observe(event: dict[str, Any]) -> None:
+        if event["log_level"] >= LogLevel.warn:
+            lines.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    yield lines
+    globalLogPublisher.removeObserver(observe)
 
 
 def pytest_configure(config: pytest.Config) -> None:

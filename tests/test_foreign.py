@@ -19,7 +19,18 @@ from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.plugin.packages import Packages
-from tests.shapes import AIDER, ATTEMPT, BILLING, GOOSE, IDENTITY, INBOUND, PI, RUNTIME, SHAPES
+from tests.shapes import (
+    AIDER,
+    ATTEMPT,
+    BILLING,
+    CONTEXT,
+    GOOSE,
+    IDENTITY,
+    INBOUND,
+    PI,
+    RUNTIME,
+    SHAPES,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -106,7 +117,7 @@ class Asking:
 
     def turn(self, digit: int) -> Request:
         """Return the conversation, with ``digit`` where something changes."""
-        body = self._body()
+        body = self._body(digit)
         text = json.dumps(body, ensure_ascii=self._random.random() < 0.5).replace("{}", str(digit))
         headers = (self._header, (b"content-type", b"application/json"))
         if self._agent:
@@ -151,13 +162,16 @@ class Asking:
     def _message(self, role: str, text: str) -> dict[str, object]:
         return {"role": role, "content": self._content(role, text)}
 
-    def _body(self) -> dict[str, object]:
+    def _body(self, digit: int) -> dict[str, object]:
         random = Random(self._turns[0])  # the same in each turn
         messages: list[dict[str, object]] = []
         for number, text in enumerate(self._turns):
             messages.append(self._message("user", text))
             messages.append(self._message("assistant", self._turns[-number]))
             messages += self._result(random.choice(self._turns))
+        if random.random() < 0.1:  # what moves to the end
+            messages += [self._message("assistant", PROSE[0])] * digit
+            messages.append(self._message("user", CONTEXT))
         if random.random() < 0.3:  # what comes late is no head of a prompt
             messages.append(self._message("system", self._turns[0]))
         tools = [{"name": "WebSearch", "description": self._turns[-1]}]

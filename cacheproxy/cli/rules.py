@@ -23,12 +23,11 @@ from cacheproxy.cli.settings import (
 )
 from cacheproxy.config import Config
 from cacheproxy.core.prompt.client import EVERY
+from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.normalizer import client_name
 from cacheproxy.doctor.proxy import is_health
 from cacheproxy.plugin.package import INSTALL
-from cacheproxy.plugin.packages import configured
-
-_OWN = "the config file"
+from cacheproxy.plugin.packages import ITSELF, OWN, configured
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,17 @@ class Row:
     failed: int | None = None
 
     def retire(self, least: int) -> str | None:
-        """Return why it can be switched off, or None; ``least``: turns that say enough."""
-        if not self.on or self.fired != 0 or self.turns is None or self.turns < least:
+        """Return why it can be switched off, or None; ``least``: turns that say enough.
+
+        The proxy's own cost nothing where there is nothing for them to do.
+        """
+        if (
+            self.package == ITSELF
+            or not self.on
+            or self.fired != 0
+            or self.turns is None
+            or self.turns < least
+        ):
             return None
         whose = f"turns of {self.client}" if self.client else "turns"
         return f"it is on and changed nothing in the last {self.turns:,} {whose}"
@@ -121,7 +129,7 @@ def _rows(settings: Config, seen: Seen | None) -> Iterator[Row]:
     found = configured(settings)
     on = seen.on if seen is not None else found.active
     sources = [(package.title, package.rules) for package in found.packages]
-    for source, rules in (*sources, (_OWN, found.own)):
+    for source, rules in (*sources, (OWN, found.own), (ITSELF, BUILT_IN)):
         for rule in rules:
             name = client_name(rule)
             row = Row(rule.name, source, rule.why, rule.name in on, None if name == EVERY else name)
@@ -139,9 +147,8 @@ def _counted(row: Row, seen: Seen) -> Row:
 
 
 def _lines(rows: Sequence[Row], seen: Seen | None, least: int) -> Iterator[str]:
-    if not rows:
-        yield f"No rule is installed: {INSTALL}"
-        return
+    if all(row.package == ITSELF for row in rows):
+        yield f"No other rule is installed: {INSTALL}"
     width = max(len(row.name) for row in rows)
     package = None
     for row in rows:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cacheproxy.core.placement.placement import Placement
+from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.identify import Server
 from cacheproxy.plugin.package import INSTALL, Package
@@ -126,11 +127,10 @@ def _from_here(address: str) -> str:
 def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: bool) -> str:
     if not edits:
         return "none: the upstream is not local, so nothing is edited (--edit-remote changes this)"
-    if rules:
-        return ", ".join(rule.name for rule in rules)
+    names = [rule.name for rule in rules]
+    on = ", ".join(names) or "none"
+    if not NAMES.issuperset(names):
+        return on
     if packages:
-        return "none is on, so everything passes through unedited: cacheproxy plugins lists them"
-    return (
-        "none: no client package is installed, so everything passes through unedited;\n"
-        f"              {INSTALL}"
-    )
+        return f"{on}: none of a client package is on: cacheproxy plugins lists them"
+    return f"{on}: no client package is installed;\n              {INSTALL}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.doctor.claude import ATTRIBUTION, Settings
 from cacheproxy.doctor.outcome import HEADER_RULE
 from cacheproxy.doctor.reuse import Trial
@@ -43,7 +44,7 @@ def judge(
         for trial in trials
         if trial.error is None and trial.is_measured and trial.without is not None
     ]
-    others = [name for name in rules if not _is_for_header(name)]
+    others = [name for name in rules if not _is_for_header(name) and name not in NAMES]
     strangers = [name for name in clients if name != "claude"]
     rest = f"; other rules: {', '.join(others)}" if others else ""
     off = settings.header_off

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import Configured
@@ -29,15 +30,15 @@ def check(found: Configured, running: tuple[str, ...] | None, *, edits: bool) ->
     ]
     loaded = [package for package in found.packages if not package.error and not package.blocked]
     names = ", ".join(package.title for package in loaded)
-    if found.on:
+    if not NAMES.issuperset(rule.name for rule in found.on):
         which = f"{len(loaded)} loaded: {names}" if loaded else "only the config file's own rules"
         on = ", ".join(rule.name for rule in found.on)
         findings.append(Finding("plugins", State.OK, f"{which}; rules on: {on}"))
     elif loaded:
-        text = f"{names} loaded, but no rule is on: every request passes through unedited"
+        text = f"{names} loaded, but no rule of theirs is on"
         findings.append(Finding("plugins", State.WARN, text, "cacheproxy plugins"))
     elif not broken:
-        text = "no client package is installed: every request passes through unedited"
+        text = "no client package is installed: no client's volatile fields are made constant"
         findings.append(Finding("plugins", State.WARN, text, INSTALL))
     return findings + _running(found, running, edits=edits)
 

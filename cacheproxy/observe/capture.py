@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -79,7 +78,7 @@ class Capture:
             return
         self._came += size
         # One that will wait does so without what its requests remember of their JSON.
-        self._queue.put((_without_parsed(exchange) if waiting else exchange, size))
+        self._queue.put((exchange.unread() if waiting else exchange, size))
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._write_all, name="cacheproxy-capture", daemon=True
@@ -161,18 +160,5 @@ class Capture:
 
 
 def _size_of(exchange: Exchange) -> int:
-    received, sent = exchange.received, exchange.sent
-    size = _NOT_BODIES + len(received.body) + len(exchange.response_body or b"")
-    if sent is not None and sent.body is not received.body:
-        size += len(sent.body)
-    headers = (*received.headers, *exchange.response_headers)
-    return size + sum(len(name) + len(value) for name, value in headers)
-
-
-def _without_parsed(exchange: Exchange) -> Exchange:
-    """Return it without what its requests remember of their JSON: ten times the body's size."""
-    received, sent = exchange.received, exchange.sent
-    bare = replace(received)
-    if sent is not None:
-        sent = bare if sent is received else replace(sent)
-    return replace(exchange, received=bare, sent=sent)
+    headers = (*exchange.received.headers, *exchange.response_headers)
+    return _NOT_BODIES + exchange.size + sum(len(name) + len(value) for name, value in headers)

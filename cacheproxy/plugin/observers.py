@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from twisted.internet.defer import Deferred
@@ -67,7 +66,7 @@ class Observer:
         """Let the observer see a copy of ``exchange``, later, or drop it. Never waits."""
         if self._is_closed:
             return
-        size = _size_of(exchange)
+        size = exchange.size
         if self._queue and (
             len(self._queue) >= self._most or self._waiting + size > self._most_bytes
         ):
@@ -75,7 +74,7 @@ class Observer:
             return
         self._is_dropping = self._is_dropping and bool(self._queue)
         self._waiting += size
-        self._queue.append((_copy(exchange), size))
+        self._queue.append((exchange.unread(), size))
         if not self._is_seeing:
             self._next()
 
@@ -138,18 +137,3 @@ class Observer:
                 name=self.name,
                 left=left,
             )
-
-
-def _size_of(exchange: Exchange) -> int:
-    size = len(exchange.received.body) + len(exchange.response_body or b"")
-    sent = exchange.sent
-    return size + (len(sent.body) if sent is not None and sent is not exchange.received else 0)
-
-
-def _copy(exchange: Exchange) -> Exchange:
-    """Return it with requests of its own, which nobody else looks at and which are yet unread."""
-    received, sent = exchange.received, exchange.sent
-    bare = replace(received)
-    if sent is not None:
-        sent = bare if sent is received else replace(sent)
-    return replace(exchange, received=bare, sent=sent)

@@ -12,6 +12,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError, declared_name
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.code_rule import quick
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.normalizer import Normalizer
@@ -23,6 +24,10 @@ from cacheproxy.plugin.installed import installed
 from cacheproxy.plugin.package import Package
 
 _log = Logger()
+
+
+OWN, ITSELF = "the config file", "cacheproxy itself"
+"""Where rules come from that are no package's."""
 
 
 class Packages(tuple[Package, ...]):
@@ -66,16 +71,19 @@ class Packages(tuple[Package, ...]):
             raise PluginError(f"block names no installed plugin: {', '.join(sorted(missing))}")
         return Packages(found)
 
-    def normalizers(self, own: Iterable[Normalizer] = ()) -> list[Normalizer]:
-        """All rules and normalize hooks, package by package, then the user's ``own``.
+    def normalizers(
+        self, own: Iterable[Normalizer] = (), built_in: Iterable[Normalizer] = ()
+    ) -> list[Normalizer]:
+        """All rules and normalize hooks, package by package, the user's ``own``, then ``built_in``.
 
-        Of those, one that names a client that a package declares is for what that package tells
-        to be its requests. Raises PluginError if two rules have the same name.
+        Of the user's, one that names a client that a package declares is for what that package
+        tells to be its requests. Raises PluginError if two rules have the same name.
         """
         found: list[Normalizer] = []
         owners: dict[str, str] = {}
         sources = [(package.name, package.rules) for package in self]
-        for owner, rules in (*sources, ("the config file", tuple(map(self._declared, own)))):
+        sources += [(OWN, tuple(map(self._declared, own))), (ITSELF, tuple(built_in))]
+        for owner, rules in sources:
             for rule in rules:
                 if rule.name in owners:
                     raise PluginError(
@@ -183,6 +191,6 @@ def configured(settings: Config) -> Configured:
     """
     packages = Packages.load(settings.block, settings.plugin)
     own = settings.rules()
-    rules = packages.normalizers(own)
+    rules = packages.normalizers(own, BUILT_IN)
     active = choose(rules, settings.enable, settings.disable)
     return Configured(packages, tuple(own), tuple(rules), frozenset(rule.name for rule in active))

@@ -19,6 +19,7 @@ from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store, Turn
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.session_hook import SessionHook
@@ -44,7 +45,7 @@ def ruleset(
 ) -> Ruleset:
     """Return the user's own rules, changed by names; raises PluginError, ConfigError."""
     packages = Packages.load(settings.block, settings.plugin)
-    known = packages.normalizers(settings.rules())
+    known = packages.normalizers(settings.rules(), BUILT_IN)
     more, less = set(with_rules), set(without_rules)
     choose(known, more, less)  # a wrong name is told, also where nothing follows from it
     enable = sorted((set(settings.enable) - less) | more)

@@ -86,6 +86,13 @@ _STAMP = re.compile(
     r"(?: (?:[A-Z]{2,5}|GMT[+-]\d{1,2}(?::\d{2})?))?\] "
 )
 _STAMP_BEGINS = re.compile(rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2} ")
+# A message of its own; behind it may stand what cacheproxy told the model there.
+_CONTEXT = re.compile(
+    r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\n[\s\S]*\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
+    r"(?:\n\n<system-reminder>\n[\s\S]*\n</system-reminder>)*"
+)
+_SAID = ("type", "role", "name", "tool_calls", "tool_call_id", "call_id", "arguments", "output")
+_THOUGHTS = ("thinking", "redacted_thinking")
 _RUNTIME = re.compile(r"(?m)^Runtime: (?:[a-z_]+=[^|\n]* \| )+sessionId=(?P<id>[\w.:-]+)")
 
 _Found = tuple[tuple[str | int, ...], str]
@@ -183,6 +190,70 @@ def _ids(
             yield Edit(to_pointer(path), _ANY_ID, why, found.span(group))
 
 
+@quick
+def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
+    """Put back the contexts that earlier requests ended with, each where it stood.
+
+    As far as the history is the same: behind the first change nothing is put back.
+    """
+    name, ours = _messages(request.json)
+    _, theirs = _messages(previous.json if previous is not None else None)
+    at = 0
+    for message in theirs if any(map(_is_context, ours)) else ():
+        if at == len(ours):
+            return
+        if _is_same(message, ours[at]):
+            at += 1
+        elif _is_context(message):
+            yield Edit(f"/{name}/{at}", message, KEEP_CONTEXT.why, adds=True)
+        else:
+            return
+
+
+def _messages(body: Any) -> tuple[str, list[Any]]:
+    for name in ("messages", "input"):
+        found = (body or {}).get(name)
+        if isinstance(found, list):
+            return name, found
+    return "", []
+
+
+def _is_context(message: Any) -> bool:
+    if not isinstance(message, dict) or message.get("role") != "user":
+        return False
+    texts = [block.get("text") for block in _blocks(message) if isinstance(block, dict)]
+    return all(isinstance(text, str) for text in texts) and bool(
+        _CONTEXT.fullmatch("\n\n".join(texts))
+    )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two messages say the same; thinking and cache breakpoints come and go.
+
+    Of system text only the role counts: a date in it is kept later.
+    """
+    if one is other or not isinstance(one, dict) or not isinstance(other, dict):
+        return bool(one == other)
+    if one.get("role") != other.get("role"):
+        return False
+    if one.get("role") in ("system", "developer"):
+        return True
+    return all(one.get(key) == other.get(key) for key in _SAID) and _blocks(one) == _blocks(other)
+
+
+def _blocks(message: dict[str, Any]) -> list[Any]:
+    content = message.get("content")
+    if isinstance(content, str):
+        content = [{"type": "text", "text": content}]
+    return [
+        {key: value for key, value in block.items() if key != "cache_control"}
+        if isinstance(block, dict) and "cache_control" in block
+        else block
+        for block in (content if isinstance(content, list) else ())
+        if not isinstance(block, dict) or block.get("type") not in _THOUGHTS
+    ]
+
+
 TIMESTAMP = CodeRule(
     name="openclaw-timestamp",
     why="timestamp before the user's text removed",
@@ -200,6 +271,14 @@ USER_MESSAGE_ID = CodeRule(
     find=_user_ids,
     literals=("message_id",),
 )
+KEEP_CONTEXT = CodeRule(
+    name="openclaw-keep-context",
+    why="internal context kept where it stood in earlier turns",
+    find=_contexts,
+    default=False,
+    literals=("<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>",),
+    needs_previous=True,
+)
 PIN_CURRENT_DATE = Rule(
     name="openclaw-pin-current-date",
     where=SYSTEM_TEXT,
@@ -210,7 +289,14 @@ PIN_CURRENT_DATE = Rule(
     literals=("Current date: ",),
 )
 # Timestamps first: with one before the metadata, the text starts with the metadata after it.
-RULES: tuple[Rule | CodeRule, ...] = (TIMESTAMP, MESSAGE_ID, USER_MESSAGE_ID, PIN_CURRENT_DATE)
+# Contexts before the date: notes are told by the places of messages.
+RULES: tuple[Rule | CodeRule, ...] = (
+    TIMESTAMP,
+    MESSAGE_ID,
+    USER_MESSAGE_ID,
+    KEEP_CONTEXT,
+    PIN_CURRENT_DATE,
+)
 
 
 @hookimpl

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.server.identify import Server
 from cacheproxy.daemon import banner
@@ -108,7 +109,9 @@ def test_large_numbers_are_short(number, text):
     [
         ({"rules": RULES, "packages": [PACKAGE]}, "rules       billing, date"),
         ({"rules": RULES}, "rules       billing, date"),
-        ({"packages": [PACKAGE]}, "none is on"),
+        ({"packages": [PACKAGE]}, "none: none of a client package is on"),
+        ({"packages": [PACKAGE], "rules": BUILT_IN}, "-before: none of a client package is on"),
+        ({"rules": BUILT_IN}, "pip install 'cacheproxy-llm[clients]'"),
         ({}, "pip install 'cacheproxy-llm[clients]'"),
         ({"rules": RULES, "edits": False}, "none: the upstream is not local"),
     ],

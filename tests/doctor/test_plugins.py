@@ -33,7 +33,7 @@ def found(packages, rules, running=None, *, edits=True):
             [(State.FAIL, "broken-plugin could"), (State.OK, "1 loaded")],
         ),
         ((), (), [(State.WARN, "no client package is installed")]),
-        ((GOOD,), (), [(State.WARN, "good-plugin 1.2 loaded, but no rule is on")]),
+        ((GOOD,), (), [(State.WARN, "good-plugin 1.2 loaded, but no rule of theirs is on")]),
     ],
 )
 def test_packages_and_rules(packages, rules, findings):

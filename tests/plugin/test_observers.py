@@ -6,7 +6,6 @@ import threading
 from dataclasses import replace
 
 import pytest
-from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
@@ -22,20 +21,6 @@ NAME = "slow: cacheproxy_exchange_finished"
 def exchange(number=1, body=b"{}"):
     request = Request("POST", "/v1/messages", (), body)
     return replace(exchange_of({}), number=number, received=request, sent=request)
-
-
-@pytest.fixture
-def log():
-    """The lines of the log, warnings and worse."""
-    lines = []
-
-    def observe(event):
-        if event["log_level"] >= LogLevel.warn:
-            lines.append(formatEvent(event))
-
-    globalLogPublisher.addObserver(observe)
-    yield lines
-    globalLogPublisher.removeObserver(observe)
 
 
 class Unit:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 
 from .builders import store_in
 
@@ -14,17 +13,3 @@ def store(tmp_path):
     store = store_in(tmp_path / "state")
     yield store
     store.connection.close()
-
-
-@pytest.fixture
-def log():
-    """The lines of the log, warnings and worse."""
-    lines = []
-
-    def observe(event):
-        if event["log_level"] >= LogLevel.warn:
-            lines.append(formatEvent(event))
-
-    globalLogPublisher.addObserver(observe)
-    yield lines
-    globalLogPublisher.removeObserver(observe)

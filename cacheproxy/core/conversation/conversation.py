@@ -59,8 +59,7 @@ class Conversation:
             number = self.lanes[-1].number + 1 if self.lanes else 0
             lane = Lane(number, request, prompt)
             self.lanes.append(lane)
-        lane.request, lane.prompt = request, prompt
-        lane.count()
+        lane.go_on(request, prompt)
         return lane
 
     def lane(self, number: int) -> Lane | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from cacheproxy.core.conversation.lanes import Place
@@ -77,3 +77,18 @@ class Exchange:
     def has_failed(self) -> bool:
         """Whether it was turned down: nothing was evaluated then."""
         return self.status is not None and self.status >= 400
+
+    @property
+    def size(self) -> int:
+        """Bytes of its bodies; one that was sent as it came counts once."""
+        size, sent = len(self.received.body) + len(self.response_body or b""), self.sent
+        if sent is None or sent.body is self.received.body:
+            return size
+        return size + len(sent.body)
+
+    def unread(self) -> Exchange:
+        """Return it with requests of its own, yet unread: what is read takes ten bodies' room."""
+        received, sent = replace(self.received), self.sent
+        if sent is not None:
+            sent = received if sent is self.received else replace(sent)
+        return replace(self, received=received, sent=sent)

@@ -8,7 +8,7 @@ one slot, such a request pushes the conversation out of the cache.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, compress
 from operator import attrgetter, is_not
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from cacheproxy.core.prompt.request import Request
 
 _COST, _TEXT = attrgetter("cost"), attrgetter("text")
 _HALF = 0.5
+_MOST_OTHERS = 3
 _SAME_SYSTEM = 0.6
 """Share of its words from which a system text is the same one, some fields of it changed."""
 
@@ -73,24 +74,42 @@ class Lane:
     """Requests that extend one another.
 
     ``number``: from 0, in the order of their first. ``request``: the last one that went upstream,
-    as the rules left it, and ``prompt``: what it says, tools first. ``turns``: how many were
-    evaluated; ``before``: the last of these, None before the first. ``broken``: the last turn that
-    broke, for a rule to be proven on. ``cost``: bytes that all of it takes, roughly.
+    as the rules left it, and ``prompt``: what it says, tools first. ``others``: the last requests
+    with other tools, by the tools' names. ``turns``: how many were evaluated; ``before``: the last
+    of these, None before the first. ``broken``: the last turn that broke, for a rule to be proven
+    on. ``cost``: bytes that all of it takes, roughly.
     """
 
     number: int
     request: Request
     prompt: Prompt
+    others: dict[frozenset[str], Request] = field(default_factory=dict)
     turns: int = 0
     before: Before | None = None
     broken: Pair | None = None
     cost: int = 0
+
+    def go_on(self, request: Request, prompt: Prompt) -> None:
+        """Take note that ``request`` went upstream."""
+        tools, now = tools_of(self.prompt), tools_of(prompt)
+        if tools != now:
+            self.others.pop(now, None)
+            self.others[tools] = self.request
+            while len(self.others) > _MOST_OTHERS:
+                del self.others[next(iter(self.others))]
+        self.request, self.prompt = request, prompt
+        self.count()
+
+    def with_tools_of(self, prompt: Prompt) -> Request:
+        """Return the last request that has the tools of ``prompt``, by their names, or any."""
+        return self.others.get(tools_of(prompt), self.request)
 
     def count(self) -> None:
         """Count its cost: what two prompts have in common is there but once."""
         self.cost, before = self.prompt.cost + len(self.request.body), self.before
         if self.broken is not None:
             self.cost += len(self.broken.before.body) + len(self.broken.after.body)
+        self.cost += sum(len(other.body) for other in self.others.values())
         if before is None:
             return
         if before.request is not None and before.request.body is not self.request.body:

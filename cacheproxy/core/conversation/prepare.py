@@ -12,6 +12,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report, fold
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.session_hook import SessionHook, asked
+from cacheproxy.core.rules.tools_as_before import TOOLS_AS_BEFORE
 
 
 class Prepared(NamedTuple):
@@ -38,17 +39,17 @@ async def prepare(
 
     Nothing is changed in ``store``. To be driven by ``fold.run`` or ``fold.advance``.
     """
-    pins = [rule for rule in rules if rule.needs_previous]
-    others = [rule for rule in rules if not rule.needs_previous] if pins else rules
-    plain = await fold(request, others)
+    pins = [rule for rule in rules if rule.needs_previous and rule is not TOOLS_AS_BEFORE]
+    of_tools = [rule for rule in rules if rule is TOOLS_AS_BEFORE]
+    plain = await fold(request, [rule for rule in rules if not rule.needs_previous])
     if request.dialect is None:
         return Prepared(plain.request, plain.reports)
     answer, problems = await asked(hooks, plain.request)
     turn = store.find(session_of(plain.request, answer), plain.request)
-    if not pins:
-        return Prepared(plain.request, plain.reports, turn, tuple(problems))
     pinned = await fold(plain.request, pins, turn.previous)
-    if pinned.request is not plain.request:
-        turn = turn._replace(prompt=prompt_of(pinned.request))
-    reports = plain.reports + pinned.reports
-    return Prepared(pinned.request, reports, turn, tuple(problems))
+    # Where tools come and go, the server may still have the prompt with these.
+    ready = await fold(pinned.request, of_tools, turn.with_same_tools)
+    if ready.request is not plain.request:
+        turn = turn._replace(prompt=prompt_of(ready.request))
+    reports = plain.reports + pinned.reports + ready.reports
+    return Prepared(ready.request, reports, turn, tuple(problems))

@@ -7,6 +7,7 @@ spelling of earlier tool calls. ``tap`` makes one store for all of them.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from threading import Lock
 from typing import NamedTuple
 
@@ -42,6 +43,13 @@ class Turn(NamedTuple):
     def previous(self) -> Request | None:
         """The request before in the same lane, as the rules left it."""
         return self.lane.request if self.lane is not None else None
+
+    @property
+    def with_same_tools(self) -> Request | None:
+        """The last request of the lane with the same tools; the one before if there is none."""
+        if self.lane is None or self.prompt is None:
+            return None
+        return self.lane.with_tools_of(self.prompt)
 
 
 class Store:
@@ -80,17 +88,17 @@ class Store:
         A client that names no sessions may begin two alike. They are told apart by the answers:
         a request that has none of those in the conversation is another's.
         """
-        known = self._known.get(session)
         prompt = prompt_of(request)
         if prompt is None:
             return Turn(session)
         if session in self._alike:
-            session, known = self._told_apart(session, prompt)
+            session, lane, replaced = self._told_apart(session, prompt)
+        else:
+            lane, replaced = find_lane(self._lanes(session), prompt)
         root = parent_of(request, session)
         parent = None if root is None else self._known.get(root)
         if parent is not None and parent.root is not None:
             root = parent.root
-        lane, replaced = find_lane(known.lanes if known is not None else (), prompt)
         return Turn(session, prompt, lane, replaced, root)
 
     def begin(self, turn: Turn, request: Request) -> Place:
@@ -156,25 +164,32 @@ class Store:
                 known.thoughts.keep(place, thought)
                 self._count(known)
 
-    def _told_apart(self, session: Session, prompt: Prompt) -> tuple[Session, Conversation | None]:
-        """Return which of the conversations that begin alike ``prompt`` goes on with, or none."""
+    def _lanes(self, session: Session) -> Sequence[Lane]:
+        known = self._known.get(session)
+        return () if known is None else known.lanes
+
+    def _told_apart(self, session: Session, prompt: Prompt) -> tuple[Session, Lane | None, bool]:
+        """Return which of the conversations that begin alike ``prompt`` goes on with, and where.
+
+        If with none of them, a new one.
+        """
         best, most = None, -1.0
         for one in self._alike.get(session, ()):
             known = self._known.get(one)
-            lane = None if known is None else find_lane(known.lanes, prompt)[0]
+            lane, replaced = find_lane(self._lanes(one), prompt)
             if known is None or (lane is not None and is_another(lane, prompt)):
                 continue
             share = known.share(prompt)
             if share >= most:
-                best, most = known, share
+                best, most = (one, lane, replaced), share
         if best is not None:
-            return best.session, best
+            return best
         last = self._alike[session][-1].id if self._alike.get(session) else session.id
         number = int(last.partition("-")[2] or 1) + 1
-        return Session(session.client, f"{session.id}-{number}"), None
+        return Session(session.client, f"{session.id}-{number}"), None, False
 
     def _name(self, session: Session) -> None:
-        first = Session(session.client, session.id.partition("-")[0])
+        first = _first_of(session)
         if not first.is_named:
             alike = self._alike.setdefault(first, [])
             alike.append(session)
@@ -190,9 +205,14 @@ class Store:
             self.bytes_kept -= gone.cost
             for call in gone.calls:
                 self._calls.pop(call, None)
-            first = Session(session.client, session.id.partition("-")[0])
+            first = _first_of(session)
             alike = self._alike.get(first, [])
             if session in alike:
                 alike.remove(session)
             if not alike:
                 self._alike.pop(first, None)
+
+
+def _first_of(session: Session) -> Session:
+    """Return the first of the conversations that begin like ``session``."""
+    return Session(session.client, session.id.partition("-")[0])

@@ -17,7 +17,7 @@ from typing import Any, Final
 from cacheproxy.core.document.compare import common_prefix, common_suffix
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.escapes import offsets_in_string
-from cacheproxy.core.document.pointer import Path, parse_pointer, to_pointer
+from cacheproxy.core.document.pointer import Path, index_in, parse_pointer, to_pointer
 from cacheproxy.core.document.spans import Entry
 
 
@@ -50,8 +50,8 @@ class Edit:
     ``new``: the new JSON value, a Raw one, or REMOVE; with a ``span``, a string.
     ``why``: one short sentence for the log.
     ``span``: (start, end) in characters of the string at ``path``: only these change.
-    ``adds``: there is nothing at ``path`` yet: a member that comes last in its object, or, with
-    ``-`` as the last segment, one more element of an array (RFC 6901, section 4).
+    ``adds``: nothing is replaced (RFC 6902, section 4.1): a new member comes last in its object, a
+    new element before the one that ``path`` names, or last in its array where that ends in ``-``.
     """
 
     path: str
@@ -74,12 +74,13 @@ def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
     whole: dict[Path, Any] = {}
     in_strings: dict[Path, tuple[Entry, list[Edit]]] = {}
     added: dict[Path, list[str]] = {}  # entries as they are spelled
+    inserted: dict[Path, list[str]] = {}
     for edit in edits:
         if not isinstance(edit, Edit):
             raise EditError(f"not an Edit but {type(edit).__name__}")
         if edit.adds:
-            parent, text = _addition(document, edit, added)
-            added.setdefault(parent, []).append(text)
+            place, text, is_last = _addition(document, edit, added)
+            (added if is_last else inserted).setdefault(place, []).append(text)
             continue
         path = document.resolve(parse_pointer(edit.path))
         entry = document.entry(path)
@@ -90,7 +91,7 @@ def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
         else:
             whole[path] = edit.new
     if whole:
-        _refuse_overlaps(whole, in_strings, added)
+        _refuse_overlaps(whole, in_strings, (*added, *inserted))
     splices: list[Splice] = []
     removed: dict[Path, set[int | str]] = {}
     for path, new in whole.items():
@@ -102,6 +103,9 @@ def splices_of(document: Document, edits: Iterable[Edit]) -> list[Splice]:
         splices.extend(_inside(document, path, entry, string_edits))
     for parent, keys in removed.items():
         splices.extend(_remove(document, parent, keys))
+    for path, texts in inserted.items():
+        start = document.entry(path).start
+        splices.append(Splice(start, start, "".join(f"{text}," for text in texts).encode()))
     for parent, texts in added.items():
         splices.append(_add(document, parent, texts, len(removed.get(parent, ()))))
     return splices
@@ -142,8 +146,13 @@ def _refuse_overlaps(
             raise EditError("two edits overlap")
 
 
-def _addition(document: Document, edit: Edit, added: dict[Path, list[str]]) -> tuple[Path, str]:
-    """Return the container that ``edit`` adds to, and what is added, as it is spelled."""
+def _addition(
+    document: Document, edit: Edit, added: dict[Path, list[str]]
+) -> tuple[Path, str, bool]:
+    """Return the container that ``edit`` adds to, what is added, as it is spelled, and True.
+
+    Or, with False, the path of the element that it comes before.
+    """
     segments = parse_pointer(edit.path)
     if not segments or edit.span is not None or edit.new is REMOVE:
         raise EditError("an edit that adds takes the path of one new value")
@@ -151,13 +160,15 @@ def _addition(document: Document, edit: Edit, added: dict[Path, list[str]]) -> t
     holder = document.get(parent) if parent else document.value
     key, text = segments[-1], encode(edit.new)
     if isinstance(holder, list) and key == "-":
-        return parent, text
+        return parent, text, True
+    if isinstance(holder, list) and (number := index_in(key, holder)) is not None:
+        return (*parent, number), text, False
     if not isinstance(holder, dict):
         raise EditError(f"nothing can be added at {to_pointer((*parent, key))}")
     name = f"{encode(key)}:"
     if key in holder or any(other.startswith(name) for other in added.get(parent, ())):
         raise EditError(f"there is something at {to_pointer((*parent, key))} already")
-    return parent, name + text
+    return parent, name + text, True
 
 
 def _add(document: Document, parent: Path, texts: list[str], gone: int) -> Splice:

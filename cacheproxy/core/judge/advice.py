@@ -54,11 +54,6 @@ SET_UP = frozenset(
     )
 )
 """Clients that ``cacheproxy env`` knows."""
-_TOOL_SEARCH = Setting(
-    "ENABLE_TOOL_SEARCH=false",
-    "Claude Code sends all tools at once then (measured: 32,292 tokens read in all instead of "
-    "33,600, and no break)",
-)
 _COUNTDOWN = Setting(
     "CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off",
     "Claude Code 2.1.233 and later sends no countdown then, a system message a turn",
@@ -92,6 +87,24 @@ class Changed:
 
 
 _NOT_KNOWN = Changed()
+_LATE_TOOLS: Mapping[str, tuple[Advice, ...]] = {
+    _CLAUDE: (
+        Advice(
+            "Claude Code",
+            "ENABLE_TOOL_SEARCH=false: it sends all tools at once then (measured: 32,292 tokens "
+            "read in all instead of 33,600, and no break)",
+        ),
+        Advice(
+            "Claude Code",
+            "MCP_CONNECTION_NONBLOCKING=0: before the first prompt, it waits up to 5 seconds for "
+            "MCP servers then",
+        ),
+    ),
+}
+"""Switches of clients that send all tools from the first request on, by the clients' names."""
+_LATE_SERVERS = Advice(
+    "the client", "if these are tools of MCP servers, connect them before the first prompt"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +273,8 @@ def _model(case: _Case) -> Iterator[Advice]:
 
 
 def _tools(case: _Case) -> Iterator[Advice]:
-    if case.client == _CLAUDE and not case.changed.rules:
-        yield Advice("Claude Code", _TOOL_SEARCH.says)
+    if not case.changed.rules:
+        yield from _LATE_TOOLS.get(case.client, (_LATE_SERVERS,))
     yield from _field(case)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from cacheproxy.core.conversation.spellings import LARGEST
+from cacheproxy.core.document.alike import LARGEST
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.translate.chat.asked import Asked
 from cacheproxy.translate.chat.conversation import system_and_messages

@@ -17,7 +17,6 @@ from cacheproxy.testing import (
     find_captures,
     load_capture,
     normalized,
-    request,
     rules_of,
 )
 
@@ -39,20 +38,6 @@ def turns_of(path):
     return found.values()
 
 
-def is_carrier(message):
-    return re.match(
-        r'\[\{"type": "(input_)?text", "text": "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>',
-        json.dumps(message.get("content")),
-    )
-
-
-def without_carrier(one):
-    """Return ``one`` without the internal-context message that moves to the end each turn."""
-    name = "input" if "input" in one.json else "messages"
-    kept = [message for message in one.json[name] if not is_carrier(message)]
-    return request({**one.json, name: kept}, one.target)
-
-
 @each_capture
 def test_only_timestamps_change_by_default(path):
     """Current versions have no message ids; every byte but the stamps stays."""
@@ -67,12 +52,12 @@ def test_only_timestamps_change_by_default(path):
 
 @each_capture
 def test_every_turn_extends_the_one_before(path):
-    """With the date pinned, and the moving internal context (a later issue) left out."""
+    """With the date and the internal contexts kept."""
     pairs = 0
     for turns in turns_of(path):
         previous = None
         for one in turns:
-            current = normalized(RULES, without_carrier(one), previous)
+            current = normalized(RULES, one, previous)
             if previous is not None:
                 assert_extends(previous, current)
                 pairs += 1

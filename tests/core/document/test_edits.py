@@ -527,12 +527,34 @@ def test_something_is_added_behind_what_there_is(text, edits, expected):
 
 
 @pytest.mark.parametrize(
+    ("text", "edits", "expected"),
+    [
+        ('{"a": [ 1 , 2 ]}', [added("/a/1", 3)], '{"a": [ 1 , 3,2 ]}'),
+        ('{"a": [1]}', [added("/a/0", "x"), added("/a/0", "y")], '{"a": ["x","y",1]}'),
+        ('{"a": [1]}', [added("/a/-", 9), added("/a/0", Raw("2.0"))], '{"a": [2.0,1,9]}'),
+        ('{"a": [1, 2]}', [replaced("/a/0", REMOVE), added("/a/1", 3)], '{"a": [3,2]}'),
+        ('{"a": [[0], "x"]}', [added("/a/0/0", {}), added("/a/1", 3)], '{"a": [[{},0], 3,"x"]}'),
+        (
+            '{"a": [1, "x"]}',
+            [replaced("/a/1", "y", (0, 0)), added("/a/1", 3)],
+            '{"a": [1, 3,"yx"]}',
+        ),
+    ],
+)
+def test_an_element_is_added_before_the_one_that_is_named(text, edits, expected):
+    """As in RFC 6902, but all places are those of the body before."""
+    assert edited(text, *edits) == expected
+
+
+@pytest.mark.parametrize(
     "edits",
     [
         [added("/a", 1)],  # is there
         [added("/c", 1), added("/c", 2)],
-        [added("/l/0", 1)],  # an array takes it at its end alone
-        [added("/l/1", 1)],
+        [added("/l/1", 1)],  # the end of an array is /l/-
+        [added("/l/00", 1)],
+        [replaced("/l/0", REMOVE), added("/l/0", 1)],
+        [replaced("/l", []), added("/l/0", 1)],
         [added("/a/b", 1)],  # a number holds nothing
         [added("", 1)],
         [added("/x/y", 1)],

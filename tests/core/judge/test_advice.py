@@ -149,9 +149,19 @@ DOCTOR = "see: cacheproxy doctor"
         (broke(Reason.NOT_CACHED), at("vLLM"), "", ["vLLM: without --no-enable-prefix-caching"]),
         (broke(Reason.NOT_CACHED), at("transformers serve"), "", ["nothing: transformers serve h"]),
         (broke(Reason.MODEL_CHANGED), at("Ollama"), "", ["nothing", "Ollama: OLLAMA_MAX_LOADED"]),
-        # a switch for tools that come later is known of one client
-        (broke(Reason.TOOLS_CHANGED), UNKNOWN, "claude", ["Claude Code: ENABLE_TOOL_", "see all"]),
-        (broke(Reason.TOOLS_CHANGED), UNKNOWN, "cline", ["see all: cacheproxy inspect FOLDER"]),
+        # switches for tools that come later are known of one client
+        (
+            broke(Reason.TOOLS_CHANGED),
+            UNKNOWN,
+            "claude",
+            ["Claude Code: ENABLE_TOOL_", "Claude Code: MCP_CONNECTION_NONBLOCKING=0", "see all"],
+        ),
+        (
+            broke(Reason.TOOLS_CHANGED),
+            UNKNOWN,
+            "cline",
+            ["the client: if these are tools of MCP", "see all: cacheproxy inspect FOLDER"],
+        ),
         # what is not told can be, at some servers
         (UNTOLD, at("vLLM", reporting=Reporting.FLAGGED), "", ["vLLM: --enable-prompt-tokens-de"]),
         (UNTOLD, at("SGLang"), "", ["SGLang: --enable-cache-report"]),
