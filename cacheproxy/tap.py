@@ -42,6 +42,7 @@ from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.context import ExchangeContext
+from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.learning.profiling import Profiling
@@ -54,7 +55,10 @@ from cacheproxy.proxy.transport.polling import poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
+from cacheproxy.web.cures import Cures
 
+_CURE, _CURE_SECONDS = "cure", 30.0
+"""Rules are proven in a thread of plugins, whose functions they may call: for how long."""
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
 With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
@@ -69,6 +73,7 @@ def makeService(options: Options) -> IService:
     poll_plainly(reactor)
     try:
         lasting = make_lasting(reactor, options.settings)
+        lasting.shown.file = options.file
         listening = Listening(reactor, options.settings, lasting.site)
         arrangement = arrange(lasting, options.settings)
     except (
@@ -133,7 +138,8 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
     packages = plugins.packages.with_files(config.plugin, config.block)
-    rules = choose(packages.normalizers(config.rules()), config.enable, config.disable)
+    known = packages.normalizers(config.rules())
+    rules = choose(known, config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, via)
     translating = Translating(
@@ -152,6 +158,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         via=via,
     )
     placing = Placing(reactor, profiling, config.placement)
+    keeping = Keeping(reactor, profiling, store, config.keep_thinking)
     context = ExchangeContext(
         clock=reactor,
         upstream=upstream,
@@ -172,6 +179,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         via=lasting.via,
         translating=translating,
         placing=placing if edits else None,
+        keeping=keeping if edits else None,
         keep_bodies=lasting.records.capture is not None,
         ping_after=config.ping_after,
         progressed=lasting.shown.latest.prefills,
@@ -191,12 +199,26 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
                 access,
                 profiling,
                 context.placing,
+                cures=Cures(
+                    lasting.shown.recent,
+                    store,
+                    packages,
+                    known,
+                    frozenset(rule.name for rule in rules),
+                    edits,
+                    lambda: profiling.profile,
+                    lasting.collector,
+                    lambda work: plugins.workers.run(_CURE, work, _CURE_SECONDS),
+                    lambda: lasting.shown.file,
+                ),
+                keeping=context.keeping,
                 before=lasting.records.take.settle,
             ),
         ),
         limits=_limits(config),
         access=access,
         placing=placing,
+        keeping=keeping,
         profiling=profiling,
         proving=Proving(reactor, upstream, profiling, via),
     )

@@ -32,14 +32,16 @@ def rest(
     is_loop: bool = False,
     lifetime: str | None = None,
     placement: Placement | None = None,
+    thinking: str = "",
     cache: str | None = None,
     trouble: str | None = None,
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
     ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``placement``:
-    what is known of it. ``cache``: what is known of its memory, and of how it reports reuse.
-    ``trouble``: why there is no ``server``, if that is known.
+    what is known of it. ``thinking``: what is done with earlier reasoning, "" for nothing.
+    ``cache``: what is known of its memory, and of how it reports reuse. ``trouble``: why there is
+    no ``server``, if that is known.
     """
     yield ""
     if server is None:
@@ -51,6 +53,8 @@ def rest(
         yield f"  cache       {cache}"
     if placement is not None:
         yield f"  template    {placement.says}"
+    if thinking:
+        yield f"  thinking    {thinking}"
     yield f"  rules       {_rules(rules, packages, edits=edits)}"
     for package in packages:
         if package.error is not None:
@@ -99,10 +103,16 @@ def short(number: float) -> str:
 
 
 def _ways_in(address: str) -> Iterator[str]:
-    where = "" if address == _DEFAULT else f" --proxy {address}"
+    where = proxy_option(address)
     yield f"  dashboard   {address}/_cacheproxy/"
     yield f'  Claude Code   eval "$(cacheproxy env claude{where})" && claude'
     yield f"  Cline, Codex  base URL {address}/v1"
+
+
+def proxy_option(address: str) -> str:
+    """Return what commands on this machine need beside them to find the proxy; "" for nothing."""
+    address = _from_here(address)
+    return "" if address == _DEFAULT or not address.startswith("http") else f" --proxy {address}"
 
 
 def _from_here(address: str) -> str:

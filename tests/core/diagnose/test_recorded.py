@@ -36,7 +36,11 @@ FIELDS = {
     "claude-datechange_bare": [("/system/2/text", Kind.DATE, "claude-pin-date")],
     "claude-toolsearch": [("/tools/*", Kind.ADDED, None)],
     "claude_2.1.114-localmodel": [HEADER],
-    "claude_2.1.174-gitchange": [HEADER, ("/system/2/text", Kind.TEXT, "claude-pin-git-status")],
+    "claude_2.1.174-gitchange": [
+        HEADER,
+        ("/system/2/text", Kind.GIT, "claude-pin-git-status"),
+        ("/system/2/text", Kind.GIT, "claude-pin-git-status"),  # the commits
+    ],
     "claude_2.1.197-resume": [
         ("/tools/1/description", Kind.REMOVED, None),  # the model's name
         ("/system/2/text", Kind.REMOVED, None),

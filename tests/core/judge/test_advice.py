@@ -82,7 +82,7 @@ FLAG = "'{\"clear_thinking\": false}'"
 THINKING = broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.THINKING)
 LOST = broke(Reason.EVICTED)
 IDS = Changed(Kind.UUID, rules=("ids",))
-SENDS_BACK = "the client: it has to send its reasoning back"
+OPTION = "the proxy: --keep-thinking yes"
 DOCTOR = "see: cacheproxy doctor"
 
 
@@ -99,18 +99,18 @@ DOCTOR = "see: cacheproxy doctor"
         (LOST, at("LM Studio"), "", ["LM Studio: a longer Idle TTL"]),
         (LOST, at("TabbyAPI"), "", ["nothing: no setting that gives prompts more memory of Tab"]),
         (LOST, at("model server"), "", ["nothing: no setting that gives prompts more memory of t"]),
-        # thinking is kept by the member of this template, and has to be sent back
+        # thinking is kept by the proxy, and by a flag that not all servers have
         (
             THINKING,
             at("llama-server", thoughts=KEPT),
             "cline",
-            [f"llama-server: --chat-template-kwargs {FLAG}: ", SENDS_BACK],
+            [OPTION, f"llama-server: --chat-template-kwargs {FLAG}: "],
         ),
         (
             THINKING,
             at("SGLang", thoughts=KEPT),
             "claude",
-            ['the client: chat_template_kwargs {"clear_thinking": false} in', "the client: Claude"],
+            [OPTION],
         ),
         (
             THINKING,
@@ -151,7 +151,7 @@ DOCTOR = "see: cacheproxy doctor"
         (broke(Reason.MODEL_CHANGED), at("Ollama"), "", ["nothing", "Ollama: OLLAMA_MAX_LOADED"]),
         # a switch for tools that come later is known of one client
         (broke(Reason.TOOLS_CHANGED), UNKNOWN, "claude", ["Claude Code: ENABLE_TOOL_", "see all"]),
-        (broke(Reason.TOOLS_CHANGED), UNKNOWN, "cline", ["see all: cacheproxy inspect CAPTURE"]),
+        (broke(Reason.TOOLS_CHANGED), UNKNOWN, "cline", ["see all: cacheproxy inspect FOLDER"]),
         # what is not told can be, at some servers
         (UNTOLD, at("vLLM", reporting=Reporting.FLAGGED), "", ["vLLM: --enable-prompt-tokens-de"]),
         (UNTOLD, at("SGLang"), "", ["SGLang: --enable-cache-report"]),
