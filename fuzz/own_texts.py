@@ -36,6 +36,12 @@ GEMINI = "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
 RULES_OF_AIDER = "To suggest changes you MUST return the file.\n\nReply in English.\n"
 DATE = "<system-reminder>\nThe current date is: November 2{}, 2026. Note.\n</system-reminder>"
 AIDERS = "Act as an expert software developer.\nAlways use best practices when coding.\n"
+OWN = (
+    shapes.METADATA,
+    "<system-reminder>\n# currentDate\n",
+    "<system-reminder>\nThis is the Qwen ",
+)
+"""What clients begin user messages with."""
 PROSE = ("", "How do I parse this?", "Fix the tests.\n", "- ERROR\n\n", "und? ", "```\n", "> ")
 
 
@@ -117,8 +123,10 @@ class Scene:
     def grow(self) -> None:
         """Add a question, and what a tool says to the one before."""
         text = self._said() or "und?"
-        # Where the client writes metadata, its exact shape is the client's.
-        self.typed.append(f"- {text}" if text.startswith(shapes.METADATA) else text)
+        # At the client's own place, where it has written nothing itself, its shape is its own.
+        if text.startswith(OWN) and not self.agent.before:
+            text = f"- {text}"
+        self.typed.append(text)
         self.results.append(self._said())
         self.prefixes.append(self._random.choice(self.agent.prefixes))
 
@@ -226,10 +234,9 @@ class Checker:
                     yield f"what {was.get('role') or was.get('type')} said"
                 continue
             number = next(users)
-            texts = _last(content)["text"].removesuffix(scene.agent.suffix)
-            prefix = scene.prefixes[number]
-            if not self._stands(texts[len(prefix) :], prefix, scene.agent.suffix, now["content"]):
-                yield f"a user's text: {texts[:200]!r} became {now['content']!r:.900}"
+            typed, prefix = scene.typed[number], scene.prefixes[number]
+            if not self._stands(typed, prefix, scene.agent.suffix, now["content"]):
+                yield f"a user's text: {typed[:200]!r} became {now['content']!r:.900}"
 
     def _stands(self, typed: str, prefix: str, suffix: str, content: Any) -> bool:
         """Whether ``typed`` is in ``content``, with notes behind it, between the client's words."""

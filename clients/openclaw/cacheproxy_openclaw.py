@@ -141,11 +141,16 @@ def _inbound(text: str) -> tuple[int, int] | None:
     return found.span("json") if found is not None else None
 
 
-def _stamp(text: str) -> tuple[int, int] | None:
-    """Return where the client's timestamp is, if text follows it."""
+def _stamp(text: str) -> re.Match[str] | None:
+    """Return the timestamp behind the metadata, if there is one."""
     _, start = _metadata(text)
-    found = _STAMP.match(text, start)
-    return found.span() if found and text[found.end() :].strip() else None
+    return _STAMP.match(text, start)
+
+
+def _is_said(text: str) -> bool:
+    """Whether it is more than blanks and notes (``note`` of a rule): those are no user's."""
+    text = text.lstrip()
+    return bool(text) and not text.startswith("<system-reminder>\n")
 
 
 @quick
@@ -158,9 +163,11 @@ def _timestamps(request: Request, _previous: Request | None) -> Iterator[Edit]:
     if not request.literals.match(_STAMP_BEGINS):
         return  # before any JSON is looked at
     for path, text in _user_texts(request.json):
-        span = _stamp(text)
-        if span and _stamp(text[: span[0]] + text[span[1] :]) is None:
-            yield Edit(to_pointer(path), "", TIMESTAMP.why, span)
+        found = _stamp(text)
+        if found is None or not _is_said(text[found.end() :]):
+            continue
+        if _stamp(text[: found.start()] + text[found.end() :]) is None:
+            yield Edit(to_pointer(path), "", TIMESTAMP.why, found.span())
 
 
 @quick

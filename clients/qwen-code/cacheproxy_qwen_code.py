@@ -84,16 +84,22 @@ def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
 
 
 def _with_reminders(content: list[Any], had: list[Any]) -> list[Any]:
-    """Return ``content`` with the reminders among it that ``had`` has; as it is if it differs."""
+    """Return ``content`` with the reminders that ``had`` has before its last block.
+
+    As it is if anything else differs.
+    """
+    if not content or content[-1] not in had:
+        return content
     new, left = [], list(content)
-    for block in had:
-        if left and (block == left[0] or (_is_context(block) and _is_context(left[0]))):
-            new.append(left.pop(0))
-        elif not left or not _is_reminder(block):
-            break
-        else:
+    end = len(had) - had[::-1].index(content[-1])
+    for block in reversed(had[:end]):
+        if left and (block == left[-1] or (_is_context(block) and _is_context(left[-1]))):
+            new.append(left.pop())
+        elif _is_reminder(block):
             new.append(block)
-    return content if left else new
+        else:
+            return content
+    return content if left else new[::-1]
 
 
 def _messages(request: Request | None) -> list[dict[str, Any]]:

@@ -131,12 +131,25 @@ class Rule:
     def _pins(self, request: Request, previous: Request | None) -> Iterator[Edit]:
         """Yield the edits that put back what stood in ``previous``."""
         for path, text in self._texts(request) if previous is not None else ():
-            was = _text_at(previous, path)
-            if was is None or was == text:
+            was = _value_at(previous, path)
+            if not isinstance(was, str) or was == text:
                 continue
             spans = map(self._span, self._regex.finditer(was))
             pinned = [was[start:end] if start >= 0 else None for start, end in spans]
-            yield from self._replaced(path, zip(self._regex.finditer(text), pinned, strict=False))
+            edits = self._replaced(path, zip(self._regex.finditer(text), pinned, strict=False))
+            if not self._is_users(request, path):
+                yield from edits
+
+    def _is_users(self, request: Request, path: Path) -> bool:
+        """Whether a text stands in a user message behind another in which the rule finds its own.
+
+        There the client has written before the user, who says the same.
+        """
+        message = _value_at(request, path[:2])
+        if not isinstance(message, dict) or message.get("role") != "user":
+            return False
+        before = [text for place, text in self._texts(request) if path[:2] < place < path]
+        return any(map(self._regex.search, before))
 
     def _replaced(
         self, path: Path, news: Iterable[tuple[re.Match[str], str | None]]
@@ -242,8 +255,8 @@ class Rule:
         return "".join([*pieces, text[end:]])
 
 
-def _text_at(request: Request | None, path: Path) -> str | None:
-    """Return the text at ``path``, None where there is none."""
+def _value_at(request: Request | None, path: Path) -> Any:
+    """Return the value at ``path``, None where there is none."""
     value: Any = request.json if request is not None else None
     try:
         for step in path:
@@ -252,4 +265,4 @@ def _text_at(request: Request | None, path: Path) -> str | None:
             value = value[step]
     except (LookupError, TypeError):
         return None
-    return value if isinstance(value, str) else None
+    return value

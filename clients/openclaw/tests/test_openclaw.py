@@ -130,6 +130,18 @@ def test_each_rule_works_alone(api, rule, wanted):
     assert normalized(rules, turn).body == body(api, *wanted).body
 
 
+@pytest.mark.parametrize("typed", ["[Wed 2026-02-18 20:48 UTC] ", " "])
+def test_a_note_is_no_text_that_follows_a_timestamp(typed):
+    """What stood there before the note came stays in a second pass."""
+    note = "\n\n<system-reminder>\nToday's date is now 2026-11-22.\n</system-reminder>"
+    text = f"[Wed 2026-02-18 20:47 UTC] {typed}"
+    messages = [
+        {"role": "system", "content": system_text("1")},
+        {"role": "user", "content": text + note},
+    ]
+    assert_untouched([rule_named(RULES, "openclaw-timestamp")], request({"messages": messages}))
+
+
 def test_one_edit_per_timestamp_and_per_message_id():
     """The log counts edits, so that it shows how many of each there were."""
     turn = body(

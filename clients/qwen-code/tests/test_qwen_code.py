@@ -108,6 +108,24 @@ def test_a_message_that_was_edited_gets_no_reminder():
     assert [len(one["content"]) for one in after.json["messages"][1::2]] == [2, 1, 2]
 
 
+def test_a_user_who_says_just_what_a_reminder_says_has_it_once():
+    """Behind the client's own, and before the notes, which come back where they were."""
+    text = DATE.format(TUESDAY)
+    turns = (
+        turn("hello"),
+        turn("hello", text, day=TUESDAY),
+        turn("hello", text, "on", day=TUESDAY),
+    )
+    previous = None
+    for one in turns:
+        current = normalized(RULES, one, previous)
+        assert_idempotent(RULES, one, previous)
+        if previous is not None:
+            assert_extends(previous, current)
+        previous = current
+    assert typed(current) == ["hello", text, "on"]
+
+
 def test_another_client_may_say_the_same():
     """The user agent of Qwen Code tells, or the beginning of its system text."""
     for agent in ("opencode/1.2", "claude-cli/2.1"):

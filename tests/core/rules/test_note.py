@@ -246,6 +246,18 @@ def test_a_pinned_value_in_the_first_message_does_not_make_that_message_new():
     ]  # fmt: skip
 
 
+def test_a_user_who_says_what_the_client_has_written_before_is_left_alone():
+    """In blocks of one message; though the turn before has another text at that place."""
+    rule = Rule(name="first", where="user", pattern=r"\ADate: (?P<volatile>\d)", pin=True)
+    blocks = [[{"type": "text", "text": f"Date: {n}"} for n in pair] for pair in ("15", "26")]
+    first, later = (
+        Request("POST", PATHS["chat"], body=json.dumps({"messages": [said("user", one)]}).encode())
+        for one in blocks
+    )
+    sent = normalize(later, [rule], first).request.json["messages"][0]["content"]
+    assert [block["text"] for block in sent] == ["Date: 1", "Date: 6"]
+
+
 @pytest.mark.parametrize(
     ("note", "says"),
     [
