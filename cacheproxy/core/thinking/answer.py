@@ -29,11 +29,11 @@ class _Answer:
     name: str = ""
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
-    calls: dict[Any, list[str]] = field(default_factory=dict)
+    calls: dict[str, list[str]] = field(default_factory=dict)
 
     def called(self, index: Any, name: Any, arguments: Any) -> None:
         """Take a piece of a call: its name comes once, its arguments bit by bit."""
-        call = self.calls.setdefault(index, ["", ""])
+        call = self.calls.setdefault(str(index), ["", ""])
         for place, piece in enumerate((name, arguments)):
             if isinstance(piece, str):
                 call[place] += piece
@@ -64,7 +64,7 @@ def read(dialect: str | None, content_type: str, body: bytes) -> tuple[int, Thou
         if "event-stream" in content_type.lower():
             return reader(_events(body), None)
         return reader((), _object(body))
-    except (_UnreadableError, RecursionError):
+    except (ValueError, RecursionError):
         return None
 
 

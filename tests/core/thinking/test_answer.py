@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.thinking.answer import read
@@ -141,6 +143,26 @@ NONE = {"choices": [{"message": {"content": "Done.", "reasoning": ""}}]}
 def test_of_what_cannot_be_read_or_given_back_nothing_is_known(dialect, kind, body):
     """Two answers, reasoning alone, none, no JSON, another API."""
     assert read(dialect, kind, body) is None
+
+
+NAMES = ("choices", "delta", "message", "content", "reasoning", "tool_calls", "function", "index")
+BLOCKS = ("type", "content_block", "text", "thinking", "name", "input", "arguments", "signature")
+KINDS = ("content_block_start", "content_block_delta", "tool_use", "input_json_delta", "error")
+STRANGE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from([*KINDS, "", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*NAMES, *BLOCKS]), inner, max_size=6)
+    ),
+)
+
+
+@given(st.lists(STRANGE, max_size=4), st.sampled_from([CHAT, ANTHROPIC]))
+def test_no_answer_is_too_strange(values, dialect):
+    """Whatever a server says, in whichever shape."""
+    read(dialect, STREAM, events(*values))
+    for value in values:
+        read(dialect, JSON, json.dumps(value).encode())
 
 
 def test_a_lone_surrogate_is_kept_as_it_is():
