@@ -270,13 +270,15 @@ class TestNothingIsDone:
         assert "no such exchange" in one_line(breaking.propose("999999"))
 
     def test_its_conversation_broke_again(self, breaking):
-        """Only the last break's texts are kept."""
+        """Only the last break's texts are kept: it is that one that is cured."""
         number = breaking.broke(date(20), date(21), DATED)
         session = breaking.last(lambda one: one["number"] == number)["session"]
         said = ("hello", "hi", "and?", "so", "well")
         breaking.say(session, *said, system=DATED.format(date(22)), reused=3)
-        breaking.last(lambda one: one["session"] == session and one["turn"] == 3)
-        assert "no longer in memory" in one_line(breaking.propose(number))
+        newer = breaking.last(lambda one: one["session"] == session and one["turn"] == 3)["number"]
+        found = json.loads(breaking.propose(number, "--json").stdout)
+        assert found["number"] == newer
+        assert found["found"][0]["toml"]
 
     def test_a_credential_near_the_change_goes_nowhere(self, breaking):
         key = "sk-ant-api03-AbCdEfGh1234567890ijklmnop"
