@@ -135,7 +135,8 @@ class Verdicts:
                 end,
                 profile.start,
             )
-        place = self._store.end(session, place, following, broke=verdict.reason is not None)
+        parted = verdict.reason is not None and verdict.where is not None
+        place = self._store.end(session, place, following, broke=parted)
         return Judged(verdict, place, usage, again, before, sent, meanwhile)
 
     def _lane(self, session: Session, number: int) -> Lane | None:

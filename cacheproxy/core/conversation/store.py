@@ -120,7 +120,8 @@ class Store:
     ) -> Place:
         """Take note that a turn was evaluated: the next one in its lane is compared with it.
 
-        Of one that ``broke`` the cache, or may have, the requests are kept until the next one does.
+        Of one that ``broke`` the cache, since its request left the one before, both are kept until
+        the next one does.
         """
         known = self._known.get(session)
         lane = known.lane(place.lane) if known is not None else None
