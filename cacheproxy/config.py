@@ -95,6 +95,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
             "them: auto, quiet (no test prompts), user (always), off"
         ),
     ] = "auto"
+    keep_thinking: Annotated[
+        Literal["auto", "yes", "no"],
+        _row(
+            "keep the reasoning of earlier turns in the prompt where the chat template can: auto "
+            "(where the memory cannot rewind and the client sends it back), yes, no"
+        ),
+    ] = "auto"
     edit_remote: Annotated[
         bool, _row("edit requests even if the upstream is not a local server")
     ] = False

@@ -42,6 +42,7 @@ from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.context import ExchangeContext
+from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.learning.profiling import Profiling
@@ -157,6 +158,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         via=via,
     )
     placing = Placing(reactor, profiling, config.placement)
+    keeping = Keeping(reactor, profiling, store, config.keep_thinking)
     context = ExchangeContext(
         clock=reactor,
         upstream=upstream,
@@ -177,6 +179,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         via=lasting.via,
         translating=translating,
         placing=placing if edits else None,
+        keeping=keeping if edits else None,
         keep_bodies=lasting.records.capture is not None,
         ping_after=config.ping_after,
         progressed=lasting.shown.latest.prefills,
@@ -208,12 +211,14 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
                     lambda work: plugins.workers.run(_CURE, work, _CURE_SECONDS),
                     lambda: lasting.shown.file,
                 ),
+                keeping=context.keeping,
                 before=lasting.records.take.settle,
             ),
         ),
         limits=_limits(config),
         access=access,
         placing=placing,
+        keeping=keeping,
         profiling=profiling,
         proving=Proving(reactor, upstream, profiling, via),
     )

@@ -9,7 +9,7 @@ from typing import Any
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.identify import Server
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import INSTALL, Package
 
 _DEFAULT = "http://127.0.0.1:8081"
 """Where ``cacheproxy env`` looks for the proxy by itself."""
@@ -32,14 +32,16 @@ def rest(
     is_loop: bool = False,
     lifetime: str | None = None,
     placement: Placement | None = None,
+    thinking: str = "",
     cache: str | None = None,
     trouble: str | None = None,
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
     ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``placement``:
-    what is known of it. ``cache``: what is known of its memory, and of how it reports reuse.
-    ``trouble``: why there is no ``server``, if that is known.
+    what is known of it. ``thinking``: what is done with earlier reasoning, "" for nothing.
+    ``cache``: what is known of its memory, and of how it reports reuse. ``trouble``: why there is
+    no ``server``, if that is known.
     """
     yield ""
     if server is None:
@@ -51,6 +53,8 @@ def rest(
         yield f"  cache       {cache}"
     if placement is not None:
         yield f"  template    {placement.says}"
+    if thinking:
+        yield f"  thinking    {thinking}"
     yield f"  rules       {_rules(rules, packages, edits=edits)}"
     for package in packages:
         if package.error is not None:
@@ -128,5 +132,5 @@ def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: b
         return "none is on, so everything passes through unedited: cacheproxy plugins lists them"
     return (
         "none: no client package is installed, so everything passes through unedited;\n"
-        "              pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
+        f"              {INSTALL}"
     )

@@ -226,6 +226,7 @@ class ProxyService(MultiService):
             is_loop=is_same(listening.host, arrangement.upstream.url),
             lifetime=lifetime,
             placement=arrangement.placing.placement if arrangement.edits else None,
+            thinking=arrangement.keeping.says if arrangement.edits else "",
             cache=says(profiling.profile).get("memory"),
             trouble=why,
         )

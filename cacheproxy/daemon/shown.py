@@ -18,6 +18,7 @@ from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.totals.totals import Totals
@@ -88,12 +89,13 @@ class Shown:
         placing: Placing | None,
         *,
         cures: Cures,
+        keeping: Keeping | None,
         before: Callable[[], None],
     ) -> OwnPages:
         """Return the pages; ``before`` is called before any of them is made.
 
-        ``upstream``: its URL. ``rules``: those that edit requests. ``placing``: None where nothing
-        is edited. ``cures``: the page of rules for what broke.
+        ``upstream``: its URL. ``rules``: those that edit requests. ``placing``,
+        ``keeping``: None where nothing is edited. ``cures``: the page of rules for what broke.
         """
         names = [rule.name for rule in rules]
         page = partial(
@@ -106,6 +108,7 @@ class Shown:
             clients={rule.name: client_name(rule) for rule in rules},
             recent=self.recent,
             placement=None if placing is None else placing.told,
+            thinking=None if keeping is None else keeping.told,
             profile=profiling.told,
         )
         metrics = MetricsPage(

@@ -18,6 +18,7 @@ from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
+from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.proxy.learning.proving import Proving
@@ -49,7 +50,8 @@ class Arrangement:
 
     ``packages``: the plugins. ``rules``: those that are on; ``edits``: whether they are used
     with this upstream.
-    ``placing``: where its late system messages go; ``profiling``: what is known of it;
+    ``placing``: where its late system messages go; ``keeping``: what
+    becomes of earlier reasoning; ``profiling``: what is known of it;
     ``proving``: asks it what it rendered, and for its counters.
     """
 
@@ -62,5 +64,6 @@ class Arrangement:
     limits: Limits
     access: Access
     placing: Placing
+    keeping: Keeping
     profiling: Profiling
     proving: Proving

@@ -123,7 +123,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
         placement = placement or template.of_server(site)
         findings += [*_on_memory(learned), *template.check(placement, own)]
         findings += slots.check(own, trials) if kind == LLAMA else ()
-        findings += _rehearsed(inputs, site, server, on_step)
+        findings += _rehearsed(inputs, site, server, running, own, on_step)
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(after.record.clients()) if after.record is not None else ()
     needed = need.judge(trials, settings, rules, clients, placement)
@@ -211,10 +211,20 @@ def _on_memory(profile: Mapping[str, Any]) -> list[Finding]:
     return [Finding("memory", State.OK, text)] if isinstance(text, str) else []
 
 
-def _rehearsed(inputs: Inputs, site: Site, server: Upstream, on_step: OnStep) -> list[Finding]:
+def _rehearsed(  # noqa: PLR0917 (what is known so far)
+    inputs: Inputs,
+    site: Site,
+    server: Upstream,
+    running: Proxy,
+    own: record.Record | None,
+    on_step: OnStep,
+) -> list[Finding]:
+    """Return the findings on the template; ``own``: None if ``running`` is another server's."""
     on_step("having a conversation rendered")
     found = rehearse.of_server(site, datetime.now(UTC), inputs.model or server.model)
-    return rehearse.check(found, server.server.kind if server.server is not None else "")
+    keeps = running.keeps if own is not None else ""
+    kind = server.server.kind if server.server is not None else ""
+    return rehearse.check(found, kind, own, keeps)
 
 
 def _is_its_own(running: Proxy, url: str) -> bool:

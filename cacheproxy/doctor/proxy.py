@@ -31,7 +31,8 @@ class Proxy:
 
     ``problem``: why ``version`` is None. ``reachable``: an address of this machine at which
     others can reach it, too; ``has_token``: they need a token then. ``placement``, ``profile``:
-    what the proxy knows of the server's template, and of the server.
+    what the proxy knows of the server's template, and of the server. ``keeps``: what it does with
+    earlier reasoning there, "" for nothing.
     """
 
     url: str
@@ -41,6 +42,7 @@ class Proxy:
     problem: str | None = None
     placement: Placement | None = None
     profile: dict[str, Any] | None = None
+    keeps: str = ""
     reachable: str | None = None
     has_token: bool = False
 
@@ -72,6 +74,7 @@ def look(url: str, headers: Mapping[str, str]) -> Proxy:
         rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
         placement=of_health(page.get("placement")),
         profile=_profile(page.get("profile")),
+        keeps=_keeps(page.get("thinking")),
         reachable=_reachable(site),
         has_token=bool(headers),
     )
@@ -104,6 +107,11 @@ def check(proxy: Proxy, upstream: str) -> list[Finding]:
 
 def _profile(page: Any) -> dict[str, Any] | None:
     return page if isinstance(page, dict) and isinstance(page.get("says"), dict) else None
+
+
+def _keeps(page: Any) -> str:
+    says = page.get("says") if isinstance(page, dict) else None
+    return says if isinstance(says, str) else ""
 
 
 def _upstream(page: Any) -> str | None:

@@ -11,7 +11,7 @@ import msgspec
 from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import DOCTOR
-from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.conversation.verdict import Judgement, Rewrite
 from cacheproxy.core.judge.weights import FELT
 
 PAGE = "/_cacheproxy/exchanges"
@@ -29,8 +29,9 @@ _IN_TEMPLATE = "Jinja Exception:"
 class Seen:
     """One exchange. Tokens None if not reported; ``lost``: of the turn before.
 
-    ``wall``: when it began, in seconds since the epoch; ``seconds``: how long it took. ``status``:
-    as the client saw it, None if it saw nothing. ``said``: what the server said of a failure.
+    ``wall``: when it began, in seconds since the epoch; ``seconds``: how long it took. ``rewrite``:
+    what the template did. ``status``: as the client saw it, None if it saw nothing. ``said``: what
+    the server said of a failure.
     """
 
     number: int = 0
@@ -42,6 +43,7 @@ class Seen:
     reused: int | None = None
     verdict: str = "-"
     reason: str = ""
+    rewrite: str = ""
     wall: float = 0.0
     seconds: float = 0.0
     path: str = ""
@@ -111,6 +113,11 @@ class Record:
     def is_hurt(self) -> bool:
         """Whether they lost enough to be felt (see ``weights.FELT``)."""
         return self.lost_share >= FELT
+
+    def rewritten(self, rewrite: Rewrite) -> tuple[int, int]:
+        """Return how many turns lost how many tokens because the template did this."""
+        lost = [one.lost or 0 for one in self.seen if one.rewrite == rewrite and not one.side]
+        return len(lost), sum(lost)
 
     @property
     def failing(self) -> dict[str, tuple[Seen, ...]]:

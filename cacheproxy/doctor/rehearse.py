@@ -10,12 +10,14 @@ from datetime import datetime
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.verdict import Rewrite
-from cacheproxy.core.server.flags import as_object, of_kind
-from cacheproxy.core.template.rehearsal import Lapse, Rehearsal, rehearsing
+from cacheproxy.core.server.flags import of_kind
+from cacheproxy.core.template.rehearsal import Rehearsal, rehearsing
 from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.template import answered
 
-_CURE = "; it keeps it if asked to, of clients that send it back, as Claude Code does"
+_CURE = "; it keeps it if asked to, where it is sent back"
+_OPTION = "start the proxy with --keep-thinking yes: it asks, and gives back what clients drop"
 _WHEN = {"the date": "once a day", "the time": "whenever it has changed"}
 _WITHOUT_CURE = "; no chat_template_kwargs that are known make it keep it"
 _EITHER_WAY = ", whether the client sends its reasoning back or not"
@@ -28,11 +30,17 @@ def of_server(site: Site, now: datetime, model: str | None = None) -> Rehearsal 
     return answered(site, lambda path, name: rehearsing(path, now, name), model)
 
 
-def check(rehearsal: Rehearsal | None, kind: str) -> list[Finding]:
-    """Return the findings; ``kind``: the server's, whose flags are named."""
+def check(
+    rehearsal: Rehearsal | None, kind: str, record: Record | None = None, keeps: str = ""
+) -> list[Finding]:
+    """Return the findings; ``kind``: the server's, whose flags are named.
+
+    ``record``: of the proxy before it, which tells what was lost; ``keeps``: what that proxy does
+    with earlier reasoning, "" for nothing.
+    """
     if rehearsal is None:
         return []
-    found = list(_lapsed(rehearsal, kind))
+    found = list(_lapsed(rehearsal, record, keeps))
     if rehearsal.clock:
         text = f"the template prints {rehearsal.clock}: what stands behind it is read again "
         text += _WHEN[rehearsal.clock]
@@ -48,25 +56,30 @@ def check(rehearsal: Rehearsal | None, kind: str) -> list[Finding]:
     return [Finding("template", State.OK, text)]
 
 
-def _lapsed(rehearsal: Rehearsal, kind: str) -> Iterator[Finding]:
+def _lapsed(rehearsal: Rehearsal, record: Record | None, keeps: str) -> Iterator[Finding]:
     for rewrite in Rewrite:
         sent, unsent = (rehearsal.lapse(rewrite, sent_back=back) for back in (True, False))
         lapse = sent or unsent
         if lapse is None or (rewrite is Rewrite.OTHER and rehearsal.clock):
             continue
+        if rewrite is Rewrite.THINKING and rehearsal.cure and keeps:
+            yield Finding("template", State.OK, f"the template {keeps}")
+            continue
         text = lapse.says
         if rewrite is Rewrite.THINKING:
             text += _EITHER_WAY if sent and unsent else _IF_SENT if sent else _IF_NOT_SENT
             text += _CURE if rehearsal.cure else _WITHOUT_CURE
+            text += _cost(record)
         elif rewrite is Rewrite.TOOLS:
             text += "; there is no cure"
-        yield Finding("template", State.WARN, text, _fix(lapse, rehearsal, kind))
+        cured = rewrite is Rewrite.THINKING and rehearsal.cure is not None
+        yield Finding("template", State.WARN, text, _OPTION if cured else None)
 
 
-def _fix(lapse: Lapse, rehearsal: Rehearsal, kind: str) -> str | None:
-    if lapse.rewrite is not Rewrite.THINKING or rehearsal.cure is None:
-        return None
-    server = of_kind(kind)
-    if flag := server.with_kwargs(rehearsal.cure):
-        return f"start {server.name} with {flag}"
-    return f"chat_template_kwargs {as_object(rehearsal.cure)} in the client's requests"
+def _cost(record: Record | None) -> str:
+    """Return what that has cost lately, as the proxy has counted it."""
+    turns, tokens = (0, 0) if record is None else record.rewritten(Rewrite.THINKING)
+    if record is None or not tokens:
+        return ""
+    of_all = f"{turns} of the last {len(record.seen)} turns"
+    return f"; it cost {tokens:,} tokens in {of_all}, as the proxy counted them"

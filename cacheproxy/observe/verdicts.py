@@ -24,6 +24,9 @@ from cacheproxy.observe.passed import Passed, PassedTurns
 
 _ENOUGH = 512
 """Tokens of a prompt from which a server is expected to reuse some of it."""
+_REWOUND, _BEFORE_THE_END = 1, 16
+"""Tokens between what was reused and where two prompts part. A memory that can rewind goes back to
+that very token; llama.cpp's last checkpoint stands some four tokens before the end of a prompt."""
 _ORDERED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED)
 """Reasons by which the order of the tools and the system text shows."""
 
@@ -217,7 +220,9 @@ def learn(inferred: Inferred, verdict: Verdict, proof: Proof | None, usage: Usag
     """Learn from rendered prompts how a memory can be gone back in."""
     if proof is None or verdict.basis is not Basis.RENDERED or usage.reused is None:
         return
-    if verdict.reason is Reason.CHECKPOINT:
+    further = proof.shared - usage.reused
+    is_close = _REWOUND < further <= _BEFORE_THE_END and proof.lost > 0
+    if verdict.reason is Reason.CHECKPOINT or (is_close and verdict.reason is not Reason.EVICTED):
         inferred.saw_checkpoint()
-    elif verdict.reason is not Reason.EVICTED and abs(proof.shared - usage.reused) <= 1:
+    elif verdict.reason is not Reason.EVICTED and abs(further) <= _REWOUND:
         inferred.saw_rewind()

@@ -60,6 +60,7 @@ def _summary(exchange: Exchange) -> dict[str, Any]:
         "usage": {"prompt": usage.prompt, "reused": usage.reused, "output": usage.output},
         "verdict": verdict.judgement if verdict is not None else None,
         "reason": verdict.reason if verdict is not None else None,
+        "rewrite": verdict.rewrite if verdict is not None else None,
         "lost": verdict.lost.tokens if verdict and verdict.reason and verdict.lost else None,
         "rules": {report.rule: len(report.edits) for report in exchange.reports if report.edits},
         "wall": exchange.wall,

@@ -24,6 +24,7 @@ async def health(
     recent: Iterable[Exchange],
     probe: Callable[[], Awaitable[Server | None]],
     placement: Callable[[], Awaitable[Mapping[str, Any]]] | None,
+    thinking: Callable[[], Awaitable[Mapping[str, Any]]] | None,
     profile: Callable[[], Awaitable[Mapping[str, Any]]] | None,
 ) -> Mapping[str, Any]:
     """Return the page: the upstream, the rules that are on, and how often each failed.
@@ -31,7 +32,8 @@ async def health(
     ``clients``: for which client each rule is, ``*`` for all. ``probe`` returns what the
     upstream says of itself, or None while it is down. ``recent``: the last exchanges.
     ``placement``: returns what is known of where the upstream puts late system messages, which it
-    is asked for; ``profile``: likewise of its memory, its template and its reporting.
+    is asked for; ``thinking``: likewise what is done with earlier reasoning; ``profile``: of its
+    memory, its template and its reporting.
     """
     server = await probe()
     state: dict[str, Any] = {"url": upstream, "state": "down" if server is None else "up"}
@@ -45,6 +47,7 @@ async def health(
         "clients": clients,
         "upstream": state,
         "placement": await _told(placement, server),
+        "thinking": await _told(thinking, server),
         "profile": await _told(profile, server),
         "failures": failures.as_dict(),
         "requests": {"last": len(last), "failed": dict(sorted(failed.items()))},

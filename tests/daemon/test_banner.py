@@ -53,6 +53,12 @@ def test_an_address_that_the_commands_would_not_guess(address, shown):
     assert f"base URL {shown}/v1" in text
 
 
+def test_what_is_done_with_earlier_reasoning():
+    """Nothing is said where nothing is done."""
+    assert "  thinking    drops it: kept" in rest(thinking="drops it: kept").split("\n")
+    assert "thinking" not in rest()
+
+
 def test_a_socket_in_the_file_system():
     """Has no URL to copy."""
     text = rest(address="/run/proxy.sock")
@@ -103,7 +109,7 @@ def test_large_numbers_are_short(number, text):
         ({"rules": RULES, "packages": [PACKAGE]}, "rules       billing, date"),
         ({"rules": RULES}, "rules       billing, date"),
         ({"packages": [PACKAGE]}, "none is on"),
-        ({}, "pip install cacheproxy-claude-code"),
+        ({}, "pip install 'cacheproxy-llm[clients]'"),
         ({"rules": RULES, "edits": False}, "none: the upstream is not local"),
     ],
 )

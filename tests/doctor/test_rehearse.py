@@ -7,13 +7,20 @@ from datetime import UTC, datetime
 import pytest
 
 from cacheproxy.asking import Site
+from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.template.rehearsal import Rehearsal
 from cacheproxy.doctor import rehearse
 from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.embedded import LlamaServer, write_model
 from tests import needs
 from tests.llama.templates import REWRITING, TEMPLATES
 
+SEEN = (
+    Seen(turn=2, rewrite=Rewrite.THINKING, lost=400),
+    Seen(turn=3),
+    Seen(turn=4, rewrite=Rewrite.THINKING, lost=500),
+)
 NOW = datetime(2026, 11, 22, 12, 58, tzinfo=UTC)
 
 
@@ -56,20 +63,22 @@ def test_thinking_that_is_dropped_and_cannot_be_kept(rehearsed):
 
 
 @pytest.mark.llama
-@pytest.mark.parametrize(
-    ("kind", "fix"),
-    [
-        ("llama-server", "start llama-server with --chat-template-kwargs '{}'"),
-        ("vLLM", "start vLLM with --default-chat-template-kwargs '{}'"),
-        ("SGLang", "chat_template_kwargs {} in the client's requests"),
-    ],
-)
-def test_thinking_that_is_kept_when_asked(rehearsed, kind, fix):
-    """The cure was tried, and is spelt as the server spells it."""
-    (found,) = rehearse.check(rehearsed("keep"), kind)
+def test_thinking_that_is_kept_when_asked(rehearsed):
+    """The cure was tried; what it has cost is told where the proxy has counted it."""
+    (found,) = rehearse.check(rehearsed("keep"), "llama-server", Record(SEEN))
     assert found.state is State.WARN
-    assert found.fix == fix.replace("{}", '{"preserve_reasoning": true}')
-    assert "as Claude Code does" in found.text
+    assert found.fix.startswith("start the proxy with --keep-thinking yes")
+    assert "it cost 900 tokens in 2 of the last 3 turns" in found.text
+    (found,) = rehearse.check(rehearsed("keep"), "vLLM", Record(()))
+    assert "it cost" not in found.text
+
+
+@pytest.mark.llama
+def test_thinking_that_the_proxy_keeps(rehearsed):
+    (found,) = rehearse.check(rehearsed("keep"), "llama-server", None, "drops it: all keep it")
+    assert (found.state, found.text) == (State.OK, "the template drops it: all keep it")
+    (found,) = rehearse.check(rehearsed("think"), "llama-server", None, "whatever it says")
+    assert found.state is State.WARN
 
 
 @pytest.mark.llama

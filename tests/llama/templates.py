@@ -37,7 +37,8 @@ _LAST_USER = (
 )
 _THINKING = (
     "{{- '<|im_start|>assistant\\n' -}}{%- if KEPT loop.index0 > last.user -%}"
-    "{{- '<think>\\n' + (message.reasoning_content or '') + '\\n</think>\\n\\n' -}}{%- endif -%}"
+    "{{- '<think>\\n' + (message.reasoning_content or '').strip('\\n') -}}"
+    "{{- '\\n</think>\\n\\n' -}}{%- endif -%}"
     "{{- text(message.content) -}}"
 )
 _TOOLS = default_template()[

@@ -78,6 +78,19 @@ def test_a_proof_makes_the_verdict_and_teaches(asking, delivered):
     assert server.inferred.completed(Profile()).memory.kind is Kind.REWINDABLE
 
 
+@pytest.mark.parametrize(
+    ("reused", "kind"),
+    [(400, Kind.REWINDABLE), (399, Kind.REWINDABLE), (396, Kind.CHECKPOINTED)],
+)
+def test_a_few_tokens_short_of_where_prompts_part_a_checkpoint_stands(asking, reused, kind):
+    """Llama.cpp saves one some four tokens before the end of a prompt; else it is to the token."""
+    asking.known = server = Server()
+    for each in conversation((*LOSES[:2], Usage(1040, reused), LOSES[3]))[:3]:
+        asking(each)
+    server.asked[-1][-1].callback(Proof(1020, 1040, 400, rewrite=Rewrite.THINKING))
+    assert server.inferred.completed(Profile()).memory.kind is kind
+
+
 def test_answers_that_come_in_another_order_do_not_change_that_of_the_turns(asking, delivered):
     """Each session has a line of its own."""
     asking.known = server = Server()

@@ -65,6 +65,7 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
         "rules": ["stamp"],
         "clients": {"stamp": "*"},
         "placement": {"setting": "auto", "late": "unknown", "says": ""},
+        "thinking": {"setting": "auto", "on": False, "says": ""},
         "profile": {
             "memory": {"slots": 2, "context": 4096},
             "reporting": "always",

@@ -7,6 +7,7 @@ from sys import getsizeof
 
 from cacheproxy.core.conversation.lanes import Lane, Place, share_of, tools_of
 from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.thoughts import Thoughts
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 
@@ -18,7 +19,7 @@ _EACH_CALL = 250
 
 @dataclass(eq=False, slots=True)
 class Conversation:
-    """The lanes of one session, and how the model spelled its tool calls.
+    """The lanes of one session, how the model spelled its tool calls, what it thought.
 
     ``root``: the session that it works for, None where it is nobody's. ``calls``: the arguments of
     tool calls as the model wrote them, by the calls' ids. ``cost``: bytes that all of it took when
@@ -29,6 +30,7 @@ class Conversation:
     root: Session | None = None
     lanes: list[Lane] = field(default_factory=list)
     calls: dict[str, str] = field(default_factory=dict)
+    thoughts: Thoughts = field(default_factory=Thoughts)
     cost: int = 0
 
     @property
@@ -47,7 +49,7 @@ class Conversation:
     def count(self) -> int:
         """Return the bytes that it takes now, roughly."""
         calls = sum(map(getsizeof, self.calls.values())) + _EACH_CALL * len(self.calls)
-        return _EACH + calls + sum(lane.cost for lane in self.lanes)
+        return _EACH + calls + self.thoughts.cost + sum(lane.cost for lane in self.lanes)
 
     def begin(self, lane: Lane | None, request: Request, prompt: Prompt) -> Lane:
         """Take note that ``request`` goes upstream in ``lane``, or in a new one."""

@@ -14,6 +14,7 @@ from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.lanes import Before, Lane, Pair, Place, find_lane, is_another
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.thoughts import Thought
 from cacheproxy.core.prompt.prompt import Prompt, prompt_of
 from cacheproxy.core.prompt.request import Request
 
@@ -154,6 +155,14 @@ class Store:
                     known.calls[call] = self._calls[call] = text
 
         return Spellings(self._calls, keep)
+
+    def think(self, session: Session, place: int, thought: Thought) -> None:
+        """Remember what was reasoned before an answer (see ``Thoughts.keep``)."""
+        with self._lock:
+            known = self._known.get(session)
+            if known is not None:
+                known.thoughts.keep(place, thought)
+                self._count(known)
 
     def _told_apart(self, session: Session, prompt: Prompt) -> tuple[Session, Conversation | None]:
         """Return which of the conversations that begin alike ``prompt`` goes on with, or none."""

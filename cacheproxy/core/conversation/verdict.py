@@ -47,6 +47,7 @@ class Rewrite(StrEnum):
     """What a template did to what it had rendered before."""
 
     THINKING = "thinking dropped"
+    KEPT = "thinking kept"
     HOISTED = "system message hoisted"
     TOOLS = "tools moved"
     CLOCK = "clock"

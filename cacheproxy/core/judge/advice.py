@@ -27,7 +27,6 @@ from cacheproxy.core.server.flags import (
     SLOTS,
     ServerFlags,
     Setting,
-    as_object,
     flags_of,
 )
 from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting, Thinking
@@ -45,7 +44,15 @@ FREQUENCY = {
 _OFTEN = 0.1
 """Of the turns: a date that changed in more of them changes not only at midnight."""
 _CLAUDE = "claude"
-SET_UP = frozenset(("aider", "claude", "cline", "codex", "openclaw", "opencode", "pi", "qwen"))
+_KEEPS = (
+    "--keep-thinking yes: the template is asked to keep thinking, and gets what the client dropped"
+)
+SET_UP = frozenset(
+    (
+        *("aider", "claude", "cline", "codex", "crush", "gemini", "goose", "librechat"),
+        *("openclaw", "opencode", "pi", "qwen"),
+    )
+)
 """Clients that ``cacheproxy env`` knows."""
 _TOOL_SEARCH = Setting(
     "ENABLE_TOOL_SEARCH=false",
@@ -183,6 +190,9 @@ def _template(case: _Case) -> Iterator[Advice]:
     rewrite = case.verdict.rewrite
     if rewrite is Rewrite.THINKING:
         yield from _thinking(case)
+    elif rewrite is Rewrite.KEPT:
+        why = "it happens once: the template is asked to keep earlier thinking from here on"
+        yield Advice("nothing", why)
     elif rewrite is Rewrite.HOISTED:
         if case.client == _CLAUDE:
             yield Advice("Claude Code", _COUNTDOWN.says)
@@ -202,27 +212,16 @@ def _template(case: _Case) -> Iterator[Advice]:
 def _thinking(case: _Case) -> Iterator[Advice]:
     thoughts = case.profile.thoughts
     if thoughts.asked_by is not None:
+        yield Advice("the proxy", _KEEPS)
         flag = case.server.with_kwargs(thoughts.asked_by)
-        kwargs = f"chat_template_kwargs {as_object(thoughts.asked_by)}"
         if flag:
-            yield Advice(case.server.name, f"{flag}: the template keeps thinking then")
-        else:
-            yield Advice(
-                "the client", f"{kwargs} in its requests: the template keeps thinking then"
-            )
-        yield Advice("the client", _sends_back(case.client))
+            yield Advice(case.server.name, f"{flag}: for clients that send their reasoning back")
     elif thoughts.way is Thinking.DROPPED:
         why = "this template cannot keep it: each user message has the turn before it read again"
         yield Advice("nothing", why)
         yield from _own_template(case, "that keeps it")
     else:
         yield Advice("see", "cacheproxy doctor: whether this template can be asked to keep it")
-
-
-def _sends_back(client: str) -> str:
-    if client == _CLAUDE:
-        return "Claude Code sends its thinking back by itself, as it has to"
-    return "it has to send its reasoning back (reasoning_content), as Claude Code does"
 
 
 def _own_template(case: _Case, which: str) -> Iterator[Advice]:

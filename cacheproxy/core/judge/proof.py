@@ -133,6 +133,9 @@ def _rewrite(was: str, now: str, at: int, turn: Compared) -> tuple[Rewrite, str]
     thought = next(_gone(was, now, at, turn.before), None)
     if thought is not None:
         return Rewrite.THINKING, thought
+    thought = next(_gone(now, was, at, turn.before), None)
+    if thought is not None:  # it was sent before, and is rendered from now on
+        return Rewrite.KEPT, thought
     for mark in _tools(turn.after):
         old, new = was.find(mark), now.find(mark)
         if old >= 0 and old != new and old <= at + 8 * _BESIDE:
@@ -158,7 +161,7 @@ def _late(prompt: Prompt) -> Iterator[tuple[str, str]]:
 
 
 def _gone(was: str, now: str, at: int, before: Prompt) -> Iterator[str]:
-    """Yield the path of reasoning that the earlier prompt has behind ``at``, and the later not."""
+    """Yield the path of reasoning in ``before`` that ``was`` has behind ``at``, and ``now`` not."""
     for segment in before.segments:
         if segment.source == "model" and segment.path.endswith(_THOUGHTS):
             mark = segment.text.strip()[:_MARK]

@@ -48,5 +48,13 @@ WITH_USER_TEXT: tuple[dict[str, Any], ...] = tuple(
 )
 """The shortest requests in which a user says something, in each way."""
 
+FIRST_USER_TEXT = tuple(
+    place.replace("/*[", f"/{number}[", 1)
+    for number in (0, 1)
+    for place in USER_TEXT
+    if "/*[" in place
+)
+"""Text of the first message, or of the second if the first is system text: if it is a user's."""
+
 NAMED = {"system-head": SYSTEM_HEAD, "system": SYSTEM_TEXT, "user": USER_TEXT}
 """Names a rule may use instead of patterns."""

@@ -12,6 +12,7 @@ from twisted.web.server import NOT_DONE_YET
 
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.lanes import Place
+from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Turn
 from cacheproxy.core.conversation.usage import NOTHING
@@ -22,10 +23,10 @@ from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.placement.refusal import Refusal
-from cacheproxy.core.placement.role_error import LARGEST
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.prefill import Prefill, PrefillReader, Progress
+from cacheproxy.core.thinking.keeping import Asked
 from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.context import ExchangeContext
@@ -33,8 +34,7 @@ from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
 from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.relay import Relay
 from cacheproxy.proxy.translation.translating import is_stream
-from cacheproxy.proxy.upstream.collect import collect, peek
-from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.upstream.collect import collect
 from cacheproxy.proxy.upstream.failures import explain
 from cacheproxy.translate.common.translation import Translation, TranslationError
 
@@ -57,7 +57,8 @@ class _Running:
     """One exchange under way: what its record will say, as far as it is known.
 
     Moments are of ``context.clock``. ``reply``: an answer of our own making, or translated as a
-    whole. ``tap``: reads along with the answer. ``gone``: how the client left.
+    whole. ``tap``: reads along with the answer. ``asked``: where its reasoning is remembered.
+    ``gone``: how the client left.
     """
 
     context: ExchangeContext
@@ -79,6 +80,7 @@ class _Running:
     reply: bytes = b""
     tap: UsageReader | Refusal | None = None
     relay: Relay | None = None
+    asked: Asked | None = None
     gone: Failure | None = None
 
     def __post_init__(self) -> None:
@@ -96,8 +98,9 @@ class _Running:
         except Exception:
             outcome, error = self._failed(Failure())
         relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
+        body = self._answered(relay)
         if not self.down.header_values(PROBE):  # else it is nobody's conversation
-            self.context.finished(self._record(relay, outcome, error))
+            self.context.finished(self._record(relay, body, outcome, error))
 
     def client_left(self, failure: Failure, done: Deferred[None]) -> None:
         """Cancel whatever is being waited for: the upstream closes in every phase."""
@@ -114,36 +117,40 @@ class _Running:
         self.reports = prepared.reports
         if prepared.turn is not None and not down.header_values(PROBE):  # else it is no turn
             self._begin(prepared.turn, prepared.request)
-        # 2. Its late system messages go to where this upstream can take them.
-        placed = await self._place(prepared.request)
+        # 2. Earlier reasoning stays in it, where this upstream's template can keep it.
+        request = await self._keep(prepared)
+        # 3. Its late system messages go to where this upstream can take them.
+        placed = await self._place(request)
         self.edited_at = context.clock.seconds()
         heals = True
         while True:
-            # 3. A count of tokens that the upstream does not know is answered here.
+            # 4. A count of tokens that the upstream does not know is answered here.
             counted = await context.translating.count(placed.request)
             if counted is not None:
                 self._answer(200, counted)
                 return
-            # 4. Where the upstream speaks another dialect, it is translated.
+            # 5. Where the upstream speaks another dialect, it is translated.
             translated = await context.translating.translate(
                 placed.request, context.store.spellings(self.session)
             )
             self.sent = sent = placed.request if translated is None else translated.request
-            # 5. It is sent.
+            # 6. It is sent.
             self.sent_at = context.clock.seconds()
             response = await context.upstream.request(sent, via=b"1.1 " + context.via)
-            # 6. It is sent once more, at most, after the upstream did not know the dialect,
+            # 7. It is sent once more, at most, after the upstream did not know the dialect,
             if translated is None and await context.translating.learns_from(
                 response, placed.request
             ):
-                placed = await self._place(prepared.request)
+                placed = await self._place(request)
                 continue
             # and once more, at most, after it refused what stands where in the messages.
-            healed = await self._healed(placed, prepared.request, response, may_heal=heals)
+            if context.placing is None:
+                break
+            healed = await context.placing.healed(placed, request, response, may_heal=heals)
             if healed is None:
                 break
             placed, heals = self._take_placed(healed), False
-        # 7. Its answer's head goes down,
+        # 8. Its answer's head goes down,
         self._take_head(response.head, is_translated=translated is not None)
         through = None
         if translated is not None:
@@ -152,7 +159,7 @@ class _Running:
                 return
             through = translated.translation.stream()
         down.send_head(response.head.status, response.head.reason, self.response_headers)
-        # 8. and its body, as it comes.
+        # 9. and its body, as it comes.
         relay = self.relay = Relay(
             down,
             response,
@@ -160,7 +167,7 @@ class _Running:
             tap=self.tap,
             through=through,
             pings=self._pings(response.head),
-            keep=context.keep_bodies,
+            keep=context.keep_bodies or self.asked is not None,
             prefill=PrefillReader() if is_stream(response.head) else None,
             progressed=self._progressed,
         )
@@ -176,6 +183,17 @@ class _Running:
             self.place = self.context.store.begin(turn, request)
             self.turn = self.place.turn
 
+    async def _keep(self, prepared: Prepared) -> Request:
+        """Return the request with the reasoning of earlier turns in it, where that is kept."""
+        keeping = self.context.keeping
+        if keeping is None or not prepared.request.body:
+            return prepared.request
+        kept = await keeping.keep(prepared.request, prepared.turn, begins=self.turn > 0)
+        if kept.report is not None:
+            self.reports += (kept.report,)
+        self.asked = kept.asked if self.turn else None
+        return kept.request
+
     async def _place(self, request: Request) -> Placed:
         """Return ``request`` with its late system messages where the upstream can take them."""
         placing = self.context.placing
@@ -189,25 +207,6 @@ class _Running:
             others = tuple([report for report in self.reports if report.rule != NAME])
             self.reports = others if placed.report is None else (*others, placed.report)
         return placed
-
-    async def _healed(
-        self, placed: Placed, request: Request, response: UpstreamConnection, *, may_heal: bool
-    ) -> Placed | None:
-        """Return ``request`` placed in another way, if ``response`` refuses the way of ``placed``.
-
-        Else ``response`` is the answer.
-        """
-        placing = self.context.placing
-        if placing is None or not placed.late:
-            return None
-        if not placing.may_refuse(placed, response.head):
-            placing.answered(placed, response.head.status)
-            return None
-        error = await peek(response, LARGEST)
-        if error is None or not may_heal:
-            placing.answered(placed, response.head.status, error or b"")
-            return None
-        return await placing.heal(placed, request, error)
 
     def _take_head(self, head: ResponseHead, *, is_translated: bool) -> None:
         self.head_at = self.context.clock.seconds()
@@ -298,15 +297,26 @@ class _Running:
 
     # The record.
 
-    def _record(self, relay: Relay | None, outcome: Outcome, error: str | None) -> Exchange:
+    def _answered(self, relay: Relay | None) -> bytes | None:
+        """Have the answer's reasoning remembered; return its body if that is recorded."""
+        context, keeping, session = self.context, self.context.keeping, self.session
+        body = relay.body if relay is not None else self.reply or None
+        is_whole = self.status == 200 and (relay is None or relay.bytes_down == len(body or b""))
+        if keeping is not None and session is not None and self.asked is not None and is_whole:
+            dialect, headers = self.received.dialect, self.response_headers
+            keeping.answered(session, self.asked, dialect, headers, body or b"")
+        return body if context.keep_bodies else None
+
+    def _record(
+        self, relay: Relay | None, body: bytes | None, outcome: Outcome, error: str | None
+    ) -> Exchange:
         context, tap = self.context, self.tap
         if isinstance(tap, Refusal) and outcome is Outcome.COMPLETE:
             error = tap.said(self.received, self.sent or self.received)
         has_failed = self.status is not None and self.status >= 400
         first_byte_at, bytes_down = self.first_byte_at, len(self.reply)
-        body = self.reply or None if context.keep_bodies else None
         if relay is not None:
-            first_byte_at, bytes_down, body = relay.first_byte, relay.bytes_down, relay.body
+            first_byte_at, bytes_down = relay.first_byte, relay.bytes_down
         return Exchange(
             received=self.received,
             sent=self.sent,

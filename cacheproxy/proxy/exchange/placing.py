@@ -19,6 +19,8 @@ from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report
 from cacheproxy.proxy.learning.profiling import Key, Profiling
+from cacheproxy.proxy.upstream.collect import peek
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
 
 _log = Logger()
 AUTO, QUIET, USER, OFF = "auto", "quiet", "user", "off"
@@ -77,13 +79,23 @@ class Placing:
             return Placed(request, late=True, by=placement)
         return await self._placed(request, placement)
 
-    def may_refuse(self, placed: Placed, head: ResponseHead) -> bool:
-        """Whether a response with ``head`` may refuse the late messages of ``placed``."""
-        has_length = head.length is None or head.length <= LARGEST
-        plain = not head.values(b"content-encoding")
-        return placed.late and head.status in STATUSES and has_length and plain
+    async def healed(
+        self, placed: Placed, received: Request, response: UpstreamConnection, *, may_heal: bool
+    ) -> Placed | None:
+        """Return ``received`` placed in another way, if ``response`` refuses the way of ``placed``.
 
-    async def heal(self, placed: Placed, received: Request, error: bytes) -> Placed | None:
+        Else ``response`` is the answer.
+        """
+        if not placed.late:
+            return None
+        status = response.head.status
+        error = await peek(response, LARGEST) if _may_refuse(response.head) else None
+        if error is None or not may_heal:
+            self._answered(placed, status, error or b"")
+            return None
+        return await self._heal(placed, received, error)
+
+    async def _heal(self, placed: Placed, received: Request, error: bytes) -> Placed | None:
         """Return ``received`` placed in another way, after the answer ``error`` to ``placed``.
 
         None where the error is about something else, or nothing else can be done.
@@ -107,7 +119,7 @@ class Placing:
             again, guess=None if guess is None else (self._profiling.key(received), guess)
         )
 
-    def answered(self, placed: Placed, status: int, error: bytes = b"") -> None:
+    def _answered(self, placed: Placed, status: int, error: bytes = b"") -> None:
         """Take note of how a request fared that was placed by a guess: a success proves it."""
         if placed.guess is None:
             return
@@ -153,6 +165,12 @@ class Placing:
                 says=says,
                 client=client,
             )
+
+
+def _may_refuse(head: ResponseHead) -> bool:
+    """Whether a response with ``head`` may refuse late messages."""
+    has_length = head.length is None or head.length <= LARGEST
+    return head.status in STATUSES and has_length and not head.values(b"content-encoding")
 
 
 _ALWAYS = alike(Late.REFUSED, BY_OPTION)

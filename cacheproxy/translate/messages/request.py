@@ -59,8 +59,9 @@ def chat_body(body: Body, spellings: Spellings) -> Json:
     """Return the chat completions body for a Messages ``body``.
 
     Handed on: model, max_tokens, temperature, top_p, top_k (local servers know it),
-    stop_sequences, tools, tool_choice, metadata.user_id, stream, and the JSON schema of
-    ``output_config.format`` or ``output_format``. A streamed answer is asked to state its usage.
+    stop_sequences, tools, tool_choice, metadata.user_id, stream, the JSON schema of
+    ``output_config.format`` or ``output_format``, and chat_template_kwargs, which is meant for a
+    local server. A streamed answer is asked to state its usage.
 
     All else is dropped, known or new: it steers what only Anthropic's servers have (caching,
     context edits, service tiers, betas), or, as ``thinking`` and ``effort``, has no counterpart
@@ -90,6 +91,8 @@ def chat_body(body: Body, spellings: Spellings) -> Json:
     if isinstance(user, str) and user:
         said["user"] = user
     said |= _response_format(body)
+    if isinstance(value.get("chat_template_kwargs"), dict):
+        said["chat_template_kwargs"] = body.raw_at(("chat_template_kwargs",))
     stream = value.get("stream")
     if stream is not None:
         if not isinstance(stream, bool):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.agents.setups import CLIENTS
+from cacheproxy.agents.clients import CLIENTS
 from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Rewrite, Verdict
 from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.judge.advice import SET_UP, Changed, advice
@@ -82,7 +82,7 @@ FLAG = "'{\"clear_thinking\": false}'"
 THINKING = broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.THINKING)
 LOST = broke(Reason.EVICTED)
 IDS = Changed(Kind.UUID, rules=("ids",))
-SENDS_BACK = "the client: it has to send its reasoning back"
+OPTION = "the proxy: --keep-thinking yes"
 DOCTOR = "see: cacheproxy doctor"
 
 
@@ -99,18 +99,18 @@ DOCTOR = "see: cacheproxy doctor"
         (LOST, at("LM Studio"), "", ["LM Studio: a longer Idle TTL"]),
         (LOST, at("TabbyAPI"), "", ["nothing: no setting that gives prompts more memory of Tab"]),
         (LOST, at("model server"), "", ["nothing: no setting that gives prompts more memory of t"]),
-        # thinking is kept by the member of this template, and has to be sent back
+        # thinking is kept by the proxy, and by a flag that not all servers have
         (
             THINKING,
             at("llama-server", thoughts=KEPT),
             "cline",
-            [f"llama-server: --chat-template-kwargs {FLAG}: ", SENDS_BACK],
+            [OPTION, f"llama-server: --chat-template-kwargs {FLAG}: "],
         ),
         (
             THINKING,
             at("SGLang", thoughts=KEPT),
             "claude",
-            ['the client: chat_template_kwargs {"clear_thinking": false} in', "the client: Claude"],
+            [OPTION],
         ),
         (
             THINKING,

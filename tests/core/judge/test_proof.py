@@ -76,6 +76,23 @@ def test_a_template_that_drops_the_thinking_of_the_turn_before():
     assert not found.fits
 
 
+def test_a_template_that_is_asked_to_keep_thinking_from_now_on():
+    """What had been dropped is read once more, and then no more."""
+    _, one = with_thoughts()
+    two = copy.deepcopy(one)
+    two["messages"] += [
+        {"role": "assistant", "content": prose("answer")},
+        {"role": "user", "content": prose("more")},
+    ]
+    length = len(two["messages"])
+
+    def asked(messages, tools=None):
+        return thinking(messages, tools, keeps=lambda late, _: late or len(messages) == length)
+
+    found, *_ = proved((one, two), asked)
+    assert (found.rewrite, found.where.path) == (Rewrite.KEPT, "/messages/2/reasoning_content")
+
+
 def test_a_template_that_writes_an_empty_block_where_nobody_thought():
     bodies = talk()
     bodies[0]["messages"] = bodies[1]["messages"][:-1]

@@ -1,0 +1,269 @@
+"""Earlier reasoning kept in the prompt: the template is asked to, and gets what the client dropped.
+
+Many templates drop the reasoning of a turn at the next user message, so that the server reads the
+whole turn again. Some keep it if ``chat_template_kwargs`` ask for it, and if it is sent. Both are
+done or neither, and what was begun in a conversation is done in all its later turns: so the
+rendered prompt only grows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from cacheproxy.core.conversation.thoughts import Digests, Thought, Thoughts, pair, place
+from cacheproxy.core.document.document import Document, Splice
+from cacheproxy.core.document.edits import Edit, Raw, encode, splice, splices_of
+from cacheproxy.core.document.pointer import Path, to_pointer
+from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
+from cacheproxy.core.prompt.prompt import prompt_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import Report, describe
+from cacheproxy.core.server.profile import Kind, Profile, Thinking
+from cacheproxy.core.template.questions import KEEPERS
+from cacheproxy.core.thinking.answer import NAMES, is_signed
+from cacheproxy.core.thinking.said import said_in
+
+NAME = "kept-thinking"
+"""Under which what is done is reported and counted, beside the rules."""
+ASKED = "the template is asked to keep earlier reasoning"
+GIVEN = "reasoning of the model's that the client dropped"
+AUTO, YES, NO = "auto", "yes", "no"
+SETTINGS = (AUTO, YES, NO)
+"""What ``--keep-thinking`` may be."""
+_KWARGS = "chat_template_kwargs"
+_HIDDEN = ("thinking", "redacted_thinking")
+_DIALECTS = (CHAT, ANTHROPIC)
+
+Word = tuple[str, bool]
+"""A member of chat_template_kwargs, and its value."""
+
+
+class Way(NamedTuple):
+    """How reasoning is kept. ``word``: what is asked for; None: the template keeps it unasked."""
+
+    word: Word | None
+
+
+class Asked(NamedTuple):
+    """Where the answer to a request will stand.
+
+    ``before``: what the last message says; ``times``: how often each pair of a message and an
+    answer stands there already.
+    """
+
+    before: Digests
+    times: Counter[int]
+
+    def place(self, said: int) -> int:
+        """Return the place of the answer that says ``said``."""
+        found = pair(self.before, said)
+        return place(found, self.times[found])
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A request with its earlier reasoning in it, where that is kept.
+
+    ``report``: what was edited, None for nothing. ``asked``: None where no answer is expected.
+    """
+
+    request: Request
+    report: Report | None = None
+    asked: Asked | None = None
+
+
+def may_keep(setting: str, profile: Profile) -> bool:
+    """Whether conversations at this server may have their reasoning kept."""
+    if setting == YES:
+        return profile.thoughts.way in (Thinking.ON_REQUEST, Thinking.KEPT)
+    on_request = profile.thoughts.way is Thinking.ON_REQUEST
+    return setting == AUTO and on_request and profile.memory.kind is Kind.CHECKPOINTED
+
+
+def may_remember(setting: str, profile: Profile) -> bool:
+    """Whether answers may hold reasoning to keep, or the server has not told yet."""
+    untold = setting == YES and profile.thoughts.way is Thinking.UNKNOWN
+    return untold or may_keep(setting, profile)
+
+
+def way_of(
+    setting: str, profile: Profile, request: Request, thoughts: Thoughts | None
+) -> Way | None:
+    """Return how ``request`` has its reasoning kept, None where it has not.
+
+    ``thoughts``: of its conversation. By itself it begins only where the memory cannot rewind and
+    the client sends reasoning back, at a place where the template would have dropped some anyway.
+    It does not end while the conversation lasts, unless the template is another one.
+    """
+    thinking, word = profile.thoughts, profile.thoughts.asked_by
+    if setting == NO or request.dialect not in _DIALECTS or not _leaves_it(request):
+        return None
+    if thinking.way is Thinking.UNKNOWN:  # the server was restarted, and has not told yet
+        begun = None if thoughts is None else thoughts.asked_by
+        return None if begun is None else Way(begun)
+    if thinking.way is Thinking.KEPT and setting == YES:
+        return Way(None)
+    if thinking.way is not Thinking.ON_REQUEST or word is None:
+        return None
+    if setting == YES or (thoughts is not None and thoughts.asked_by is not None):
+        return Way(word)
+    begins = may_keep(setting, profile) and sends_back(request) and _may_begin(request)
+    return Way(word) if begins else None
+
+
+def keep(request: Request, way: Way | None, thoughts: Thoughts) -> Kept:
+    """Return ``request`` with its reasoning kept in this ``way``; it never raises."""
+    document = request.document
+    if document is None:
+        return Kept(request)
+    try:
+        places, asked = _places(request, thoughts)
+        if way is None:
+            return Kept(request, asked=asked)
+        edits = [*_asked(request, way)]
+        splices = splices_of(document, edits)
+        for edit, more in _given(request, document, places, thoughts):
+            edits.append(edit)
+            splices.extend(more)
+        body = splice(document.body, splices)
+    except Exception as error:  # law 4
+        return Kept(request, Report(NAME, error=describe(error)))
+    if body is request.body:
+        return Kept(request, asked=asked)
+    return Kept(request.with_body(body, splices), Report(NAME, tuple(edits)), asked)
+
+
+def _places(request: Request, thoughts: Thoughts) -> tuple[dict[int, int], Asked | None]:
+    """Return the places of the assistant's messages, by their numbers, and where the next stands.
+
+    There is none where the client has begun the answer itself.
+    """
+    prompt, messages = prompt_of(request), messages_of(request)
+    pieces = () if prompt is None else prompt.made.run.pieces
+    places: dict[int, int] = {}
+    times: Counter[int] = Counter()
+    if not messages or len(messages) != len(pieces) or request.dialect not in _DIALECTS:
+        return places, None
+    for number, item in enumerate(messages):
+        if number and _is_answer(item):
+            before, answer = pieces[number - 1].digests, pieces[number].digests
+            both = thoughts.pair(before, answer, partial(said_in, item))
+            places[number] = place(both, times[both])
+            times[both] += 1
+    return places, None if _is_answer(messages[-1]) else Asked(pieces[-1].digests, times)
+
+
+def sends_back(request: Request) -> bool:
+    """Whether the client itself sends reasoning back that is no vendor's."""
+    return any(_has_own(item, signed=False) for item in messages_of(request))
+
+
+def _leaves_it(request: Request) -> bool:
+    """Whether the client leaves it to us: its own word is never overruled."""
+    given = (request.json or {}).get(_KWARGS, {})
+    if not isinstance(given, dict):
+        return False
+    return all(given.get(name, value) is value for name, value in KEEPERS)
+
+
+def _may_begin(request: Request) -> bool:
+    """Whether nothing is read again for it that would not be anyway.
+
+    In the first turn the template has dropped nothing yet. At a user message it drops the turn
+    before.
+    """
+    messages = messages_of(request)
+    asked = [number for number, item in enumerate(messages) if _is_asked(item)]
+    return len(asked) <= 1 or asked[-1] == len(messages) - 1
+
+
+def _is_asked(item: Any) -> bool:
+    """Whether the user speaks in a message; what tools returned stands in such, too."""
+    if not isinstance(item, dict) or item.get("role") != "user":
+        return False
+    content = item.get("content")
+    blocks = content if isinstance(content, list) else ()
+    kinds = [block.get("type") for block in blocks if isinstance(block, dict)]
+    return not kinds or kinds[-1] != "tool_result"
+
+
+def _asked(request: Request, way: Way) -> Iterator[Edit]:
+    body = request.json or {}
+    if way.word is None:
+        return
+    name, value = way.word
+    if _KWARGS not in body:
+        yield Edit(f"/{_KWARGS}", {name: value}, ASKED, adds=True)
+    elif name not in body[_KWARGS]:
+        yield Edit(f"/{_KWARGS}/{name}", value, ASKED, adds=True)
+
+
+def _given(
+    request: Request, document: Document, places: dict[int, int], thoughts: Thoughts
+) -> Iterator[tuple[Edit, list[Splice]]]:
+    """Yield the edits that put reasoning back, with what each changes in the body."""
+    messages = messages_of(request)
+    for number, where in places.items():
+        item = messages[number]
+        thought = None if _has_own(item) else thoughts.find(where)
+        if thought is not None and request.dialect == CHAT:
+            yield _as_member(document, number, thought)
+        elif thought is not None and isinstance(item.get("content"), str | list):
+            yield _as_block(document, number, thought)
+
+
+def _as_member(document: Document, number: int, thought: Thought) -> tuple[Edit, list[Splice]]:
+    """Put reasoning behind a chat message's other members."""
+    name, spelled = thought.name or NAMES[0], thought.spelled
+    pointer = f"/messages/{number}/{name}"
+    entry = document.entry(("messages", number))
+    if name in entry.value:  # null or empty
+        edit = Edit(pointer, Raw(spelled), GIVEN)
+        return edit, splices_of(document, [edit])
+    # Not through splices_of: that reads the members of each message, of which there are hundreds.
+    at = entry.end - 1
+    new = f',"{name}":{spelled}'.encode()
+    return Edit(pointer, Raw(spelled), GIVEN, adds=True), [Splice(at, at, new)]
+
+
+def _as_block(document: Document, number: int, thought: Thought) -> tuple[Edit, list[Splice]]:
+    """Put an unsigned block of thinking before a message's others."""
+    block = f'{{"type":"thinking","thinking":{thought.spelled},"signature":""}}'
+    path: Path = ("messages", number, "content")
+    pointer, content = to_pointer(path), document.get(path)
+    if isinstance(content, list) and content:
+        start = document.entry((*path, 0)).value_start
+        edit = Edit(f"{pointer}/0", Raw(block), GIVEN, adds=True)
+        return edit, [Splice(start, start, f"{block},".encode())]
+    texts = f',{{"type":"text","text":{encode(content)}}}' if content else ""
+    edit = Edit(pointer, Raw(f"[{block}{texts}]"), GIVEN)
+    return edit, splices_of(document, [edit])
+
+
+def _has_own(item: Any, *, signed: bool = True) -> bool:
+    """Whether an assistant's message has reasoning of its own; ``signed``: or a vendor's."""
+    if not _is_answer(item):
+        return False
+    if any(isinstance(item.get(name), str) and item[name].strip() for name in NAMES):
+        return True
+    content = item.get("content")
+    blocks = content if isinstance(content, list) else ()
+    return any(
+        signed or (block.get("type") == "thinking" and not is_signed(block))
+        for block in blocks
+        if isinstance(block, dict) and block.get("type") in _HIDDEN
+    )
+
+
+def _is_answer(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("role") == "assistant"
+
+
+def messages_of(request: Request) -> list[Any]:
+    """Return the messages of a request, [] where it has none."""
+    found = (request.json or {}).get("messages")
+    return found if isinstance(found, list) else []

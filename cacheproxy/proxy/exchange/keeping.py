@@ -1,0 +1,180 @@
+"""Earlier reasoning stays in the prompt, where the upstream's template can keep it.
+
+What the template does is learned by ``profiling``; what the model reasoned is remembered by the
+store, in the conversation that it belongs to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.threads import deferToThreadPool
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.conversation.store import Store, Turn
+from cacheproxy.core.conversation.thoughts import Thought, Thoughts
+from cacheproxy.core.http1.content_coding import decoded
+from cacheproxy.core.http1.headers import values
+from cacheproxy.core.prompt.dialect import CHAT
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.template.rendering import VLLM
+from cacheproxy.core.thinking.answer import read
+from cacheproxy.core.thinking.keeping import (
+    NO,
+    Asked,
+    Kept,
+    Way,
+    keep,
+    may_keep,
+    may_remember,
+    messages_of,
+    way_of,
+)
+from cacheproxy.core.thinking.words import says
+from cacheproxy.proxy.learning.profiling import Profiling
+
+_log = Logger()
+_THREAD_ABOVE, _MOST_MESSAGES = 128 << 10, 64
+"""Bytes and messages beyond which a request is edited in a thread: to look at one message, and to
+put a block into it, takes up to 0.05 ms."""
+_READ_ABOVE = 64 << 10
+"""Bytes of an answer beyond which it is read in a thread: a streamed one takes 0.03 ms a KiB."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Answers of one session that are being read in threads, and who waits for that."""
+
+    count: int = 0
+    waiting: list[Deferred[None]] = field(default_factory=list)
+
+    def done(self) -> Deferred[None]:
+        """Return what fires when all have been read; it may be cancelled."""
+        self.waiting.append(Deferred(lambda _: None))
+        return self.waiting[-1]
+
+    def tell(self) -> None:
+        """Let those who wait go on."""
+        for one in self.waiting:
+            if not one.called:
+                one.callback(None)
+
+
+class Keeping:
+    """Keeps reasoning for the upstream of ``profiling``. ``setting``: of keeping.SETTINGS."""
+
+    def __init__(self, reactor: Any, profiling: Profiling, store: Store, setting: str) -> None:
+        self.setting = setting
+        self._reactor = reactor
+        self._profiling = profiling
+        self._store = store
+        self._reading: dict[Session, _Reading] = {}
+        self._told: set[str] = set()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for a page."""
+        is_on = may_keep(self.setting, self._profiling.profile)
+        return {"setting": self.setting, "on": is_on, "says": self.says}
+
+    async def told(self) -> dict[str, Any]:
+        """Return the same, once the server has been asked: it answers, so it can tell."""
+        await self._profiling.learn()
+        return self.as_dict()
+
+    @property
+    def says(self) -> str:
+        """What is done with earlier reasoning here, for people; "" for nothing."""
+        return says(self.setting, self._profiling.profile)
+
+    async def keep(self, request: Request, turn: Turn | None, *, begins: bool) -> Kept:
+        """Return ``request`` with its reasoning kept. It never fails for this.
+
+        ``begins``: whether it is a turn, so that its answer is to be remembered.
+        """
+        profile = self._profiling.profile
+        if turn is None or self.setting == NO or not self._is_spoken(request, profile):
+            return Kept(request)
+        await self._read_out(turn.session)
+        known = self._store.conversation(turn.session)
+        thoughts = Thoughts() if known is None else known.thoughts
+        way = way_of(self.setting, profile, request, thoughts)
+        if way is None and not (begins and may_remember(self.setting, profile)):
+            return Kept(request)
+        if way is not None and begins:
+            thoughts.asked_by = way.word
+        if _is_short(request, thoughts):
+            kept = keep(request, way, thoughts)
+        else:
+            pool = self._reactor.getThreadPool()
+            kept = await deferToThreadPool(self._reactor, pool, _kept, request, way, thoughts)
+        if kept.report is not None and kept.report.error is not None:
+            _log.warn("earlier reasoning is not kept: {error}", error=kept.report.error)
+        elif kept.report is not None:
+            self._say_once(turn.session.client)
+        return kept
+
+    def answered(
+        self, session: Session, asked: Asked, dialect: str | None, headers: Headers, body: bytes
+    ) -> None:
+        """Remember the reasoning in the answer ``body``, which is in the client's API."""
+        if len(body) <= _READ_ABOVE:
+            self._remember(session, asked, _read(dialect, headers, body))
+            return
+        reading = self._reading.setdefault(session, _Reading())
+        reading.count += 1
+
+        def take(found: tuple[int, Thought] | Failure | None) -> None:
+            if not isinstance(found, Failure):
+                self._remember(session, asked, found)
+            reading.count -= 1
+            if not reading.count:
+                del self._reading[session]
+                reading.tell()
+
+        pool = self._reactor.getThreadPool()
+        deferToThreadPool(self._reactor, pool, _read, dialect, headers, body).addBoth(take)
+
+    async def _read_out(self, session: Session) -> None:
+        """Wait until the answers before have been read: the next request comes in an instant."""
+        reading = self._reading.get(session)
+        if reading is not None:
+            await reading.done()
+
+    def _remember(self, session: Session, asked: Asked, found: tuple[int, Thought] | None) -> None:
+        if found is not None:
+            said, thought = found
+            self._store.think(session, asked.place(said), thought)
+
+    def _is_spoken(self, request: Request, profile: Profile) -> bool:
+        """Whether what the profile says holds for the API in which the upstream is spoken to."""
+        return profile.page != VLLM or self._profiling.key(request)[0] == CHAT
+
+    def _say_once(self, client: str) -> None:
+        what = self.says
+        if what and what not in self._told:
+            self._told.add(what)
+            _log.info(
+                "the template {what} (said once; first for {client})", what=what, client=client
+            )
+
+
+def _is_short(request: Request, thoughts: Thoughts) -> bool:
+    """Whether to keep its reasoning takes a moment only."""
+    is_short = request.is_quick(_THREAD_ABOVE) and thoughts.cost <= _THREAD_ABOVE
+    return is_short and len(messages_of(request)) <= _MOST_MESSAGES
+
+
+def _kept(request: Request, way: Way | None, thoughts: Thoughts) -> Kept:
+    kept = keep(request, way, thoughts)
+    _ = kept.request.document  # read it here: on the reactor it will be asked for
+    return kept
+
+
+def _read(dialect: str | None, headers: Headers, body: bytes) -> tuple[int, Thought] | None:
+    kind = next(iter(values(headers, b"content-type")), b"").decode("latin-1")
+    return read(dialect, kind, decoded(body, headers))

@@ -1,0 +1,372 @@
+"""With earlier reasoning kept, a prompt only grows; what nobody asked for is left as it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cacheproxy.core.conversation.thoughts import Thought, Thoughts
+from cacheproxy.core.server.profile import Kind, Profile, Thinking
+from cacheproxy.core.template.questions import KEEPERS
+from cacheproxy.core.thinking import keeping
+from cacheproxy.core.thinking.keeping import (
+    AUTO,
+    NO,
+    YES,
+    Way,
+    keep,
+    may_keep,
+    may_remember,
+    sends_back,
+    way_of,
+)
+from cacheproxy.testing import request
+
+from .talk import PATHS, WORD, Talk, answer, profile
+
+CHAT, MESSAGES = PATHS["chat"], PATHS["messages"]
+KWARGS = "chat_template_kwargs"
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def result(text):
+    return {"role": "tool", "tool_call_id": "c0", "content": text}
+
+
+TURNS = (
+    (user("one"), answer("", "first", [("look", {"path": "a", "deep": 1.5})])),
+    (result("much"), answer("I see.", "second", [("look", {"path": "b"})])),
+    (result("more"), answer("Done.", "third")),
+    (user("go on"), answer("Done.", "fourth")),
+    (user("go on"), answer("Done.", "fifth")),
+    (user("go on"), answer("Done.")),
+    (user("go on"), answer("Done.", 'six "th"\n')),
+    (user("end"), answer("Bye.", "last")),
+)
+
+
+def talk(turns=TURNS, **settings):
+    found = Talk(**settings)
+    for message, said in turns:
+        found.step(message, said)
+    return found
+
+
+@pytest.mark.parametrize("api", ["chat", "messages"])
+@pytest.mark.parametrize("sends", [True, False])
+@pytest.mark.parametrize("empty", [True, False])
+def test_the_prompt_only_grows(api, sends, empty):
+    """Whatever the client does with reasoning, and whether the template writes empty blocks."""
+    assert talk(api=api, sends=sends, empty=empty).only_grew
+    assert not talk(api=api, sends=sends, empty=empty, setting=NO).only_grew
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from([user("go on"), user("say"), result("much"), result("")]),
+        st.builds(
+            answer,
+            st.sampled_from(["Done.", "Yes.\n", "ja ä\ud83d"]),
+            st.sampled_from(["", "hm", 'so "x"\n', "\u2028" * 3]),
+            st.sampled_from([(), [("look", {"a": 1.0})], [("look", {"a": {"b": []}})]]),
+        ),
+    ),
+    max_size=9,
+).map(lambda steps: [(user("begin"), answer("Well.", "w")), *steps])
+
+
+@given(STEPS, st.sampled_from(["chat", "messages"]), st.booleans(), st.booleans())
+def test_the_prompt_only_grows_in_any_conversation(steps, api, sends, empty):
+    assert talk(steps, api=api, sends=sends, empty=empty).only_grew
+
+
+@given(STEPS, st.sampled_from(["chat", "messages"]))
+def test_nothing_else_changes(steps, api):
+    """What the user said, tools returned and the model answered stays; so do all other members."""
+    found = talk(steps, api=api)
+    found.messages.pop()  # the last answer was not sent yet
+    body, sent = found.request().json, found.sent.json
+    for asked, edited in zip(body["messages"], sent["messages"], strict=True):
+        content = edited["content"]
+        if isinstance(content, list):
+            content = [block for block in content if block["type"] != "thinking"]
+        bare = {name: value for name, value in edited.items() if name != "reasoning_content"}
+        assert bare | {"content": content} == asked
+    assert {name: sent[name] for name in sent if name not in ("messages", KWARGS)} == {
+        name: body[name] for name in body if name != "messages"
+    }
+
+
+@given(STEPS, st.sampled_from(["chat", "messages"]))
+def test_no_edit_is_made_twice(steps, api):
+    """What is kept already stays as it is."""
+    found = talk(steps, api=api)
+    again = keep(found.sent, Way(WORD), found.thoughts)
+    assert again.request is found.sent
+    assert again.report is None
+
+
+def test_by_itself_it_begins_where_the_client_sends_reasoning_back():
+    """With the first of it, so that nothing is ever read again."""
+    found = talk(sends=True, setting=AUTO)
+    assert found.only_grew
+    assert [report is None for report in found.reports] == [True, *[False] * 7]
+    (edit,) = found.reports[-1].edits
+    assert (edit.path, edit.new) == (f"/{KWARGS}", {WORD[0]: WORD[1]})
+
+
+@pytest.mark.parametrize("kind", [Kind.REWINDABLE, Kind.BLOCKS, Kind.UNKNOWN])
+def test_by_itself_it_does_nothing_where_the_memory_can_rewind(kind):
+    """Or where that is not known."""
+    found = talk(sends=True, setting=AUTO, server=profile(kind=kind))
+    assert found.reports == [None] * len(TURNS)
+
+
+def test_by_itself_it_does_nothing_for_a_client_that_drops_reasoning():
+    assert talk(setting=AUTO).reports == [None] * len(TURNS)
+
+
+def test_what_was_begun_goes_on_though_the_client_drops_reasoning_later():
+    """As clients do that send it within a turn only; so nothing is read again."""
+    found = Talk(sends=True, setting=AUTO)
+    for message, said in TURNS[:3]:
+        found.step(message, said)
+    for message in found.messages:
+        message.pop("reasoning_content", None)
+    for message, said in TURNS[3:]:
+        found.step(message, said)
+    assert found.only_grew
+
+
+@pytest.mark.parametrize(("last", "begins"), [(user("more"), True), (result("much"), False)])
+def test_in_mid_conversation_it_begins_at_a_user_message(last, begins):
+    """There the template drops the turn before in any case."""
+    said = [*TURNS[3], *TURNS[0], result("x"), answer("", "y", [("look", {})]), last]
+    for path, api in ((CHAT, "chat"), (MESSAGES, "messages")):
+        found = Talk(api=api)
+        found.messages += said
+        way = way_of(AUTO, profile(), found.request(), Thoughts())
+        assert (way is not None) is begins, path
+
+
+@pytest.mark.parametrize(
+    ("way", "setting", "expected"),
+    [
+        (Thinking.KEPT, YES, Way(None)),
+        (Thinking.KEPT, AUTO, None),
+        (Thinking.DROPPED, YES, None),
+        (Thinking.NEVER_SHOWN, YES, None),
+        (Thinking.UNKNOWN, YES, None),
+        (Thinking.ON_REQUEST, YES, Way(WORD)),
+        (Thinking.ON_REQUEST, NO, None),
+    ],
+)
+def test_which_templates_are_asked(way, setting, expected):
+    """One that keeps reasoning unasked is only given back what the client dropped."""
+    asked = request({"messages": [user("x")]}, CHAT)
+    server = profile(way)
+    assert way_of(setting, server, asked, Thoughts()) == expected
+    assert may_keep(setting, server) is (expected is not None)
+
+
+def test_a_server_that_has_not_told_yet():
+    """What was begun goes on; with yes, answers are remembered."""
+    asked, begun = request({"messages": [user("x")]}, CHAT), Thoughts()
+    begun.asked_by = WORD
+    assert way_of(AUTO, Profile(), asked, begun) == Way(WORD)
+    assert way_of(NO, Profile(), asked, begun) is None
+    assert may_remember(YES, Profile())
+    assert not may_remember(AUTO, Profile())
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/completions", "/api/chat", "/x"])
+def test_other_apis_are_left_alone(path):
+    asked = request({"messages": [user("x")], "input": "x", "prompt": "x"}, path)
+    assert way_of(YES, profile(), asked, Thoughts()) is None
+
+
+# What the client sends itself is never overruled.
+
+
+@pytest.mark.parametrize(
+    "given", [{WORD[0]: not WORD[1]}, {WORD[0]: 1}, {"clear_thinking": True}, None, 7, [], "x"]
+)
+def test_a_clients_own_word_counts(given):
+    """And kwargs that are no object stay as they are; then nothing is given back, either."""
+    asked = request({"messages": [user("x")], KWARGS: given}, CHAT)
+    assert way_of(YES, profile(), asked, Thoughts()) is None
+
+
+def test_our_word_joins_those_of_the_client():
+    body = '{"messages": [{"role": "user", "content": "x"}],"chat_template_kwargs": {"a" : 1.0 } }'
+    kept = keep(request(body, CHAT), Way(WORD), Thoughts())
+    assert kept.request.body == body.replace("1.0 ", '1.0,"preserve_thinking":true ').encode()
+    again = request({"messages": [user("x")], KWARGS: {WORD[0]: WORD[1]}}, CHAT)
+    assert keep(again, Way(WORD), Thoughts()).request is again
+
+
+@pytest.mark.parametrize("word", KEEPERS)
+def test_each_word_is_asked_for_by_its_own_value(word):
+    kept = keep(request({"messages": [user("x")]}, CHAT), Way(word), Thoughts())
+    assert kept.request.json[KWARGS] == dict([word])
+
+
+def given_back(message, api="chat"):
+    """What becomes of an assistant's ``message`` whose reasoning is remembered as "so"."""
+    found = Talk(api=api)
+    found.step(user("one"), answer("Done.", "so"))
+    path, body = PATHS[api], found.request().json
+    asked = request({"messages": [*body["messages"][:-1], message, user("two")]}, path)
+    kept = keep(asked, Way(None), found.thoughts)
+    assert kept.report is None or kept.report.error is None
+    return kept.request.json["messages"][-2]
+
+
+SO = {"type": "thinking", "thinking": "so", "signature": ""}
+DONE = {"type": "text", "text": "Done."}
+SIGNED = {"type": "thinking", "thinking": "x", "signature": "s" * 200}
+
+
+@pytest.mark.parametrize(
+    ("api", "message", "more"),
+    [
+        ("chat", answer("Done."), {"reasoning_content": "so"}),
+        ("chat", answer("Done.\n"), {"reasoning_content": "so"}),
+        ("chat", answer("Done.") | {"reasoning_content": ""}, {"reasoning_content": "so"}),
+        ("chat", answer("Done.") | {"reasoning_content": None}, {"reasoning_content": "so"}),
+        ("chat", {"role": "assistant", "content": [DONE]}, {"reasoning_content": "so"}),
+        ("messages", {"role": "assistant", "content": "Done."}, {"content": [SO, DONE]}),
+        ("messages", {"role": "assistant", "content": [DONE]}, {"content": [SO, DONE]}),
+    ],
+)
+def test_reasoning_is_put_back_at_its_place(api, message, more):
+    """A member of a chat message, a block before all others of a Messages one."""
+    assert given_back(message, api) == message | more
+
+
+@pytest.mark.parametrize(
+    ("api", "message"),
+    [
+        ("chat", answer("Done.", "mine")),
+        ("chat", answer("Done.") | {"reasoning": "mine"}),
+        ("chat", answer("Done!")),
+        ("chat", answer("Done.", calls=[("look", {})])),
+        ("chat", {"role": "user", "content": "Done."}),
+        ("messages", {"role": "assistant", "content": [SO | {"thinking": "mine"}, DONE]}),
+        ("messages", {"role": "assistant", "content": [SIGNED, DONE]}),
+        ("messages", {"role": "assistant", "content": [{"type": "redacted_thinking"}, DONE]}),
+        ("messages", {"role": "assistant", "content": [DONE, DONE]}),
+    ],
+)
+def test_a_message_with_reasoning_of_its_own_or_edited_stays_as_it_is(api, message):
+    """Signed and hidden reasoning, too."""
+    assert given_back(message, api) == message
+
+
+def test_another_message_before_an_answer_makes_it_another_answer():
+    """As where the user went back and asked another thing."""
+    found = Talk()
+    found.step(user("one"), answer("Done.", "so"))
+    asked = request({"messages": [user("two"), answer("Done."), user("x")]}, CHAT)
+    assert keep(asked, Way(None), found.thoughts).request is asked
+
+
+def test_what_has_gone_from_the_history_is_not_looked_for():
+    """A compaction, and answers that are deleted."""
+    found = talk()
+    found.messages[1:5] = [user("summary")]
+    found.step(user("x"), answer("y", "z"))
+    assert found.reports[-1].error is None
+    found.messages[1:] = []
+    found.step(user("one"), answer("y", "z"))
+    assert found.reports[-1].error is None
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (answer("x", "mine"), True),
+        (answer("x") | {"reasoning": "mine"}, True),
+        (answer("x") | {"reasoning": " "}, False),
+        (answer("x"), False),
+        ({"role": "assistant", "content": [SO]}, True),
+        ({"role": "assistant", "content": [SIGNED]}, False),
+        ({"role": "assistant", "content": [{"type": "redacted_thinking"}]}, False),
+        ({"role": "user", "content": [SO], "reasoning": "x"}, False),
+        (7, False),
+    ],
+)
+def test_who_sends_reasoning_back(message, expected):
+    """One that a vendor signed is no server's of ours."""
+    assert sends_back(request({"messages": [message]}, MESSAGES)) is expected
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        None,
+        7,
+        [],
+        [7],
+        [None, answer("x"), {}],
+        [answer("x")],
+        [{"role": "assistant"}, {"role": "assistant", "content": 7}],
+        [user(7), {"role": "assistant", "tool_calls": 7}],
+    ],
+)
+@pytest.mark.parametrize("path", [CHAT, MESSAGES])
+def test_no_body_is_too_strange(messages, path):
+    """It goes on as it came, but for the word."""
+    asked = request({"messages": messages}, path)
+    assert way_of(AUTO, profile(), asked, Thoughts()) is None
+    kept = keep(asked, Way(WORD), Thoughts())
+    assert kept.report.error is None
+    assert kept.request.json == {"messages": messages, KWARGS: dict([WORD])}
+
+
+def test_a_body_that_is_no_json_goes_on_as_it_came():
+    asked = request("[1", CHAT)
+    assert keep(asked, Way(WORD), Thoughts()).request is asked
+
+
+def test_what_goes_wrong_is_told_and_nothing_is_changed(monkeypatch):
+    """The request goes on as it came (law 4)."""
+    monkeypatch.setattr(keeping, "splice", lambda *_: 1 / 0)
+    asked = request({"messages": [user("x")]}, CHAT)
+    kept = keep(asked, Way(WORD), Thoughts())
+    assert kept.request is asked
+    assert kept.report.error == "ZeroDivisionError"
+
+
+def test_reasoning_of_200_kb_a_turn():
+    """Text that has to be escaped; nothing else changes."""
+    found = Talk()
+    for number in range(8):
+        found.step(user(f"{number}"), answer(f"a{number}", f'"\n{number}' * 50_000))
+    assert found.only_grew
+    assert len(found.sent.body) > 7 * 200_000
+    said = json.loads(found.sent.body)["messages"]
+    assert [m.get("reasoning_content") for m in said if m["role"] == "assistant"] == [
+        f'"\n{number}' * 50_000 for number in range(7)
+    ]
+
+
+def test_an_answer_that_the_client_has_begun_is_not_remembered():
+    """The server goes on with it, and the client may join both."""
+    asked = request({"messages": [user("x"), answer("Well")]}, CHAT)
+    assert keep(asked, Way(WORD), Thoughts()).asked is None
+
+
+def test_a_thought_of_another_name_stays_under_it():
+    thoughts = Thoughts()
+    asked = request({"messages": [user("x")]}, CHAT)
+    place = keep(asked, None, thoughts).asked.place(keeping.said_in(answer("y")))
+    thoughts.keep(place, Thought("reasoning", '"so"'))
+    again = request({"messages": [user("x"), answer("y"), user("z")]}, CHAT)
+    assert keep(again, Way(None), thoughts).request.json["messages"][1]["reasoning"] == "so"

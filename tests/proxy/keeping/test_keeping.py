@@ -1,0 +1,219 @@
+"""Earlier reasoning is given back to a server whose template keeps it, on real sockets."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from functools import partial
+
+import pytest
+
+from tests.core.templates import thinking
+from tests.proxy.harness import Client, eventually, whole
+from tests.proxy.placing.templated import PAGE, PATHS, TOKENIZE, ModelServer, starting
+
+WORD = {"clear_thinking": False}
+KWARGS = "chat_template_kwargs"
+LARGE = 'so "x"\n' * 30_000
+"""200 KB; streamed, it is read in a thread."""
+
+
+def renders(server, peer, _, body):
+    """llama-server's page, with the words that the template takes."""
+    kwargs = body.get(KWARGS, {})
+    prompt = server.template(body["messages"], body.get("tools"), **kwargs)
+    server.send(peer, b"200 OK", {"prompt": prompt})
+
+
+class Thinker(ModelServer):
+    """Answers "a1", "a2", … each after reasoning; ``name``: of the member that it stands in."""
+
+    def __init__(self, *, name="reasoning_content", thought="because", **settings):
+        template = partial(thinking, keeps=lambda late, given: late or "clear_thinking" in given)
+        super().__init__(template, pages={PAGE: renders}, **settings)
+        self.name, self.thought = name, thought
+        self.count = 0
+
+    def answer(self, peer, api, body):
+        self.count += 1
+        thought, text = f"{self.thought}{self.count}", f"a{self.count}"
+        if api == "messages":
+            blocks = [{"type": "thinking", "thinking": thought, "signature": ""}]
+            blocks.append({"type": "text", "text": text})
+            usage = {"input_tokens": 9, "output_tokens": 1}
+            self.send(peer, b"200 OK", {"role": "assistant", "content": blocks, "usage": usage})
+        elif body.get("stream"):
+            pieces = [thought[at : at + 2_000] for at in range(0, len(thought), 2_000)]
+            deltas = [*({self.name: piece} for piece in pieces), {"content": text}]
+            chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+            chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+            data = b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in chunks)
+            peer.send(whole(data + b"data: [DONE]\n\n", b"Content-Type: text/event-stream"))
+        else:
+            message = {"role": "assistant", "content": text, self.name: thought}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            usage = {"prompt_tokens": 9, "completion_tokens": 1}
+            self.send(peer, b"200 OK", {"choices": [choice], "usage": usage})
+
+
+@pytest.fixture
+def start(tmp_path, upstream):
+    """Start a proxy before a model server."""
+    with starting(tmp_path, upstream) as start:
+        yield start
+
+
+class Agent:
+    """A client that drops reasoning, over one connection, so that turns follow at once."""
+
+    def __init__(self, proxy, api="chat", **more):
+        self.messages = []
+        self._api, self._more = api, {"model": "m", "max_tokens": 9, **more}
+        self._client = Client(proxy.address)
+
+    def say(self, text):
+        """Send a turn; the text of its answer is what ``Thinker`` says."""
+        self.messages.append({"role": "user", "content": text})
+        body = json.dumps(self._more | {"messages": self.messages}).encode()
+        answer = self._client.ask(PATHS[self._api], body, b"X-Session-Id: s").answer()
+        assert answer.status == 200
+        said = f"a{(len(self.messages) + 1) // 2}"
+        assert said.encode() in answer.body
+        self.messages.append({"role": "assistant", "content": said})
+
+
+def sent(server, api="chat"):
+    """The bodies that came to the server."""
+    return server.bodies(PATHS[api])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize("thought", ["because", LARGE])
+def test_what_the_client_dropped_is_given_back(start, stream, name, thought):
+    """Under the server's own name for it, in each later turn; a large one in time, too."""
+    server = Thinker(name=name, thought=thought)
+    agent = Agent(start(server, "--keep-thinking", "yes"), stream=stream)
+    for text in ("one", "two", "three"):
+        agent.say(text)
+    first, second, third = sent(server)
+    assert first[KWARGS] == second[KWARGS] == third[KWARGS] == WORD
+    assert third["messages"][1] == agent.messages[1] | {name: f"{thought}1"}
+    assert third["messages"][3] == agent.messages[3] | {name: f"{thought}2"}
+    assert second["messages"] == third["messages"][:3]
+
+
+def test_a_messages_client_gets_back_what_its_server_takes(start):
+    """A block of thinking before the text."""
+    server = Thinker()
+    agent = Agent(start(server, "--keep-thinking", "yes"), "messages")
+    agent.say("one")
+    agent.say("two")
+    last = sent(server, "messages")[-1]
+    thought = {"type": "thinking", "thinking": "because1", "signature": ""}
+    assert last["messages"][1]["content"] == [thought, {"type": "text", "text": "a1"}]
+    assert last[KWARGS] == WORD
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_it_comes_through_translation(start, stream):
+    """A Messages client before a server that speaks Chat Completions alone."""
+    server = Thinker(apis=("chat",))
+    proxy = start(server, "--keep-thinking", "yes", "--dialect", "openai")
+    agent = Agent(proxy, "messages", stream=stream)
+    agent.say("one")
+    agent.say("two")
+    last = sent(server)[-1]
+    assert last["messages"][1] == {
+        "role": "assistant",
+        "content": "a1",
+        "reasoning_content": "because1",
+    }
+    assert last[KWARGS] == WORD
+
+
+def test_and_through_the_other_one(start):
+    """A chat client before a server that speaks Messages alone."""
+    server = Thinker(apis=("messages",))
+    proxy = start(server, "--keep-thinking", "yes", "--dialect", "anthropic")
+    agent = Agent(proxy)
+    agent.say("one")
+    agent.say("two")
+    last = sent(server, "messages")[-1]
+    assert last["messages"][1]["content"][0]["thinking"] == "because1"
+    assert last[KWARGS] == WORD
+
+
+def test_it_is_said_once_and_shown(start):
+    """In the banner, in the log with the way to switch it off, on the health page."""
+    proxy = start(Thinker(), "--keep-thinking", "yes")
+    agent = Agent(proxy)
+    for text in ("one", "two", "three"):
+        agent.say(text)
+    eventually(lambda: sum("edited: kept-thinking" in line for line in proxy.lines) == 3)
+    said = [line for line in proxy.lines if "(said once" in line]
+    assert len(said) == 1
+    assert "--keep-thinking no" in said[0]
+    assert any(line.startswith("  thinking    drops the thinking") for line in proxy.lines)
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=20) as page:
+        told = json.load(page)["thinking"]
+    assert (told["setting"], told["on"]) == ("yes", True)
+
+
+@pytest.mark.parametrize("setting", ["no", "auto"])
+def test_nothing_is_changed_unasked(start, setting):
+    """With auto, not before the memory is known to have checkpoints only."""
+    server = Thinker()
+    agent = Agent(start(server, "--keep-thinking", setting))
+    agent.say("one")
+    agent.say("two")
+    first, second = sent(server)
+    assert KWARGS not in first | second
+    assert second["messages"] == agent.messages[:3]
+
+
+def test_a_server_without_pages_is_asked_for_nothing(start):
+    """Some refuse members that they do not know."""
+    server = Thinker()
+    server.pages.clear()
+    agent = Agent(start(server, "--keep-thinking", "yes"))
+    agent.say("one")
+    agent.say("two")
+    assert KWARGS not in sent(server)[-1]
+
+
+def test_vllm_renders_for_chat_completions_alone(start):
+    """Its Messages API puts prompts together otherwise, and has no such kwargs."""
+
+    def tokenizes(server, peer, _, body):
+        prompt = server.template(body["messages"], body.get("tools"), **body.get(KWARGS, {}))
+        server.send(peer, b"200 OK", {"token_strs": list(prompt)})
+
+    server = Thinker(name="reasoning")
+    server.pages = {TOKENIZE: tokenizes}
+    proxy = start(server, "--keep-thinking", "yes")
+    for api in ("chat", "messages"):
+        agent = Agent(proxy, api)
+        server.count = 0
+        agent.say("one")
+        agent.say("two")
+    last = sent(server)[-1]
+    assert (last["messages"][1]["reasoning"], last[KWARGS]) == ("because1", WORD)
+    assert KWARGS not in sent(server, "messages")[-1]
+
+
+def test_a_count_of_tokens_is_asked_of_the_prompt_that_is_sent(start):
+    """With the reasoning in it; it is no turn."""
+    server = Thinker()
+    proxy = start(server, "--keep-thinking", "yes")
+    agent = Agent(proxy, "messages")
+    agent.say("one")
+    path = f"{PATHS['messages']}/count_tokens"
+    server.pages[path] = lambda server, peer, *_: server.send(peer, b"200 OK", {"input_tokens": 1})
+    body = json.dumps(
+        {"model": "m", "messages": [*agent.messages, {"role": "user", "content": "x"}]}
+    )
+    with Client(proxy.address) as client:
+        assert client.ask(path, body.encode(), b"X-Session-Id: s").answer().status == 200
+    (counted,) = server.bodies(path)
+    assert counted["messages"][1]["content"][0]["thinking"] == "because1"
