@@ -13,6 +13,7 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import NOTHING, Usage
 from cacheproxy.core.conversation.verdict import Basis, Judgement, Reason, Verdict
+from cacheproxy.core.judge.advice import is_curable
 from cacheproxy.core.judge.cause import NOTHING_SEEN, Meanwhile
 from cacheproxy.core.judge.judge import judge, order_of, wants_proof
 from cacheproxy.core.judge.proof import Compared, Proof
@@ -138,7 +139,10 @@ class Verdicts:
                 end,
                 profile.start,
             )
-        place = self._store.end(session, place, following, broke=verdict.reason is not None)
+        curable = is_curable(verdict)
+        # Another reason may have such a change beneath it, as a proof shows later.
+        broke = curable or (verdict.reason is not None and verdict.where is not None)
+        place = self._store.end(session, place, following, broke=broke, curable=curable)
         return Judged(verdict, place, usage, again, before, sent, meanwhile)
 
     def _lane(self, session: Session, number: int) -> Lane | None:

@@ -54,11 +54,11 @@ class Cures:
         verdict = exchange.verdict
         if verdict is None or verdict.reason is None:
             return _nothing(f"request {exchange.number} did not break the cache: nothing to cure")
-        pair = self._pair(exchange)
+        exchange, pair = self._newest(exchange)
         if pair is None:
             return _nothing(
-                f"the texts of request {exchange.number} are no longer in memory (its conversation "
-                "broke again, or was forgotten): look in a capture with --from FILE"
+                f"the texts of request {exchange.number} are no longer in memory: its conversation "
+                "was forgotten; look in a capture with --from FILE"
             )
         try:
             found = await self.run(self._work(exchange, pair))
@@ -71,6 +71,20 @@ class Cures:
             if self._pair(exchange) is not None:
                 return exchange
         return None
+
+    def _newest(self, exchange: Exchange) -> tuple[Exchange, Pair | None]:
+        """Return the turn that broke, or the last that did after it in its conversation.
+
+        Where each turn breaks, the next one has come before anybody has read the log.
+        """
+        place = exchange.place
+        for later in reversed(list(self.recent)):
+            is_later = later.number >= exchange.number and later.session == exchange.session
+            if not is_later or later.place is None or place is None:
+                continue
+            if later.place.lane == place.lane and (pair := self._pair(later)) is not None:
+                return later, pair
+        return exchange, None
 
     def _pair(self, exchange: Exchange) -> Pair | None:
         """Return the requests of a turn that broke, if they are still kept."""

@@ -270,13 +270,26 @@ class TestNothingIsDone:
         assert "no such exchange" in one_line(breaking.propose("999999"))
 
     def test_its_conversation_broke_again(self, breaking):
-        """Only the last break's texts are kept."""
+        """Only the last break's texts are kept: it is that one that is cured."""
         number = breaking.broke(date(20), date(21), DATED)
         session = breaking.last(lambda one: one["number"] == number)["session"]
         said = ("hello", "hi", "and?", "so", "well")
         breaking.say(session, *said, system=DATED.format(date(22)), reused=3)
-        breaking.last(lambda one: one["session"] == session and one["turn"] == 3)
-        assert "no longer in memory" in one_line(breaking.propose(number))
+        newer = breaking.last(lambda one: one["session"] == session and one["turn"] == 3)["number"]
+        found = json.loads(breaking.propose(number, "--json").stdout)
+        assert found["number"] == newer
+        assert found["found"][0]["toml"]
+
+    def test_what_the_server_had_dropped_meanwhile_does_not_take_its_place(self, breaking):
+        """The requests agree then, and no rule could help."""
+        number = breaking.broke(date(20), date(21), DATED)
+        session = breaking.last(lambda one: one["number"] == number)["session"]
+        said = ("hello", "hi", "and?", "so", "well")
+        breaking.say(session, *said, system=DATED.format(date(21)), reused=0)
+        dropped = breaking.last(lambda one: one["session"] == session and one["turn"] == 3)
+        assert dropped["verdict"] == "BREAK"
+        assert json.loads(breaking.propose(number, "--json").stdout)["number"] == number
+        assert "no longer in memory" in one_line(breaking.propose(dropped["number"]))
 
     def test_a_credential_near_the_change_goes_nowhere(self, breaking):
         key = "sk-ant-api03-AbCdEfGh1234567890ijklmnop"

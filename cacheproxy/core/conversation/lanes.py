@@ -27,12 +27,14 @@ _SAME_SYSTEM = 0.6
 class Pair(NamedTuple):
     """A request and the one before it in its lane, as the rules left both; ``turn``: of the later.
 
-    That is how a rule of the user's own would see them: it comes after all others.
+    That is how a rule of the user's own would see them: it comes after all others. ``curable``:
+    whether a rule may help, by the shape of what changed.
     """
 
     before: Request
     after: Request
     turn: int = 0
+    curable: bool = False
 
 
 class Place(NamedTuple):

@@ -125,11 +125,18 @@ class Store:
             return Place(lane.number, lane.turns + 1, False, replaced, pair)
 
     def end(
-        self, session: Session, place: Place, before: Before | None, *, broke: bool = False
+        self,
+        session: Session,
+        place: Place,
+        before: Before | None,
+        *,
+        broke: bool = False,
+        curable: bool = False,
     ) -> Place:
         """Take note that a turn was evaluated: the next one in its lane is compared with it.
 
-        Of one that ``broke`` the cache, or may have, the requests are kept until the next one does.
+        Of one that ``broke`` the cache, since its request left the one before, both are kept until
+        the next one does; where a rule may help (``curable``), until the next one like it does.
         """
         known = self._known.get(session)
         lane = known.lane(place.lane) if known is not None else None
@@ -138,8 +145,9 @@ class Store:
         with self._lock:
             lane.turns += 1
             lane.before = before
-            if broke and place.pair is not None:
-                lane.broken = place.pair._replace(turn=lane.turns)
+            kept = lane.broken
+            if broke and place.pair is not None and (curable or kept is None or not kept.curable):
+                lane.broken = place.pair._replace(turn=lane.turns, curable=curable)
             lane.count()
             if session in self._known:
                 self._count(known)

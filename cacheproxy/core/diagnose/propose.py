@@ -36,6 +36,8 @@ _CONSTANTS = {
 _KEPT = "kept as first seen, and told when it changes"
 _BEFORE, _AFTER = 40, 20
 """Characters of an anchor, at most."""
+_STAMP, _LEAP = 4, 500
+"""Digits of a stamp, at least, and how far two of them lie apart: a counter goes step by step."""
 _STRONG = 6
 """Letters and digits from which an anchor tells its token from other text."""
 _CUT_WORD = re.compile(r"[0-9A-Za-z]+\Z")
@@ -143,6 +145,8 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
 def _shape(kind: Kind, changes: Sequence[Change]) -> str:
     """Return the pattern of the token: of a date in the way in which it was written each time."""
     seen = {text for change in changes for text in (change.was, change.now)}
+    if _is_nonce(kind, changes):
+        kind = Kind.NONCE
     shapes = DATES if kind is Kind.DATE else ()
     return next(
         (shape for shape in shapes if all(re.fullmatch(shape, text) for text in seen)),
@@ -180,9 +184,18 @@ def _where(field: Field, steps: Sequence[Step]) -> str | tuple[str, ...]:
 
 def _constant(kind: Kind, changes: Sequence[Change]) -> str:
     lengths = {len(text) for change in changes for text in (change.was, change.now)}
-    if kind is Kind.NONCE and len(lengths) == 1:
+    if (kind is Kind.NONCE or _is_nonce(kind, changes)) and len(lengths) == 1:
         return "0" * lengths.pop()
     return _CONSTANTS[kind]
+
+
+def _is_nonce(kind: Kind, changes: Sequence[Change]) -> bool:
+    """Whether a number is none that counts, but a stamp that happened to have no letter."""
+    return kind is Kind.COUNTER and all(
+        len(change.was) == len(change.now) >= _STAMP
+        and abs(int(change.was) - int(change.now)) >= _LEAP
+        for change in changes
+    )
 
 
 def _around(changes: Sequence[Change]) -> Iterator[tuple[str, str, bool]]:

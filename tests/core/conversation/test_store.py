@@ -71,6 +71,16 @@ class TestBroken:
             assert bodies == [f"date={len(said) - 2}", f"date={len(said)}"]
             assert lane.broken.turn == lane.turns
 
+    @pytest.mark.parametrize(("curable", "kept"), [(True, 3), (False, 2)])
+    def test_one_that_a_rule_may_cure_goes_before_others(self, curable, kept):
+        """Whatever else the server loses after it."""
+        store = Store()
+        for number in (1, 2, 3):
+            said = ["a", "b", "c", "d", "e"][: 2 * number - 1]
+            place = store.begin(store.find(ONE, turn(said, number)), turn(said, number))
+            store.end(ONE, place, None, broke=True, curable=curable or number == 2)
+        assert store.conversation(ONE).lanes[0].broken.turn == kept
+
     def test_they_count(self):
         kept, other = Store(), Store()
         for store, breaks in ((kept, True), (other, False)):

@@ -156,6 +156,17 @@ def test_the_second_of_a_prompt_is_made_constant():
     assert (proposal.rule.pin, proposal.rule.replacement) == (False, "00:00")
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "constant"),
+    [("01265", "35882", "00000"), ("1265", "1266", "0"), ("9", "10", "0"), ("99", "712", "0")],
+)
+def test_a_stamp_without_a_letter_is_no_counter(was, now, constant):
+    """In one pair of turns both may happen to have none."""
+    (proposal,), _ = proposals(replaced(was, now, label="stamp=")[:2])
+    assert proposal.rule.replacement == constant
+    assert bool(re.search(proposal.rule.pattern, "stamp=be1f7\n")) is (constant == "00000")
+
+
 def test_a_line_with_a_credential_gets_no_rule():
     key = "sk-ant-api03-AbCdEfGh1234567890ijklmnop"
     found, (refused,) = proposals(replaced("2026-11-21", "2026-11-22", label=f"{key} "))
