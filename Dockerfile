@@ -9,7 +9,7 @@ COPY twisted twisted
 COPY clients clients
 COPY cacheproxy cacheproxy
 RUN python -m venv /opt/cacheproxy \
-    && /opt/cacheproxy/bin/pip install --no-cache-dir . ./clients/claude-code ./clients/openclaw \
+    && /opt/cacheproxy/bin/pip install --no-cache-dir . ./clients/* \
     # Twisted's list of its plugins: who runs it later may not write it
     && /opt/cacheproxy/bin/twistd --help > /dev/null
 

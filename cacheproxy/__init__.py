@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from cacheproxy.core.prompt.codeblocks import lines_outside_code
     from cacheproxy.core.prompt.request import Request
     from cacheproxy.core.rules.code_rule import CodeRule, quick
-    from cacheproxy.core.rules.places import SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
+    from cacheproxy.core.rules.places import FIRST_USER_TEXT, SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
     from cacheproxy.core.rules.rule import Rule
     from cacheproxy.hookspecs import hookimpl
 
 __all__ = [
+    "FIRST_USER_TEXT",
     "REMOVE",
     "SYSTEM_HEAD",
     "SYSTEM_TEXT",
@@ -39,6 +40,7 @@ __all__ = [
 
 
 _MODULES = {
+    "FIRST_USER_TEXT": "core.rules.places",
     "REMOVE": "core.document.edits",
     "SYSTEM_HEAD": "core.rules.places",
     "SYSTEM_TEXT": "core.rules.places",

@@ -54,7 +54,10 @@ from cacheproxy.proxy.transport.polling import poll_plainly
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
+from cacheproxy.web.cures import Cures
 
+_CURE, _CURE_SECONDS = "cure", 30.0
+"""Rules are proven in a thread of plugins, whose functions they may call: for how long."""
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
 With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
@@ -69,6 +72,7 @@ def makeService(options: Options) -> IService:
     poll_plainly(reactor)
     try:
         lasting = make_lasting(reactor, options.settings)
+        lasting.shown.file = options.file
         listening = Listening(reactor, options.settings, lasting.site)
         arrangement = arrange(lasting, options.settings)
     except (
@@ -133,7 +137,8 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
     packages = plugins.packages.with_files(config.plugin, config.block)
-    rules = choose(packages.normalizers(config.rules()), config.enable, config.disable)
+    known = packages.normalizers(config.rules())
+    rules = choose(known, config.enable, config.disable)
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, via)
     translating = Translating(
@@ -191,6 +196,18 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
                 access,
                 profiling,
                 context.placing,
+                cures=Cures(
+                    lasting.shown.recent,
+                    store,
+                    packages,
+                    known,
+                    frozenset(rule.name for rule in rules),
+                    edits,
+                    lambda: profiling.profile,
+                    lasting.collector,
+                    lambda work: plugins.workers.run(_CURE, work, _CURE_SECONDS),
+                    lambda: lasting.shown.file,
+                ),
                 before=lasting.records.take.settle,
             ),
         ),

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 import pytest
 
-from cacheproxy.agents.setups import CLIENTS
+from cacheproxy.agents.clients import CLIENTS
 from cacheproxy.cli.main import main
 
 ROOT = Path(__file__).parents[1]

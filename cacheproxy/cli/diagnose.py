@@ -6,37 +6,44 @@ import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import click
 
+from cacheproxy.asking import checked_url, is_same, shown
+from cacheproxy.cli.address import USUAL, proxy_url
+from cacheproxy.cli.curing import apply as applied
+from cacheproxy.cli.curing import can_apply, cure_lines
 from cacheproxy.cli.diagnosetext import lines
 from cacheproxy.cli.inspecttext import visible
-from cacheproxy.cli.proposing import AppendError, append, proposal_lines
+from cacheproxy.cli.proposing import append, proposal_lines
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.cli.settings import (
     OneLine,
     fail,
     json_option,
     print_json,
+    proxy_option,
     read_settings,
     rules_options,
     tell,
 )
+from cacheproxy.config import Config
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.diagnose.conversations import Lane, lanes_of
+from cacheproxy.core.diagnose.cure import Cure, CureError
 from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
 from cacheproxy.core.diagnose.report import Report, ReportError, failed
 from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.core.diagnose.volatile import fields
-from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured
 
-_PROXY = "http://127.0.0.1:8081"
-_PAGE = "/_cacheproxy/diagnose/"
+_PAGE, _CURE = "/_cacheproxy/diagnose/", "/_cacheproxy/cure/"
+_T = TypeVar("_T")
 
 
 @click.command(cls=OneLine)
@@ -48,16 +55,20 @@ _PAGE = "/_cacheproxy/diagnose/"
     metavar="FILE",
     help="A capture, HAR file or folder to look in, instead of the running proxy; repeatable.",
 )
-@click.option("--proxy", default=_PROXY, show_default=True, help="The running proxy.")
+@proxy_option
 @click.option("--propose", "proposing", is_flag=True, help="Propose rules for what none covers.")
-@click.option("--apply", is_flag=True, help="With --propose: append them to the config file.")
+@click.option(
+    "--apply",
+    is_flag=True,
+    help="With --propose: append them to the config file; the running proxy uses them at once.",
+)
 @rules_options
 @json_option
 def diagnose(
     name: str,
     *,
     files: tuple[str, ...],
-    proxy: str,
+    proxy: str | None,
     proposing: bool,
     apply: bool,
     config: str | None,
@@ -70,19 +81,29 @@ def diagnose(
     numbers. It quotes the prompt, a few words around the change.
 
     With --propose, prints rules in the config file's form for the volatile fields that no
-    installed rule covers. Only rules are printed that, over all captures given, make the turns
+    installed rule covers; "last" is the last turn that broke the cache then. Only rules are
+    printed that, on the two requests of that turn (or over all captures given), make the turns
     equal wherever they fire, never fire in text that a user or a tool wrote, change nothing the
     second time, and leave every other byte.
+
+    With --apply, they are appended to the config file that the running proxy reads, which then
+    reads it again: no restart. Without a running proxy (--from), to --config, CACHEPROXY_CONFIG
+    or your own config file.
     """
     if apply and not proposing:
         fail("--apply goes with --propose")
-    if proposing and not files:
-        fail("--propose needs captures: cacheproxy diagnose --propose --from FILE")
-    if not files:
-        _print(_from_proxy(proxy, name, config), as_json=as_json)
-        return
     is_new = apply and config is not None and not Path(config).expanduser().exists()
-    found = configured(read_settings(os.devnull if is_new else config, plugin))
+    settings = read_settings(os.devnull if is_new else config, plugin)
+    if not files:
+        url = proxy or proxy_url(settings)
+        page = quote(name, safe="")
+        if proposing:
+            cure = _told(Cure.from_json, url, _CURE + page, settings)
+            _cure(cure, url, settings, config if apply else None, apply=apply, as_json=as_json)
+        else:
+            _print(_told(Report.from_json, url, _PAGE + page, settings), as_json=as_json)
+        return
+    found = configured(settings)
     records, problems = read(files)
     tell(problems)
     lanes = lanes_of(records, found.packages.session, answered=not proposing)
@@ -96,12 +117,31 @@ def diagnose(
         raise SystemExit(2)
 
 
-def _from_proxy(proxy: str, name: str, config: str | None) -> Report:
-    token = read_settings(config).token_header()
+def _told(read: Callable[[Any], _T], proxy: str, page: str, settings: Config) -> _T:
+    """Return what the running proxy says on ``page``, read by ``read``."""
     try:
-        return Report.from_json(get_json(proxy, _PAGE + quote(name, safe=""), token))
-    except ReportError:
+        return read(get_json(proxy, page, settings.token_header()))
+    except (ReportError, CureError):
         raise RunningError(f"{proxy} does not speak as this version of cacheproxy does") from None
+
+
+def _cure(
+    cure: Cure, proxy: str, settings: Config, config: str | None, *, apply: bool, as_json: bool
+) -> None:
+    """Print the running proxy's cure, and apply it."""
+    command = "" if apply else f"cacheproxy diagnose {cure.number} --propose --apply"
+    if command and not is_same(proxy, USUAL):
+        command += f" --proxy {shown(checked_url(proxy))}"
+    if as_json:
+        print_json(cure.as_json())
+    else:
+        for line in cure_lines(cure, command):
+            click.echo(visible(line))
+    if apply and can_apply(cure):
+        said = applied(cure, checked_url(proxy), settings.token_header(), config)
+        click.echo(said, err=as_json)
+    elif apply:
+        fail("nothing to apply", 1)
 
 
 def _from_captures(
@@ -155,29 +195,15 @@ def _propose(
         for line in proposal_lines(proposals, refusals, steps=len(steps)):
             click.echo(visible(line))
     if apply and proposals:
-        try:
-            file = append([proposal.toml() for proposal in proposals], config)
-        except AppendError as error:
-            fail(str(error))
-        click.echo(f"Appended to {file}. Restart the proxy to use it.", err=as_json)
+        file = append([proposal.toml() for proposal in proposals], config).file
+        how = "A running proxy that reads it does so again by SIGHUP"
+        click.echo(f"Appended to {file}. {how}; else start it with --config {file}.", err=as_json)
 
 
 def _whose(lanes: list[Lane], found: Configured) -> Callable[[Request], Client | None]:
     """Return what says of which client a request is, where a rule for that client can tell it."""
     named = {id(turn.request): lane.session.client for lane in lanes for turn in lane.turns}
-    declared = {client.name: client for client in reversed(found.packages.clients)}
-
-    def whose(request: Request) -> Client | None:
-        name = named[id(request)]
-        if name == UNNAMED:
-            return None
-        try:
-            client = declared.get(name) or Client(name)
-        except ClientError:
-            return None
-        return client if client.sent(request) else None
-
-    return whose
+    return lambda request: found.packages.client(named[id(request)], request)
 
 
 def _as_object(proposals: list[Proposal], refusals: list[Refusal]) -> dict[str, Any]:

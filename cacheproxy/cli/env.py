@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 
 import click
 
+from cacheproxy.agents.clients import CLIENTS
 from cacheproxy.agents.need import Need, late, told
-from cacheproxy.agents.setups import CLIENTS
 from cacheproxy.agents.shell import SHELLS, lines
 from cacheproxy.asking import HEALTH, PAGE_SECONDS, NoAnswerError, Site, checked_url
 from cacheproxy.cli.address import proxy_url
@@ -56,10 +56,10 @@ def env(
 
     Model and context window are those of the model server, asked through the running proxy.
 
-    Claude Code, aider and Qwen Code read variables:  eval "$(cacheproxy env claude)"  (fish:
-    cacheproxy env claude --shell fish | source). For the others it prints what goes into their
-    configuration file, and says on standard error which file that is. The proxy's token, if there
-    is one, stands in the variables in plain text; files only name the variable.
+    Claude Code, aider, Gemini CLI, goose and Qwen Code read variables:  eval "$(cacheproxy env
+    claude)"  (fish: cacheproxy env claude --shell fish | source). For the others it prints what
+    goes into their configuration file, and says on standard error which file that is. The
+    proxy's token, if there is one, stands in the variables in plain text; files only name it.
     """
     key_headers(api_key)  # a key that cannot be sent is told first
     settings = read_settings(config)

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
+from cacheproxy.core.diagnose.cure import Found
 from cacheproxy.core.diagnose.inspection import Inspection, PartView, SideView
 from cacheproxy.core.diagnose.volatile import Field
 from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.judge.advice import FREQUENCY
 
 WIDTH = 96
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """Control characters, and those that change the direction of what follows."""
-_PROPOSABLE = (Kind.UUID, Kind.DATE, Kind.CLOCK, Kind.NONCE, Kind.COUNTER)
 
 
 def lines(result: Inspection, active: frozenset[str], files: Sequence[str]) -> Iterator[str]:
@@ -107,7 +108,7 @@ def _rule(field: Field, active: frozenset[str]) -> str:
     return f"{name}{state}{partly}"
 
 
-def field_name(field: Field) -> str:
+def field_name(field: Field | Found) -> str:
     """Return a field's place as people read it: ``system[2] "cch="``."""
     label = " ".join(field.label.split())
     shown = place_name(field.path)
@@ -173,11 +174,11 @@ def _reuse(result: Inspection) -> Iterator[str]:
 def _next(result: Inspection, files: Sequence[str]) -> Iterator[str]:
     shown = " ".join(quote(name) for name in files)
     bare = [field for field in result.fields if not field.rules]
-    if any(field.kind in _PROPOSABLE and field.source == "client" for field in bare):
+    if any(field.kind in FREQUENCY and field.source == "client" for field in bare):
         yield f"  Next: cacheproxy diagnose --propose --from {shown}"
     elif result.more:
         names = ",".join(result.more)
-        yield f"  Next: twistd -n cacheproxy --enable {names}"
+        yield f"  Next: --enable {names}, or enable = [...] in the config file and SIGHUP"
 
 
 def _tokens(chars: float, result: Inspection) -> str:

@@ -9,7 +9,7 @@ import click
 
 from cacheproxy.cli.settings import OneLine, json_option, print_json, read_settings, rules_options
 from cacheproxy.core.rules.normalizer import Normalizer, client_name
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import INSTALL, Package
 from cacheproxy.plugin.packages import Configured, configured
 
 
@@ -34,7 +34,7 @@ def plugins(config: str | None, *, plugin: tuple[str, ...], as_json: bool) -> No
         _print_rules(found.own, found)
     if not found.packages:
         click.echo("No client package is installed: the proxy passes everything through.")
-        click.echo("Install one: pip install cacheproxy-claude-code (or cacheproxy-openclaw)")
+        click.echo(f"Install them: {INSTALL}")
     elif len(found.active) < len(found.rules):
         click.echo("\nSwitch a rule on or off with --enable NAME, --disable NAME.")
 

@@ -25,6 +25,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.prompt.client import EVERY
 from cacheproxy.core.rules.normalizer import client_name
 from cacheproxy.doctor.proxy import is_health
+from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import configured
 
 _OWN = "the config file"
@@ -139,7 +140,7 @@ def _counted(row: Row, seen: Seen) -> Row:
 
 def _lines(rows: Sequence[Row], seen: Seen | None, least: int) -> Iterator[str]:
     if not rows:
-        yield "No rule is installed: pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
+        yield f"No rule is installed: {INSTALL}"
         return
     width = max(len(row.name) for row in rows)
     package = None

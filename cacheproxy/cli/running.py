@@ -7,22 +7,24 @@ from typing import Any
 
 from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url
 
-_SECONDS = 10.0
-"""A page about a long conversation takes the proxy a while."""
+_SECONDS = 40.0
+"""A page about a long conversation takes the proxy a while, and proving a rule on it longer."""
+_NO_PAGE = "no such page"
 
 
 class RunningError(CommandError):
     """The proxy gives no good answer."""
 
 
-def get_json(proxy: str, path: str, token: Mapping[str, str]) -> Any:
+def get_json(proxy: str, path: str, token: Mapping[str, str], *, post: bool = False) -> Any:
     """Return the JSON value at ``path`` of the proxy at the URL ``proxy``; raises RunningError.
 
-    ``token``: the header that holds its token, if it has one.
+    ``token``: the header that holds its token, if it has one. ``post``: to have something done.
     """
     try:
         proxy = checked_url(proxy)
-        answer = Site(proxy, {"Accept": "application/json", **token}).get(path, _SECONDS)
+        site = Site(proxy, {"Accept": "application/json", **token})
+        answer = site.post(path, b"", _SECONDS) if post else site.get(path, _SECONDS)
     except CommandError:
         raise RunningError(
             f"--proxy takes a URL such as http://127.0.0.1:8081, not {proxy!r}"
@@ -38,7 +40,7 @@ def get_json(proxy: str, path: str, token: Mapping[str, str]) -> Any:
     if answer.status == 401:
         raise RunningError(f"{proxy} asks for its token: set CACHEPROXY_TOKEN to it")
     said = value.get("error") if isinstance(value, dict) else None
-    if isinstance(said, str) and answer.status == 404:
+    if isinstance(said, str) and answer.status in (404, 409, 503) and _NO_PAGE not in said:
         raise RunningError(said)
     raise RunningError(
         f"what answers at {proxy} is no cacheproxy of this version (HTTP {answer.status})"

@@ -9,7 +9,7 @@ from typing import Any
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.identify import Server
-from cacheproxy.plugin.package import Package
+from cacheproxy.plugin.package import INSTALL, Package
 
 _DEFAULT = "http://127.0.0.1:8081"
 """Where ``cacheproxy env`` looks for the proxy by itself."""
@@ -99,10 +99,16 @@ def short(number: float) -> str:
 
 
 def _ways_in(address: str) -> Iterator[str]:
-    where = "" if address == _DEFAULT else f" --proxy {address}"
+    where = proxy_option(address)
     yield f"  dashboard   {address}/_cacheproxy/"
     yield f'  Claude Code   eval "$(cacheproxy env claude{where})" && claude'
     yield f"  Cline, Codex  base URL {address}/v1"
+
+
+def proxy_option(address: str) -> str:
+    """Return what commands on this machine need beside them to find the proxy; "" for nothing."""
+    address = _from_here(address)
+    return "" if address == _DEFAULT or not address.startswith("http") else f" --proxy {address}"
 
 
 def _from_here(address: str) -> str:
@@ -122,5 +128,5 @@ def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: b
         return "none is on, so everything passes through unedited: cacheproxy plugins lists them"
     return (
         "none: no client package is installed, so everything passes through unedited;\n"
-        "              pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
+        f"              {INSTALL}"
     )

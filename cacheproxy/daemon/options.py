@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.python import usage
 
-from cacheproxy.config import ENV_PREFIX, Config, ConfigError, explain, load, options
+from cacheproxy.config import ENV_PREFIX, Config, ConfigError, default_file, explain, load, options
 from cacheproxy.daemon.service import stop
 
 
@@ -61,6 +61,11 @@ class Options(usage.Options):
             self.settings = self.read()
         except ConfigError as error:
             stop(2, str(error))
+
+    @property
+    def file(self) -> str:
+        """The config file that is read, if it is there."""
+        return str(self["config"] or default_file())
 
     def read(self) -> Config:
         """Return what is configured now; raises ConfigError."""

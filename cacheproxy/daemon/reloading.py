@@ -7,16 +7,19 @@ from collections.abc import Callable, Iterable
 import msgspec
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.daemon.wiring import Arrangement
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.proxy.exchange.workers import NoThreadError, TookTooLongError, Workers
 from cacheproxy.proxy.upstream.upstream import UpstreamURLError
+from cacheproxy.web.reload import ReloadError
 
 _log = Logger()
 _Adopt = Callable[[Arrangement], list[str]]
 _NAME = "reload"
+_NOT = "not reloaded, the settings stay as they were"
 _SECONDS = 30.0
 """How long it may take: a plugin's file is run, and imports what it will."""
 NEED_A_RESTART = (
@@ -51,42 +54,55 @@ class Reloading:
         self._read = read
         self._arrange = arrange
         self._running = running
-        self._asked = False
+        self._asked: list[Deferred[str]] = []
         self._busy = False
 
-    def ask(self, adopt: _Adopt) -> None:
+    def ask(self, adopt: _Adopt) -> Deferred[str]:
         """Reload once, however often this is called meanwhile, and once more after that.
 
         ``adopt`` puts an arrangement in force and returns the names of the plugins that are not
-        what they were, or raises ConfigError.
+        what they were, or raises ConfigError. Fires with the line that is logged; errbacks with
+        ReloadError, which was logged, too.
         """
-        self._asked = True
+        asked: Deferred[str] = Deferred()
+        self._asked.append(asked)
         if not self._busy:
             self._busy = True
-            done = Deferred.fromCoroutine(self._reload_while_asked(adopt))
-            done.addErrback(lambda failure: _log.failure("the reload failed", failure))
+            Deferred.fromCoroutine(self._reload_while_asked(adopt))
+        return asked
 
     async def _reload_while_asked(self, adopt: _Adopt) -> None:
         try:
             while self._asked:
-                self._asked = False
-                await self._reload(adopt)
+                asked, self._asked = self._asked, []
+                said: str | Failure
+                try:
+                    said = await self._reload(adopt)
+                    _log.info("{line}", line=said)
+                except ReloadError as error:
+                    said = Failure()
+                    _log.warn("{why}", why=str(error))
+                except Exception:
+                    said = Failure()
+                    _log.failure("the reload failed", said)
+                for one in asked:
+                    if not one.called:  # else it was cancelled
+                        one.callback(said)
         finally:
             self._busy = False
 
-    async def _reload(self, adopt: _Adopt) -> None:
+    async def _reload(self, adopt: _Adopt) -> str:
         self._workers.forgive(_NAME)  # it was asked for, however late the last one was
         try:
             wanted, arrangement = await self._workers.run(_NAME, self._prepare, _SECONDS)
             plugins = adopt(arrangement)
         except (TookTooLongError, NoThreadError) as error:
-            _log.warn("not reloaded, the settings stay as they were: it {error}", error=error)
-            return
+            raise ReloadError(f"{_NOT}: it {error}") from None
         except (ConfigError, PluginError, UpstreamURLError) as error:
-            _log.warn("not reloaded, the settings stay as they were: {error}", error=error)
-            return
-        _log.info("{line}", line=summary(self._running, wanted, plugins))
+            raise ReloadError(f"{_NOT}: {error}") from None
+        line = summary(self._running, wanted, plugins)
         self._running = arrangement.config
+        return line
 
     def _prepare(self) -> tuple[Config, Arrangement]:
         wanted = self._read()

@@ -30,6 +30,7 @@ from cacheproxy.observe.terminal import TerminalObserver
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.probe import trouble
 from cacheproxy.totals import snapshot
+from cacheproxy.web.reload import ReloadError
 
 _log = Logger()
 _LOOK_SECONDS = 4.0
@@ -63,6 +64,7 @@ class ProxyService(MultiService):
         for service in (lasting.records, listening, self._poller):
             if service is not None:
                 service.setServiceParent(self)
+        lasting.shown.reload = self._reload
         self._put_in_force(arrangement)
 
     def setServiceParent(self, parent: Any) -> None:
@@ -93,6 +95,7 @@ class ProxyService(MultiService):
         super().startService()
         self._start_totals()
         self._lasting.reactor.callWhenRunning(self._signals.take)
+        self._lasting.records.log_line.proxy = banner.proxy_option(self._listening.url)
         url = self._arrangement.upstream.url.text
         self._say(banner.first_line(version(), self._listening.url, url))
         # Not before signals are taken: who reads "Ready." may send one.
@@ -139,8 +142,16 @@ class ProxyService(MultiService):
             self._listening.hurry()
 
     def _asked_to_reload(self) -> None:
+        """By a signal: the log says what came of it."""
         if self.running:
-            self._reloading.ask(self._adopt)
+            self._reloading.ask(self._adopt).addErrback(lambda _: None)
+
+    async def _reload(self) -> tuple[str, list[str]]:
+        """By our own page: return what has changed, and which rules edit; raises ReloadError."""
+        if not self.running:
+            raise ReloadError("not reloaded: the proxy is about to stop")
+        said = await self._reloading.ask(self._adopt)
+        return said, list(self._lasting.shown.dashboard.active)
 
     def _adopt(self, arrangement: Arrangement) -> list[str]:
         """Put ``arrangement`` in force for what begins from now on; raises ConfigError.

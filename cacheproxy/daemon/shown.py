@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,8 @@ from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.totals.totals import Totals
+from cacheproxy.web.cures import PATH as CURE
+from cacheproxy.web.cures import Cures
 from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
 from cacheproxy.web.exchanges import DIAGNOSIS, diagnosis, exchanges
 from cacheproxy.web.exchanges import PATH as EXCHANGES
@@ -35,17 +37,23 @@ from cacheproxy.web.memory_store import Unkept
 from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
 from cacheproxy.web.pages import OwnPages
+from cacheproxy.web.reload import PATH as RELOAD
+from cacheproxy.web.reload import reload
 
 
 class Shown:
     """The observers whose figures are shown; ``pages`` makes the pages for one configuration.
 
-    ``totals``: None where none are kept; then the dashboard shows the last exchanges.
+    ``totals``: None where none are kept; then the dashboard shows the last exchanges. ``file``: the
+    config file that a reload reads; ``reload`` does it, and is set by whoever can.
     """
+
+    reload: Callable[[], Awaitable[tuple[str, list[str]]]]
 
     def __init__(
         self, reactor: Any, plugins: Plugins, totals: Totals | None, site: ProxySite, version: str
     ) -> None:
+        self.file = ""
         self.recent = Recent()
         self.metrics = Metrics()
         self.latest = Latest()
@@ -79,12 +87,13 @@ class Shown:
         profiling: Profiling,
         placing: Placing | None,
         *,
+        cures: Cures,
         before: Callable[[], None],
     ) -> OwnPages:
         """Return the pages; ``before`` is called before any of them is made.
 
         ``upstream``: its URL. ``rules``: those that edit requests. ``placing``: None where nothing
-        is edited.
+        is edited. ``cures``: the page of rules for what broke.
         """
         names = [rule.name for rule in rules]
         page = partial(
@@ -114,6 +123,7 @@ class Shown:
             {
                 DIAGNOSIS: partial(diagnosis, self.recent, names, lambda: board.captures),
                 DETAIL: board.detail,
+                CURE: cures,
             },
             queried={DATA: board.data, REQUESTS: board.requests},
             direct={
@@ -121,6 +131,7 @@ class Shown:
                 METRICS: metrics,
                 LIVE: self.live,
                 LOGIN: partial(login, access),
+                RELOAD: lambda request: reload(self.reload, request),
             },
             before=before,
         )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from cacheproxy.doctor.finding import Finding, State
+from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import Configured
-
-INSTALL = "pip install cacheproxy-claude-code (or cacheproxy-openclaw)"
 
 
 def check(found: Configured, running: tuple[str, ...] | None, *, edits: bool) -> list[Finding]:

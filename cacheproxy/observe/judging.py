@@ -235,6 +235,7 @@ def _with(exchange: Exchange, judged: Judged, **more: Any) -> Exchange:
     return replace(
         exchange,
         verdict=judged.verdict,
+        place=place,
         turn=place.turn,
         side=place.is_side,
         usage=judged.usage,

@@ -15,6 +15,7 @@ from cacheproxy.core.conversation.speeds import generation_speed
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.http1.headers import values
+from cacheproxy.core.judge.advice import is_curable
 from cacheproxy.core.judge.explain import said_of
 from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
@@ -34,12 +35,15 @@ _NOT_THERE = (404, 405, 501)
 class LogLine:
     """The observer that logs; ``verbose`` adds body sizes and each edit.
 
+    ``proxy``: the option by which commands find this proxy, "" where they do by themselves.
+
     Lines that come together are one log event: an event of its own for each would be formatted,
     written and flushed by itself.
     """
 
     def __init__(self, clock: IReactorTime, *, verbose: bool) -> None:
         self.verbose = verbose
+        self.proxy = ""
         self._clock = clock
         self._lines: list[str] = []
         self._timer: IDelayedCall | None = None
@@ -47,7 +51,7 @@ class LogLine:
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
         """Have the exchange logged, soon."""
-        self._lines += lines(exchange, verbose=self.verbose)
+        self._lines += lines(exchange, verbose=self.verbose, proxy=self.proxy)
         if self._timer is None:
             self._timer = self._clock.callLater(_GATHERED, self._tell)
 
@@ -62,13 +66,16 @@ class LogLine:
         _log.info("{text}", text=hide_text("\n".join(gathered)))
 
 
-def lines(exchange: Exchange, *, verbose: bool = False) -> Iterator[str]:
-    """Yield the line for ``exchange`` and, if ``verbose``, one for each edit."""
+def lines(exchange: Exchange, *, verbose: bool = False, proxy: str = "") -> Iterator[str]:
+    """Yield the line for ``exchange`` and, if ``verbose``, one for each edit.
+
+    ``proxy``: see ``LogLine``.
+    """
     what = _turn if exchange.turn else _refused if _was_prompt(exchange) else _plain
     yield f"{_clock(int(exchange.wall))} {what(exchange)}"
     reason = why(exchange)
     if reason:
-        yield f"         {reason}"
+        yield f"         {reason}{proxy}"
     if not verbose:
         return
     size = len(exchange.received.body)
@@ -95,14 +102,15 @@ def verdict(exchange: Exchange) -> str:
 
 
 def why(exchange: Exchange) -> str:
-    """Return what broke a turn, by its shape and place: never the text itself."""
+    """Return what broke a turn, by its shape and place, never the text itself; and the command."""
     verdict_ = exchange.verdict
     if verdict_ is None or exchange.side:
         return ""
     if verdict_.reason is None:
         return "; ".join(verdict_.evidence)
     said = said_of(verdict_, exchange.usage)
-    return f"{verdict_.reason}: {said}.   cacheproxy diagnose {exchange.number}"
+    command = f"cacheproxy diagnose {exchange.number}"
+    return f"{verdict_.reason}: {said}.   {command}{' --propose' if is_curable(verdict_) else ''}"
 
 
 def _turn(exchange: Exchange) -> str:

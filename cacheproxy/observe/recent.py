@@ -46,6 +46,7 @@ class Recent:
                 response_body=None,
                 reports=tuple(map(_without_text, exchange.reports)),
                 verdict=_without_credentials(verdict, known),
+                place=None if exchange.place is None else exchange.place._replace(pair=None),
             )
         )
 

@@ -135,7 +135,7 @@ class Verdicts:
                 end,
                 profile.start,
             )
-        place = self._store.end(session, place, following)
+        place = self._store.end(session, place, following, broke=verdict.reason is not None)
         return Judged(verdict, place, usage, again, before, sent, meanwhile)
 
     def _lane(self, session: Session, number: int) -> Lane | None:

@@ -12,6 +12,8 @@ from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.hooks import Hooks
 
+INSTALL = "pip install 'cacheproxy-llm[clients]' (in a checkout: pip install ./clients/*)"
+"""What to do where no client package is installed."""
 TAKEN = frozenset({"capture", "live", "log-line", "metrics", "recent", "spans", "totals", "unkept"})
 """Names of our own observers, which no plugin may have."""
 _MOST_ERROR = 300

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.session import session_of
-from cacheproxy.core.prompt.client import Client, declared_name
+from cacheproxy.core.prompt.client import UNNAMED, Client, ClientError, declared_name
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import quick
 from cacheproxy.core.rules.fold import run
@@ -90,6 +90,17 @@ class Packages(tuple[Package, ...]):
     def clients(self) -> tuple[Client, ...]:
         """The clients that packages declare, in the order of the packages."""
         return tuple(package.client for package in self if package.client is not None)
+
+    def client(self, name: str, request: Request) -> Client | None:
+        """Return the client called ``name``, which sent ``request``: None if no rule could tell."""
+        if name == UNNAMED:
+            return None
+        declared = next((client for client in self.clients if client.name == name), None)
+        try:
+            client = declared or Client(name)
+        except ClientError:
+            return None
+        return client if client.sent(request) else None
 
     def session(self, request: Request) -> str | None:
         """Ask the plugins which session ``request`` belongs to: the first answer wins."""

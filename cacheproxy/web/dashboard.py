@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.diagnose.report import report
+from cacheproxy.core.judge.advice import FREQUENCY
 from cacheproxy.core.judge.explain import PHRASES
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.profile_text import says
@@ -102,6 +103,7 @@ class Dashboard:
             "prefills": self._latest.prefills.as_json(),
             "rules": list(self.active),
             "reasons": PHRASES,
+            "shapes": list(FREQUENCY),
             "headline": headline(window, found["overview"]["sums"]),
             "speeds": speeds(found["overview"]),
             **found,

@@ -100,9 +100,16 @@ class OwnPages:
 
 
 def answer(request: ProxyRequest, page: Callable[[], Awaitable[Answer | None]]) -> bytes | int:
-    """Answer GET and HEAD with what ``page`` returns; a client that leaves cancels it."""
+    """Answer GET and HEAD with what ``page`` returns."""
     if request.method not in (b"GET", b"HEAD"):
         return not_allowed(request, b"GET, HEAD", "this page is only read")
+    return answer_later(request, page)
+
+
+def answer_later(
+    request: ProxyRequest, page: Callable[[], Awaitable[Answer | None]]
+) -> bytes | int:
+    """Answer with what ``page`` returns; a client that leaves cancels it."""
     left: list[Failure] = []
 
     async def run() -> None:

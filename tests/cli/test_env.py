@@ -11,8 +11,8 @@ from functools import partial
 
 import pytest
 
+from cacheproxy.agents.clients import CLIENTS
 from cacheproxy.agents.need import Need
-from cacheproxy.agents.setups import CLIENTS
 from cacheproxy.config import default_file
 from tests.cli.invoking import invoke, one_line, printed
 from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
@@ -96,11 +96,11 @@ def test_bash_evaluates_it(proxy, tmp_path):
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_each_client_gets_the_servers_model(proxy, client):
-    """And its context window, but for aider, which has none to set."""
+    """And its context window, but for aider and Gemini CLI, which have none to set."""
     text = printed(client, "--proxy", proxy.url)
     assert f"{proxy.url}" in text
     assert "Qwen3 Coder" in text
-    assert ("131072" in text) == (client != "aider")
+    assert ("131072" in text) == (client not in ("aider", "gemini"))
 
 
 @pytest.mark.parametrize("client", ["openclaw", "opencode", "pi"])

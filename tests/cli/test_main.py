@@ -71,7 +71,7 @@ def test_the_command_tells_its_version_and_how_the_proxy_is_run():
         (["diagnose", "--proxy", "http://["], "--proxy takes a URL"),
         (["diagnose", "--proxy", "http://x:y"], "--proxy takes a URL"),
         (["diagnose", "--apply"], "--apply"),
-        (["diagnose", "--propose"], "--propose"),
+        (["diagnose", "--propose", "--proxy", "http://127.0.0.1:9"], "no cacheproxy answers"),
         (["inspect"], "Missing argument"),
         (["plugins", "--config", "/nope"], "cannot read the config file"),
     ],

@@ -103,7 +103,7 @@ def test_large_numbers_are_short(number, text):
         ({"rules": RULES, "packages": [PACKAGE]}, "rules       billing, date"),
         ({"rules": RULES}, "rules       billing, date"),
         ({"packages": [PACKAGE]}, "none is on"),
-        ({}, "pip install cacheproxy-claude-code"),
+        ({}, "pip install 'cacheproxy-llm[clients]'"),
         ({"rules": RULES, "edits": False}, "none: the upstream is not local"),
     ],
 )

@@ -294,11 +294,12 @@ HERE = Break(
 
 
 @pytest.mark.parametrize(
-    ("judged", "said"),
+    ("judged", "said", "cure"),
     [
         (
             Verdict(Judgement.BREAK, Reason.MESSAGES_CHANGED, HERE),
             "messages_changed: ~13.8% shared, then date in /messages/0/content/0/text.",
+            " --propose",
         ),
         (  # the server's own, and what shows it
             Verdict(
@@ -310,18 +311,26 @@ HERE = Break(
             ),
             "evicted: 2,611 of 18,400 tokens that both prompts share were left: "  # noqa: ISC004
             "another conversation had its place meanwhile.",
+            "",
         ),
         (  # nobody can explain it, but what it was not is known
             Verdict(Judgement.BREAK, Reason.UNKNOWN, ruled_out=("the rendered prompts agree",)),
             "unknown: why is not known (ruled out: the rendered prompts agree).",
+            "",
         ),
     ],
 )
-def test_a_break_has_a_second_line_that_says_why(judged, said):
-    """Reason, share, kind and place, and how to learn more; never the text."""
-    found = list(lines(exchange(number=812, usage=Usage(18_904, 2_611), verdict=judged)))
+@pytest.mark.parametrize("proxy", ["", " --proxy http://127.0.0.1:9000"])
+def test_a_break_has_a_second_line_that_says_why(judged, said, cure, proxy):
+    """Reason, share, kind and place, and how to learn more; never the text.
+
+    The command is whole: it finds this proxy, and proposes a rule where one may help.
+    """
+    told = exchange(number=812, usage=Usage(18_904, 2_611), verdict=judged)
+    found = list(lines(told, proxy=proxy))
     assert found[0].split("  (")[0].endswith("BREAK")
-    assert [each.strip() for each in found[1:]] == [f"{said}   cacheproxy diagnose 812"]
+    command = f"cacheproxy diagnose 812{cure}{proxy}"
+    assert [each.strip() for each in found[1:]] == [f"{said}   {command}"]
 
 
 def test_a_change_of_which_the_cost_is_not_known_is_named():

@@ -110,12 +110,11 @@ def test_the_detail_says_where_and_why_without_the_words(broken):
     assert result(broken.dashboard.detail("3")) is None
 
 
-def test_the_advice_names_the_folder_of_captures(broken):
-    """Where none are made, a word stands for it."""
-    for folder, named in (("", "CAPTURE"), ("my captures", "'my captures'")):
+def test_the_advice_asks_the_running_proxy_whether_there_are_captures_or_not(broken):
+    for folder in ("", "my captures"):
         broken.dashboard.captures = folder
         (first, *_) = result(broken.dashboard.detail("2"))["advice"]
-        assert first["why"].endswith(f"--propose --from {named}")
+        assert first["why"] == "cacheproxy diagnose 2 --propose"
 
 
 def test_the_detail_names_the_rules_that_edited():

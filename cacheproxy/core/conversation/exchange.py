@@ -43,8 +43,8 @@ class Exchange:
     the client. ``response_body``: only if an observer asked for bodies (a capture).
     ``verdict``: of a turn, None for other requests. ``profile``: what was known of the upstream
     when the verdict was reached. ``spared``: what it did not have to evaluate thanks to us, None
-    for nothing, or where nobody knows. ``place``: where its conversation's store put it before it
-    was sent, None for no turn.
+    for nothing, or where nobody knows. ``place``: where its conversation's store put it, None for
+    no turn.
     """
 
     received: Request

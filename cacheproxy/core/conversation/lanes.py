@@ -23,17 +23,30 @@ _SAME_SYSTEM = 0.6
 """Share of its words from which a system text is the same one, some fields of it changed."""
 
 
+class Pair(NamedTuple):
+    """A request and the one before it in its lane, as the rules left both; ``turn``: of the later.
+
+    That is how a rule of the user's own would see them: it comes after all others.
+    """
+
+    before: Request
+    after: Request
+    turn: int = 0
+
+
 class Place(NamedTuple):
     """Where a request belongs: ``lane`` and ``turn`` (from 1) in the order of their first.
 
     ``is_side``: whether it is beside the conversation, as far as was known when it came.
-    ``replaced``: its history was written anew, and is much shorter (a compaction).
+    ``replaced``: its history was written anew, and is much shorter (a compaction). ``pair``: the
+    request with the one before, until it is judged.
     """
 
     lane: int
     turn: int
     is_side: bool
     replaced: bool = False
+    pair: Pair | None = None
 
 
 class Before(NamedTuple):
@@ -61,8 +74,8 @@ class Lane:
 
     ``number``: from 0, in the order of their first. ``request``: the last one that went upstream,
     as the rules left it, and ``prompt``: what it says, tools first. ``turns``: how many were
-    evaluated; ``before``: the last of these, None before the first. ``cost``: bytes that all of
-    it takes, roughly.
+    evaluated; ``before``: the last of these, None before the first. ``broken``: the last turn that
+    broke, for a rule to be proven on. ``cost``: bytes that all of it takes, roughly.
     """
 
     number: int
@@ -70,11 +83,14 @@ class Lane:
     prompt: Prompt
     turns: int = 0
     before: Before | None = None
+    broken: Pair | None = None
     cost: int = 0
 
     def count(self) -> None:
         """Count its cost: what two prompts have in common is there but once."""
         self.cost, before = self.prompt.cost + len(self.request.body), self.before
+        if self.broken is not None:
+            self.cost += len(self.broken.before.body) + len(self.broken.after.body)
         if before is None:
             return
         if before.request is not None and before.request.body is not self.request.body:

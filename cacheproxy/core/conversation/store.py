@@ -11,7 +11,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.conversation import Conversation
-from cacheproxy.core.conversation.lanes import Before, Lane, Place, find_lane, is_another
+from cacheproxy.core.conversation.lanes import Before, Lane, Pair, Place, find_lane, is_another
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt.prompt import Prompt, prompt_of
@@ -62,6 +62,17 @@ class Store:
         """Return what is known of ``session``, to be looked at."""
         return self._known.get(session)
 
+    def requests(self, most_bytes: int) -> list[Request]:
+        """Return the last request of each lane, those used last first, of so many bytes in all."""
+        found: list[Request] = []
+        for known in reversed(list(self._known.values())):
+            for lane in known.lanes:
+                most_bytes -= len(lane.request.body)
+                if most_bytes < 0:
+                    return found
+                found.append(lane.request)
+        return found
+
     def find(self, session: Session, request: Request) -> Turn:
         """Return where ``request`` belongs, without any change to what is remembered.
 
@@ -99,12 +110,18 @@ class Store:
                 lane = None
             head = request.method, request.target, request.headers
             bare = Request(*head, request.body, request.memo)  # without what was read of it
+            pair = None if lane is None else Pair(lane.request, bare)
             lane = known.begin(lane, bare, prompt)
             self._count(known)
-            return Place(lane.number, lane.turns + 1, is_side=False, replaced=replaced)
+            return Place(lane.number, lane.turns + 1, False, replaced, pair)
 
-    def end(self, session: Session, place: Place, before: Before | None) -> Place:
-        """Take note that a turn was evaluated: the next one in its lane is compared with it."""
+    def end(
+        self, session: Session, place: Place, before: Before | None, *, broke: bool = False
+    ) -> Place:
+        """Take note that a turn was evaluated: the next one in its lane is compared with it.
+
+        Of one that ``broke`` the cache, or may have, the requests are kept until the next one does.
+        """
         known = self._known.get(session)
         lane = known.lane(place.lane) if known is not None else None
         if known is None or lane is None:
@@ -112,6 +129,8 @@ class Store:
         with self._lock:
             lane.turns += 1
             lane.before = before
+            if broke and place.pair is not None:
+                lane.broken = place.pair._replace(turn=lane.turns)
             lane.count()
             if session in self._known:
                 self._count(known)

@@ -14,11 +14,13 @@ from functools import reduce
 from typing import Any
 
 from cacheproxy.core.diagnose.prove import objection
-from cacheproxy.core.diagnose.volatile import Field, Step
+from cacheproxy.core.diagnose.volatile import Field, Step, git_heading
+from cacheproxy.core.diagnose.wording import git_note, is_pinned, note_for
 from cacheproxy.core.diff.changes import Change
-from cacheproxy.core.diff.kind import EDGE_AFTER, EDGE_BEFORE, SHAPES, Kind
+from cacheproxy.core.diff.kind import DATES, EDGE_AFTER, EDGE_BEFORE, SHAPES, STATUS_LINE, Kind
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.document.pointer import parse_pointer
+from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import RuleError
@@ -31,6 +33,7 @@ _CONSTANTS = {
     Kind.COUNTER: "0",
     Kind.NONCE: "000",
 }
+_KEPT = "kept as first seen, and told when it changes"
 _BEFORE, _AFTER = 40, 20
 """Characters of an anchor, at most."""
 _STRONG = 6
@@ -112,28 +115,67 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     )
     if writer is not None:
         raise _RefusedError(f"it stands in text that {_WRITERS[writer]} wrote")
-    if field.kind not in SHAPES:
+    if field.kind not in SHAPES and field.kind is not Kind.GIT:
         raise _RefusedError(f"{field.kind.value}: it has no shape that a pattern could name")
     changes = [one.change for one in field.sightings]
     if any(change.now_text is None for change in changes):
         raise _RefusedError("it is not part of a text")
+    if any(hide_text(text) != text for line in _around(changes) for text in line[:2]):
+        raise _RefusedError("a credential stands around it on its line")
+    if field.kind is Kind.GIT:
+        return _git_rule(field, steps, names)
     anchor = _anchor(changes)
     if not (anchor.before + anchor.after).isprintable():
         raise _RefusedError("there are control characters around it on its line")
+    pin = is_pinned(field.kind, changes[0].now)  # a false date is worse than yesterday's
+    return Rule(
+        name=_name(field, anchor, names),
+        where=_where(field, steps),
+        pattern=anchor.pattern(_shape(field.kind, changes)),
+        replacement=None if pin else _constant(field.kind, changes),
+        why=f"{field.kind.value} {_KEPT if pin else 'made constant'}",
+        pin=pin,
+        note=note_for(field.kind, anchor.before) if pin else None,
+        literals=_literals(anchor),
+    )
+
+
+def _shape(kind: Kind, changes: Sequence[Change]) -> str:
+    """Return the pattern of the token: of a date in the way in which it was written each time."""
+    seen = {text for change in changes for text in (change.was, change.now)}
+    shapes = DATES if kind is Kind.DATE else ()
+    return next(
+        (shape for shape in shapes if all(re.fullmatch(shape, text) for text in seen)),
+        SHAPES[kind],
+    )
+
+
+def _git_rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
+    """Return a rule for the lines below a heading, as many as there are."""
+    heading = git_heading(field.sightings[0].change)
+    if heading is None or _strength(heading) < 2 or not heading.isprintable():
+        raise _RefusedError("nothing above it tells it from other text")
+    anchor = _Anchor(heading[-_BEFORE:], "", is_line=len(heading) <= _BEFORE, is_first=False)
+    start = "(?m:^)" if anchor.is_line else ""
+    return Rule(
+        name=_name(field, anchor, names),
+        where=_where(field, steps),
+        pattern=(
+            rf"{start}{_regex(anchor.before)}\n"
+            rf"(?P<{VOLATILE}>{STATUS_LINE}(?:\n{STATUS_LINE})*)(?=\n|\Z)"
+        ),
+        why=f"{field.kind.value} {_KEPT}",
+        pin=True,
+        note=git_note(heading),
+        literals=_literals(anchor),
+    )
+
+
+def _where(field: Field, steps: Sequence[Step]) -> str | tuple[str, ...]:
     places = tuple(
         dict.fromkeys(_place(steps[one.step][1], one.change.path) for one in field.sightings)
     )
-    is_date = field.kind is Kind.DATE  # a false date is worse than yesterday's
-    return Rule(
-        name=_name(field, anchor, names),
-        where=places[0] if len(places) == 1 else places,
-        pattern=anchor.pattern(SHAPES[field.kind]),
-        replacement=None if is_date else _constant(field.kind, changes),
-        why=f"{field.kind.value} {'kept as first seen' if is_date else 'made constant'}",
-        default=not is_date,
-        pin=is_date,
-        literals=_literals(anchor),
-    )
+    return places[0] if len(places) == 1 else places
 
 
 def _constant(kind: Kind, changes: Sequence[Change]) -> str:

@@ -13,8 +13,8 @@ from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.diagnose.volatile import Field, Key, Step, edits_of, key_of, meets
 from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.document.document import Document
-from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.document.pointer import parse_pointer
+from cacheproxy.core.document.edits import REMOVE, Edit, apply
+from cacheproxy.core.document.pointer import parse_pointer, to_pointer
 from cacheproxy.core.prompt.prompt import Order, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import is_for, normalize
@@ -72,6 +72,9 @@ def _only_there(was: Document | None, now: Document | None, edits: Sequence[Edit
     """Whether two texts are equal but for the spans that ``edits`` name."""
     if was is None or now is None:
         return was is now
+    if any(edit.adds for edit in edits):  # a note behind a message: it is taken out again
+        now = _without_added(now, edits)
+        edits = [edit for edit in edits if not edit.adds]
     at = by = 0
     paths = {was.resolve(parse_pointer(edit.path)): edit.path for edit in edits}
     for path in sorted(paths, key=lambda path: was.entry(path).value_start):
@@ -82,6 +85,19 @@ def _only_there(was: Document | None, now: Document | None, edits: Sequence[Edit
             return False
         at, by = one.end, other.end
     return was.body[at:] == now.body[by:]
+
+
+def _without_added(now: Document, edits: Sequence[Edit]) -> Document:
+    """Return ``now`` without the elements that ``edits`` have put behind others."""
+    gone = []
+    for place in dict.fromkeys(edit.path for edit in edits if edit.adds):
+        array = now.resolve(parse_pointer(place)[:-1])
+        count = sum(edit.path == place for edit in edits)
+        last = len(now.entry(array).value)
+        gone += [
+            Edit(to_pointer((*array, number)), REMOVE, "") for number in range(last - count, last)
+        ]
+    return Document(apply(now, gone))
 
 
 def _edited(text: str, edits: Sequence[Edit]) -> str:
@@ -118,6 +134,8 @@ def _landed(edits: Sequence[Edit]) -> list[Edit]:
     landed: list[Edit] = []
     shifts: dict[str, int] = {}
     for edit in sorted(edits, key=lambda edit: edit.span or (0, 0)):
+        if edit.adds:
+            continue
         start, end = edit.span or (0, 0)
         place = start + shifts.get(edit.path, 0)
         landed.append(replace(edit, span=(place, place + len(edit.new))))

@@ -23,7 +23,7 @@ from cacheproxy.core.conversation.verdict import (
 from cacheproxy.core.diagnose.volatile import Field
 from cacheproxy.core.diff.kind import Kind, token_at
 from cacheproxy.core.document.compare import common_prefix
-from cacheproxy.core.judge.advice import FREQUENCY, Advice, Changed, advice
+from cacheproxy.core.judge.advice import Advice, Changed, advice, often
 from cacheproxy.core.judge.explain import said_of
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.server.profile import UNKNOWN
@@ -143,7 +143,7 @@ def report(
         byte=where.byte if where is not None and verdict.rewrite is None else None,
         excerpts=_excerpts(where) if where is not None else None,
         kind=kind,
-        frequency=FREQUENCY.get(kind, "") if kind is not None else "",
+        frequency=often(kind, seen),
         source=field.source if field is not None else "",
         rules=rules,
         on=tuple(name for name in rules if name in active),
@@ -158,7 +158,8 @@ def report(
         ruled_out=verdict.ruled_out,
         says=said_of(verdict, usage),
     )
-    changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures))
+    live = exchange.number if isinstance(exchange, Exchange) else None
+    changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures), live)
     profile = exchange.profile or UNKNOWN
     return replace(found, advice=advice(verdict, profile, found.client, changed))
 

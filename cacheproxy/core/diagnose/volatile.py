@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from cacheproxy.core.diff.changes import Change, changes
 from cacheproxy.core.diff.forms import value_at
-from cacheproxy.core.diff.kind import Kind, masked
+from cacheproxy.core.diff.kind import Kind, masked, status_at
 from cacheproxy.core.diff.text import TEXT_KINDS
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.prompt import Part
@@ -90,7 +90,10 @@ def key_of(change: Change) -> Key:
     """Return what is equal for all sightings of one field."""
     kind = change.kind.value
     label = label_of(change)
-    if change.kind in TEXT_KINDS:
+    heading = git_heading(change)
+    if heading is not None:
+        kind, label = Kind.GIT.value, masked(heading)[-_LABEL_LENGTH:]
+    elif change.kind in TEXT_KINDS:
         kind = "text"
         if not label.rstrip().endswith((":", "=")):
             label = ""
@@ -105,6 +108,25 @@ def label_of(change: Change) -> str:
     """Return the words right before the change on its line, numbers masked."""
     found = _LABEL.search(change.before)
     return masked(found[0])[-_LABEL_LENGTH:] if found else ""
+
+
+def git_heading(change: Change) -> str | None:
+    """Return the line above the git status (or the commits) that changed, None where it is none.
+
+    Some of its lines may have come or gone.
+    """
+    if change.was_text is None or change.now_text is None:
+        return None
+    spans = (
+        status_at(change.was_text, change.was_span[0]),
+        status_at(change.now_text, change.now_span[0]),
+    )
+    headings = {
+        None if span is None else text[: span[0]].rpartition("\n")[0].rpartition("\n")[2]
+        for text, span in zip((change.was_text, change.now_text), spans, strict=True)
+    }
+    heading = headings.pop() if len(headings) == 1 else None
+    return heading if heading and heading.strip() else None
 
 
 def general(path: str) -> str:
@@ -123,6 +145,8 @@ def _field(sightings: list[Sighting]) -> Field:
         kind = Kind.NONCE if kinds <= set(_NUMBERS) else Kind.TEXT
         if kinds <= {Kind.ADDED, Kind.REMOVED}:
             kind = found[0].kind
+    if git_heading(found[0]) is not None:
+        kind = Kind.GIT
     first = next((change for change in found if change.kind is kind), found[0])
     return Field(
         path=_pattern([change.path for change in found]),

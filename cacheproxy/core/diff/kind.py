@@ -18,6 +18,8 @@ class Kind(StrEnum):
     CLOCK = "clock"
     NONCE = "hex nonce"
     COUNTER = "counter"
+    PATH = "path"
+    GIT = "git status"
     REORDERED = "reordered"
     MOVED = "moved block"
     SPELLING = "string or list"
@@ -30,10 +32,16 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,? "
 _TIME = r"[0-2]?\d:[0-5]\d(?::[0-6]\d(?:[.,]\d{1,9})?)?(?: ?[AaPp]\.?[Mm]\.?)?"
 _ZONE = r"(?:Z| ?(?:UTC|GMT|[A-Z]{3,4})(?:[+-]\d{1,2}(?::?\d{2})?)?|[+-]\d{2}:?\d{2})"
-_DATE = (
-    rf"(?:(?:{_DAY})?(?:\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}|\d{{1,2}}[/.]\d{{1,2}}[/.]\d{{4}}"
-    rf"|{_MONTH} \d{{1,2}},? \d{{4}}|\d{{1,2}}\.? {_MONTH} \d{{4}}))"
+_DATES = (
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}",
+    r"\d{1,2}[/.]\d{1,2}[/.]\d{4}",
+    rf"{_MONTH} \d{{1,2}},? \d{{4}}",
+    rf"\d{{1,2}}\.? {_MONTH} \d{{4}}",
+    rf"{_MONTH},? \d{{4}}",
 )
+_DATE = rf"(?:(?:{_DAY})?(?:{'|'.join(_DATES)}))"
+DATES = (*_DATES, *(_DAY + shape for shape in _DATES))
+"""Patterns of dates in one way of writing each."""
 SHAPES = {
     Kind.UUID: r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",
     Kind.CLOCK: rf"(?:{_DATE}[T ,]+(?:at )?)?{_TIME}{_ZONE}?",
@@ -41,13 +49,21 @@ SHAPES = {
     Kind.COUNTER: r"\d+",
     # After the counter: a nonce may have no letter in one turn.
     Kind.NONCE: r"(?:[0-9a-f]{3,}|[0-9A-F]{3,})",
+    # After all that may stand in one.
+    Kind.PATH: r"(?:~|[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}[/\\]?",
 }
 """Patterns that match a token of the kind whole, wherever it stands in a text."""
+STATUS_LINE = r"(?:(?:[MADRCUT?!][ MADRCUT?!]| ?[MDT]) \S[^\n]*|[0-9a-f]{7,40} \S[^\n]*|\(clean\))"
+"""Pattern of a line of ``git status --short`` or ``git log --oneline``; ``(clean)``: of neither."""
 EDGE_BEFORE = r"(?<![0-9A-Za-z])"
 EDGE_AFTER = r"(?![0-9A-Za-z])"
 _COMPILED = {
     kind: re.compile(f"{EDGE_BEFORE}(?:{shape}){EDGE_AFTER}") for kind, shape in SHAPES.items()
 }
+_STATUS = re.compile(rf"{STATUS_LINE}(?:\n{STATUS_LINE})*(?=\n|\Z)")
+_ABOUT_GIT = re.compile(r"(?i)git|status|commits")
+_HEADING = 400
+"""Characters before such lines in which it is said what they are."""
 _AROUND = 80
 """Characters around a difference in which the token it is part of is looked for."""
 
@@ -74,7 +90,27 @@ def token_at(was: str, now: str, was_at: int, now_at: int) -> Token | None:
         # Equal text stands before the difference, so the tokens begin equally far before it.
         if was_at - one[0] == now_at - other[0]:
             return Token(kind, one, other)
-    return None
+    one, other = status_at(was, was_at), status_at(now, now_at)
+    if one is None or other is None or was_at - one[0] != now_at - other[0]:
+        return None
+    return Token(Kind.GIT, one, other) if was[slice(*one)] != now[slice(*other)] else None
+
+
+def status_at(text: str, position: int) -> tuple[int, int] | None:
+    """Return the span of the lines of a git status, or of commits, that hold ``position``.
+
+    Or that end there: another line may have come. None where nothing before them says what they
+    are.
+    """
+    line = text.rfind("\n", 0, position) + 1
+    if not _STATUS.match(text, line):
+        line = text.rfind("\n", 0, max(0, line - 1)) + 1
+    while line and _STATUS.match(text, above := text.rfind("\n", 0, line - 1) + 1):
+        line = above
+    found = _STATUS.match(text, line)
+    if found is None or position > found.end() + 1:
+        return None
+    return found.span() if _ABOUT_GIT.search(text, max(0, line - _HEADING), line) else None
 
 
 def masked(text: str) -> str:

@@ -179,11 +179,13 @@ def _inside(was: str, now: str, ours: _Span, theirs: _Span) -> Iterator[Hunk]:
             yield Hunk(token.kind, token.was, token.now)
             at, by = floor, ground = token.was[1], token.now[1]
             continue
+        is_git = token is not None and token.kind is Kind.GIT  # more lines than differ
         if was[at:end][:1].isalnum() or now[by:stop][:1].isalnum():  # in the middle of a word
             while at > floor and by > ground and was[at - 1].isalnum():
                 at, by = at - 1, by - 1
         ahead, onward = _next_equal(was[at:end], now[by:stop])
-        yield Hunk(Kind.TEXT, (at, at + ahead), (by, by + onward))
+        kind = Kind.GIT if is_git else Kind.TEXT
+        yield Hunk(kind, (at, at + ahead), (by, by + onward))
         at, by = floor, ground = at + ahead, by + onward
 
 

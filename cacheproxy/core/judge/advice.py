@@ -10,7 +10,14 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Rewrite, Verdict
+from cacheproxy.core.conversation.verdict import (
+    CHANGED,
+    Evidence,
+    Judgement,
+    Reason,
+    Rewrite,
+    Verdict,
+)
 from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.server.flags import (
     LLAMA,
@@ -31,12 +38,19 @@ FREQUENCY = {
     Kind.UUID: "another each time",
     Kind.NONCE: "another each time",
     Kind.COUNTER: "counts",
+    Kind.PATH: "changes with the folder",
+    Kind.GIT: "changes with each edit and commit",
 }
-"""Kinds of fields that a rule can make constant, and how often they change."""
+"""Kinds of fields that a rule can be proposed for, and how often they change."""
 _OFTEN = 0.1
 """Of the turns: a date that changed in more of them changes not only at midnight."""
 _CLAUDE = "claude"
-SET_UP = frozenset(("aider", "claude", "cline", "codex", "openclaw", "opencode", "pi", "qwen"))
+SET_UP = frozenset(
+    (
+        *("aider", "claude", "cline", "codex", "crush", "gemini", "goose", "librechat"),
+        *("openclaw", "opencode", "pi", "qwen"),
+    )
+)
 """Clients that ``cacheproxy env`` knows."""
 _TOOL_SEARCH = Setting(
     "ENABLE_TOOL_SEARCH=false",
@@ -63,6 +77,7 @@ class Changed:
 
     ``source``: who wrote it. ``rules``: those that cover it, ``on``: of these, those that are on.
     ``seen``: in how many turns of how many it changed. ``captures``: files or folders of them.
+    ``number``: of the request, where a running proxy remembers it.
     """
 
     kind: Kind | None = None
@@ -71,6 +86,7 @@ class Changed:
     on: tuple[str, ...] = ()
     seen: tuple[int, int] | None = None
     captures: tuple[str, ...] = ()
+    number: int | None = None
 
 
 _NOT_KNOWN = Changed()
@@ -110,6 +126,19 @@ def advice(
         return ()
     unmeasured = tuple(_unmeasured(case))
     return (*_about(verdict.reason, case), *unmeasured) if verdict.reason else unmeasured
+
+
+def is_curable(verdict: Verdict) -> bool:
+    """Whether a rule may be proposed for what broke a turn, by the shape of what changed."""
+    changed = verdict.reason in CHANGED or verdict.beneath in CHANGED
+    return changed and verdict.where is not None and verdict.where.kind in FREQUENCY
+
+
+def often(kind: Kind | None, seen: tuple[int, int] | None) -> str:
+    """Return how often a field of that kind changes, "" where nobody knows; ``seen``: how often."""
+    if kind is Kind.DATE and _is_often(seen):
+        return ""
+    return FREQUENCY.get(kind, "") if kind is not None else ""
 
 
 def _about(reason: Reason | None, case: _Case) -> Iterator[Advice]:
@@ -244,9 +273,7 @@ def _tools(case: _Case) -> Iterator[Advice]:
 
 def _field(case: _Case) -> Iterator[Advice]:
     changed = case.changed
-    captures = [shlex.quote(name) for name in changed.captures] or ["CAPTURE"]
-    if changed.kind is Kind.DATE and not _is_often(changed.seen):
-        yield Advice("nothing", "it happens once a day; one slow turn")
+    captures = [shlex.quote(name) for name in changed.captures]
     if changed.on:
         yield Advice("the proxy", f"rule {changed.on[0]} is on and makes it constant")
     elif changed.rules:
@@ -255,11 +282,18 @@ def _field(case: _Case) -> Iterator[Advice]:
     elif changed.source in ("user", "tool", "model"):
         yield Advice("nothing", "it stands in text that is not the client's own")
     elif changed.kind in FREQUENCY:
-        where = " ".join(f"--from {name}" for name in captures)
-        yield Advice("a rule", f"cacheproxy diagnose --propose {where}")
-    else:
+        froms = "".join(f" --from {name}" for name in captures)
+        live = "" if changed.number is None else f" {changed.number}"
+        command = f"diagnose{live} --propose" if live else f"diagnose --propose{froms}"
+        yield Advice("a rule", f"cacheproxy {command}")
+    elif captures:
         where = " ".join(captures)
         yield Advice("see all", f"cacheproxy inspect {where} lists what changes, and where")
+    else:
+        why = "cacheproxy inspect FOLDER lists what changes, where the proxy has --capture FOLDER"
+        yield Advice("see all", why)
+    if changed.kind is Kind.DATE and not changed.on and not _is_often(changed.seen):
+        yield Advice("nothing", "it happens once a day; one slow turn")
 
 
 def _is_often(seen: tuple[int, int] | None) -> bool:

@@ -5,6 +5,8 @@ Sources: Anthropic Messages, OpenAI Chat Completions and Responses, Ollama /api/
 
 from __future__ import annotations
 
+from typing import Any
+
 _SYSTEM = "[role=system|developer]"
 _USER = "[role=user]"
 
@@ -38,6 +40,21 @@ USER_TEXT = (
     f"/input/*{_USER}/content/*[type=input_text|text]/text",
 )
 """Text of the user role. Tool results are blocks of another type or role, so never here."""
+
+WITH_USER_TEXT: tuple[dict[str, Any], ...] = tuple(
+    {name: [{"role": "user", "content": content}]}
+    for name, kind in (("messages", "text"), ("input", "input_text"))
+    for content in ("x", [{"type": kind, "text": "x"}])
+)
+"""The shortest requests in which a user says something, in each way."""
+
+FIRST_USER_TEXT = tuple(
+    place.replace("/*[", f"/{number}[", 1)
+    for number in (0, 1)
+    for place in USER_TEXT
+    if "/*[" in place
+)
+"""Text of the first message, or of the second if the first is system text: if it is a user's."""
 
 NAMED = {"system-head": SYSTEM_HEAD, "system": SYSTEM_TEXT, "user": USER_TEXT}
 """Names a rule may use instead of patterns."""

@@ -28,8 +28,8 @@ from cacheproxy.core.rules.normalizer import (
     on_one_line,
 )
 from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, begins, told
-from cacheproxy.core.rules.places import NAMED
-from cacheproxy.core.rules.second_pass import is_settled
+from cacheproxy.core.rules.places import NAMED, WITH_USER_TEXT
+from cacheproxy.core.rules.second_pass import examples, is_settled
 
 VOLATILE = "volatile"
 """A regex group of this name is the only part of a match that is replaced."""
@@ -186,9 +186,21 @@ class Rule:
         if type(self.note) is not str or not self.pin:
             raise RuleError(f"rule {self.name!r}: 'note' is a text, and belongs to a pin")
         try:
-            return Note(self.note, self._regex)
+            note = Note(self.note, self._regex)
         except NoteError as error:
             raise RuleError(f"rule {self.name!r}: bad note: {error}") from None
+        told = (
+            note.of(found) for found in map(self._regex.search, examples(self.pattern)) if found
+        )
+        if self._may_edit_notes and any(map(self._regex.search, told)):
+            raise RuleError(f"rule {self.name!r}: bad note: the rule would find it and change it")
+        return note
+
+    @property
+    def _may_edit_notes(self) -> bool:
+        """Whether its places are those where notes stand: text of the user's."""
+        found = (value for body in WITH_USER_TEXT for _, value in match_all(body, self._places))
+        return any(isinstance(value, str) for value in found)
 
     def _check_replacement(self) -> None:
         """Refuse what can be told to be wrong before any request comes.
@@ -213,8 +225,8 @@ class Rule:
             self._regex.sub(self.replacement, "")  # the template is read before any match
         except (re.error, IndexError) as error:
             raise RuleError(f"rule {self.name!r}: bad replacement: {on_one_line(error)}") from None
-        examples = (self.replacement, *self.literals)
-        if not self.pin and not is_settled(self._applied, self.pattern, examples):
+        texts = (self.replacement, *self.literals)
+        if not self.pin and not is_settled(self._applied, self.pattern, texts):
             raise RuleError(
                 f"rule {self.name!r}: bad replacement: the rule would find it and change it again"
             )

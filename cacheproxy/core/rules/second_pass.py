@@ -1,47 +1,111 @@
-"""Whether a pattern matches its own replacement, tried on examples."""
+"""Whether a pattern matches its own replacement, or its own note, tried on examples.
+
+The examples are made from the pattern as Python's own ``re`` reads it, so that each of its
+alternatives is tried, with as few repetitions as it takes and with more.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
+from typing import Any
 
+_parser: Any = vars(re)["_parser"]
 _MOST = 1000
 """Characters of an example: what takes long on a longer one is not found out here."""
-_GROUP = re.compile(r"\(\?(?:P<\w+>|<?[=!]|[a-zA-Z-]*:|[a-zA-Z]+\))")
-_UNIT = re.compile(
-    r"(?:\\(?P<escaped>.)|\[(?P<first>[^\]\\^])[^\]]*\]|(?P<plain>[^\\]))"
-    r"(?:\{(?P<times>\d{1,2})[^}]*\})?",
-    re.DOTALL,
-)
-_ESCAPED = {"d": "0", "w": "a", "S": "a", "s": " ", "n": "\n", "A": "", "Z": "", "b": "", "B": ""}
-_PLAIN = {".": "a", **dict.fromkeys("()^$?*+|", "")}
+_MOST_ALTERNATIVES = 8
+_MOST_TIMES = 64
+_CATEGORIES = {"DIGIT": "09", "WORD": "a0", "SPACE": " \t"}
+_OTHERS = "a0 -Z"
+"""Characters of which one is none of those that a pattern excludes."""
+_AROUND = (("", ""), ("x", ""), ("", "x"), (" ", " "), ("\n", "\n"))
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+
+_Node = tuple[Any, Any]
 
 
 def is_settled(apply: Callable[[str], str], pattern: str, texts: Iterable[str]) -> bool:
     """Whether a second pass of ``apply`` changes nothing in any example.
 
-    Examples are ``texts``, and one of what ``pattern`` matches where that is plain to see. False
-    is certain; True is not: there may be other texts.
+    Examples are ``texts``, and what ``pattern`` matches where that can be told. False is certain;
+    True is not: there may be other texts.
     """
-    for text in (*texts, *_example(pattern)):
-        if len(text) <= _MOST:
-            once = apply(text)
+    for text in (*texts, *examples(pattern)):
+        for before, after in _AROUND:
+            once = apply(f"{before}{text}{after}") if len(text) < _MOST else ""
             if len(once) <= _MOST and apply(once) != once:
                 return False
     return True
 
 
-def _example(pattern: str) -> Iterator[str]:
-    """Yield a text that ``pattern`` may match: each of its parts once, alternatives as one."""
-    yield "".join(map(_spelled, _UNIT.finditer(_GROUP.sub("", pattern))))
+def examples(pattern: str) -> Iterator[str]:
+    """Yield texts that ``pattern`` matches, as far as that can be told, each once."""
+    tree = _parser.parse(pattern)
+    seen = set()
+    for chosen in product(range(_MOST_ALTERNATIVES), (0, 1), (0, -1)):
+        text = _Example(*chosen).of(tree)
+        if text not in seen:
+            seen.add(text)
+            yield text
 
 
-def _spelled(unit: re.Match[str]) -> str:
-    escaped, first, plain = unit["escaped"], unit["first"], unit["plain"]
-    if escaped is not None:
-        text = _ESCAPED.get(escaped, escaped)
-    elif first is not None:
-        text = first
-    else:
-        text = _PLAIN.get(plain, plain)
-    return text * int(unit["times"] or 1)
+class _Example:
+    """One example: which alternative is taken, how often more than need be, which character."""
+
+    def __init__(self, alternative: int, more: int, which: int) -> None:
+        self._alternative = alternative
+        self._more = more
+        self._which = which
+        self._groups: dict[int, str] = {}
+
+    def of(self, nodes: Iterable[_Node]) -> str:
+        """Return a text for ``nodes``, one behind the other."""
+        text = ""
+        for node in nodes:
+            text += self._one(node, text)
+            if len(text) > _MOST:
+                break
+        return text
+
+    def _one(self, node: _Node, text: str) -> str:
+        name, value = str(node[0]), node[1]
+        if name == "LITERAL":
+            return chr(value)
+        if name in ("NOT_LITERAL", "IN", "ANY"):
+            return self._character([node] if name != "IN" else value)
+        if name == "BRANCH":
+            options = value[1]
+            return self.of(options[self._alternative % len(options)])
+        if name == "SUBPATTERN":
+            found = self.of(value[-1])
+            if value[0] is not None:
+                self._groups[value[0]] = found
+            return found
+        if name in _REPEATS:
+            least, most, inner = value
+            times = min(int(least) + self._more, int(most), _MOST_TIMES)
+            return "".join(self.of(inner) for _ in range(times))
+        if name == "ASSERT":  # what must stand there: before it, or after
+            found = self.of(value[1])
+            return "" if value[0] < 0 and text.endswith(found) else found
+        if name == "ATOMIC_GROUP":
+            return self.of(value)
+        return self._groups.get(value, "") if name == "GROUPREF" else ""
+
+    def _character(self, nodes: Sequence[_Node]) -> str:
+        """Return one of a set's characters."""
+        found, excluded = "", str(nodes[0][0]) == "NEGATE"
+        for kind, value in nodes:
+            name = str(kind)
+            if name == "LITERAL":
+                found += chr(value)
+            elif name == "RANGE":
+                found += chr(value[0]) + chr(value[1])
+            elif name == "CATEGORY":
+                found += _CATEGORIES.get(str(value).removeprefix("CATEGORY_"), "-")
+            elif name == "NOT_LITERAL":
+                excluded, found = True, chr(value)
+        if excluded:
+            found = "".join(one for one in _OTHERS if one not in found)
+        return (found or "a")[self._which]

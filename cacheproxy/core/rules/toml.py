@@ -38,5 +38,7 @@ def _quoted(text: str) -> str:
 
 
 def _escape(character: str) -> str:
+    if character in "\n\t":
+        return "\\n" if character == "\n" else "\\t"
     code = ord(character)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"

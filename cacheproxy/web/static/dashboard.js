@@ -261,7 +261,14 @@
     if (!known(each.number)) return ["", code("cacheproxy inspect CAPTURE")];
     const button = el("button", { type: "button", class: "plain", text: `Diagnose request ${each.number}` });
     button.addEventListener("click", () => open({ number: each.number, client: each.client, session: each.session }));
-    return [button, " ", code(`cacheproxy diagnose ${each.number}`)];
+    return [button, " ", code(command(each.number, each.reason, each.shape))];
+  }
+
+  // The same as in the log: with --propose where a rule may be found for what changed.
+  function command(number, reason, shape) {
+    const may = data && reason.endsWith("_changed") && data.shapes.includes(shape);
+    const where = location.origin === "http://127.0.0.1:8081" ? "" : ` --proxy ${location.origin}`;
+    return `cacheproxy diagnose ${number}${may ? " --propose" : ""}${where}`;
   }
 
   function showLifetime({ lifetime, kept }) {
@@ -566,7 +573,7 @@
       for (const each of more.advice) list.append(el("dt", { text: each.do }), el("dd", { text: each.why }));
       found.push(el("h2", { text: "What to do" }), list);
     }
-    if (more && reason) found.push(el("p", { class: "note" }, "The words that changed are shown in the terminal only: ", code(`cacheproxy diagnose ${more.number}`)));
+    if (more && reason) found.push(el("p", { class: "note" }, "The words that changed are shown in the terminal only: ", code(command(more.number, reason, more.kind))));
     if (!more && !known(row.number)) found.push(el("p", { class: "note", text: "From before this proxy started: its comparison with the turn before is no longer known." }));
     return found;
   }

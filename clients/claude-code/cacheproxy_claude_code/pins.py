@@ -6,20 +6,13 @@ conversation goes on, as Claude Code itself does since 2.1.261.
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_TEXT, Rule
+from cacheproxy import FIRST_USER_TEXT, SYSTEM_TEXT, Rule
 
-# The first user message: Claude Code's own API, and OpenAI-shaped ones behind a translator.
-_FIRST_USER_TEXT = tuple(
-    f"/{name}/{index}[role=user]/content{rest}"
-    for name in ("messages", "input")
-    for index in (0, 1)
-    for rest in ("", "/*[type=text|input_text]/text")
-)
 _DATE = r"Today's date is now \g<volatile>."
 
 PIN_CURRENT_DATE = Rule(
     name="claude-pin-current-date",
-    where=_FIRST_USER_TEXT,
+    where=FIRST_USER_TEXT,
     # Only in the reminder that the client puts before the user's text (2.1.100 to 2.1.260).
     pattern=(
         r"\A<system-reminder>\n(?:(?!</system-reminder>)[\s\S])*?"

@@ -52,6 +52,43 @@ def turn(said, date, tools=("Read", "Edit"), headers=((b"x-session-id", b"s"),),
     return Request("POST", "/v1/messages", headers, json.dumps(made).encode())
 
 
+class TestBroken:
+    """Of the last turn that broke, both requests are kept, as the rules left them."""
+
+    def broke(self, store, *said, date):
+        found = store.find(ONE, turn(said, date))
+        place = store.begin(found, turn(said, date))
+        return store.end(ONE, place, None, broke=len(said) > 1)
+
+    def test_until_the_next_one(self):
+        store = Store()
+        for said in (["a"], ["a", "b", "c"], ["a", "b", "c", "d", "e"]):
+            self.broke(store, *said, date=len(said))
+            (lane,) = store.conversation(ONE).lanes
+            if lane.broken is None:
+                continue
+            bodies = [one.json["system"][:6] for one in lane.broken[:2]]
+            assert bodies == [f"date={len(said) - 2}", f"date={len(said)}"]
+            assert lane.broken.turn == lane.turns
+
+    def test_they_count(self):
+        kept, other = Store(), Store()
+        for store, breaks in ((kept, True), (other, False)):
+            for said in (["a"], ["a", "b", "c"]):
+                found = store.find(ONE, turn(said, 1))
+                place = store.begin(found, turn(said, 1))
+                store.end(ONE, place, None, broke=breaks)
+        assert kept.bytes_kept > other.bytes_kept
+
+    def test_what_was_sent_last_is_given_for_trial_within_bounds(self):
+        store = Store()
+        for name in ("one", "two"):
+            found = store.find(Session("agent", name), turn(["a"], 1))
+            store.begin(found, turn(["a"], 1))
+        size = len(turn(["a"], 1).body)
+        assert [len(store.requests(most)) for most in (0, size, 2 * size)] == [0, 1, 2]
+
+
 def test_a_subagent_with_tools_of_its_own_does_not_take_over_the_pin():
     """Under the same session id; the verdict compares with the same turn."""
     proxy = Proxy()

@@ -100,10 +100,67 @@ def test_a_quotation_by_the_user_is_left_alone():
     assert b"run id: abc1234f?" in after.body
 
 
-def test_a_date_is_pinned_and_off_by_default():
-    (proposal,), _ = proposals(planted(anthropic(), "date"))
-    assert proposal.rule.pin
-    assert not proposal.rule.default
+@pytest.mark.parametrize(
+    ("label", "note"),
+    [
+        ("Today's date: ", "Today's date is now "),
+        ("Current date is ", "Today's date is now "),
+        ("Date: ", "Today's date is now "),
+        ("Release date = ", "Release date is now "),
+        ("\u65e5\u4ed8: ", "The date is now "),
+    ],
+)
+def test_a_date_is_pinned_and_the_new_one_is_told(label, note):
+    """What the model hears is in the words of the line, and true."""
+    (proposal,), _ = proposals(planted(anthropic(), "date", label=f"\n{label}"))
+    assert (proposal.rule.pin, proposal.rule.default) == (True, True)
+    assert proposal.rule.note == rf"{note}\g<volatile>."
+
+
+def replaced(*texts, label="Folder: "):
+    """A conversation in whose system text one line changes with each turn."""
+
+    def change(body, turn):
+        set_system(body, lambda text: f"be kind\n{label}{texts[turn % len(texts)]}\n\n{text}")
+
+    return plant(anthropic(), change)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "note"),
+    [
+        (replaced("/home/me/one", "/home/me/two"), r"Folder is now \g<volatile>."),
+        (replaced("/tmp/xyz/a", "/tmp/uvw/a", label="Working folder: "), "Working folder is now"),
+        (replaced("9:05", "9:06", "9:07", "9:08", label="The time is "), "The time is now "),
+        (replaced("October 2026", "November 2026", label="It is "), "It is now "),
+        (
+            replaced("\n M a.py", "\n M a.py\n?? b.py", "\n(clean)", label="Git status:"),
+            "It has changed: Git status now\n",
+        ),
+    ],
+)
+def test_what_the_model_may_need_is_pinned_and_told(bodies, note):
+    """A constant in its place would be a lie. One pair of turns is enough."""
+    (proposal,), refused = proposals(bodies[:2])
+    assert refused == []
+    assert (proposal.rule.pin, proposal.rule.default) == (True, True)
+    assert proposal.rule.note.startswith(note)
+    config = msgspec.convert(tomllib.loads(proposal.toml()), Config)
+    assert config.rules() == [proposal.rule]
+    earlier, later = requests(bodies[:2])
+    assert_extends(earlier, later, [proposal.rule])
+
+
+def test_the_second_of_a_prompt_is_made_constant():
+    (proposal,), _ = proposals(replaced("9:05:01", "9:05:02", label="Time: ")[:2])
+    assert (proposal.rule.pin, proposal.rule.replacement) == (False, "00:00")
+
+
+def test_a_line_with_a_credential_gets_no_rule():
+    key = "sk-ant-api03-AbCdEfGh1234567890ijklmnop"
+    found, (refused,) = proposals(replaced("2026-11-21", "2026-11-22", label=f"{key} "))
+    assert found == []
+    assert "credential" in refused.why
 
 
 def test_a_nonce_keeps_its_length_and_the_version_before_it_may_change():
@@ -173,7 +230,10 @@ class TestObjections:
             ({"where": "user"}, "does not make the turns equal"),
             ({"pattern": r"run id: (?P<volatile>[0-9a-f]{2})", "replacement": "00"}, "equal"),
             (
-                {"replacement": r"0\g<volatile>", "pattern": r"run id: (?P<volatile>[^\W_]+)"},
+                {  # no example shows it
+                    "replacement": r"0\g<volatile>",
+                    "pattern": r"run id: (?!\w{0,5}(?!\w))(?P<volatile>[^\W_]+)",
+                },
                 "idempotent",
             ),
         ],

@@ -26,9 +26,9 @@ FILES = [capture_name(file) for file in find_captures("*.jsonl", __file__)]
 HEADER = ("/system/0/text", Kind.NONCE, "claude-billing-header")
 CONTEXT = ("/messages/*", Kind.MOVED, None)
 FIELDS = {
-    "aider-diff_file": [("/messages/*/content", Kind.MOVED, None)],
+    "aider-diff_file": [("/messages/*/content", Kind.MOVED, "aider-keep-reminder")],
     "aider-stdin": [
-        ("/messages/*/content", Kind.MOVED, None),
+        ("/messages/*/content", Kind.MOVED, "aider-keep-reminder"),
         ("/messages/*/content", Kind.TEXT, None),  # the repository map, and the files
         ("/messages/8/content", Kind.TEXT, None),
     ],
@@ -36,14 +36,18 @@ FIELDS = {
     "claude-datechange_bare": [("/system/2/text", Kind.DATE, "claude-pin-date")],
     "claude-toolsearch": [("/tools/*", Kind.ADDED, None)],
     "claude_2.1.114-localmodel": [HEADER],
-    "claude_2.1.174-gitchange": [HEADER, ("/system/2/text", Kind.TEXT, "claude-pin-git-status")],
+    "claude_2.1.174-gitchange": [
+        HEADER,
+        ("/system/2/text", Kind.GIT, "claude-pin-git-status"),
+        ("/system/2/text", Kind.GIT, "claude-pin-git-status"),  # the commits
+    ],
     "claude_2.1.197-resume": [
         ("/tools/1/description", Kind.REMOVED, None),  # the model's name
         ("/system/2/text", Kind.REMOVED, None),
     ],
     "gemini-resume": [
         ("/contents/0/parts/0/text", Kind.ADDED, None),
-        ("/contents/2/parts/2", Kind.ADDED, None),
+        ("/contents/2/parts/2", Kind.ADDED, "gemini-response-once"),
     ],
     "openclaw-anthropic": [CONTEXT],
     "openclaw-completions": [CONTEXT],
@@ -57,10 +61,10 @@ FIELDS = {
     "opencode-datechange": [("/messages/0/content", Kind.DATE, "opencode-pin-date")],
     "pi-datechange": [("/messages/0/content", Kind.DATE, "pi-pin-date")],
     "qwen-resume": [
-        ("/messages/0/content", Kind.TEXT, None),  # git: Status
-        ("/messages/*/content/*/text", Kind.MOVED, None),  # the reminder with the date
-        ("/messages/1/content/1/text", Kind.ADDED, None),  # the folder tree
-        ("/messages/0/content", Kind.ADDED, None),  # git: commits
+        ("/messages/0/content", Kind.TEXT, "qwen-pin-git-status"),
+        ("/messages/*/content/*/text", Kind.MOVED, "qwen-keep-reminders"),
+        ("/messages/1/content/1/text", Kind.ADDED, "qwen-pin-folders"),
+        ("/messages/0/content", Kind.ADDED, "qwen-pin-git-status"),
         ("/messages/7", Kind.MOVED, None),  # of the side requests that extract memories
     ],
     "qwen-stream": [("/messages/7", Kind.MOVED, None)],
@@ -108,7 +112,8 @@ def test_every_volatile_field_of_real_clients_is_found_and_nothing_else(name, in
     for reuse in result.reuse:
         if reuse.order is not Order.HOISTED:  # it breaks where a message is appended
             assert reuse.with_more >= reuse.without - 0.005
-            assert result.steps == 0 or reuse.with_more > 0.9
+            least = 0.8 if name == "aider-diff_file" else 0.9  # its reminder is new in each turn
+            assert result.steps == 0 or reuse.with_more > least
 
 
 @pytest.mark.parametrize(

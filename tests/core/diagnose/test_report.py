@@ -84,7 +84,7 @@ def test_a_change_and_everything_about_it():
     [
         ({"rules": [IDS]}, (), "--enable ids"),
         ({"rules": [IDS], "active": ["ids"]}, ("ids",), "is on"),
-        ({}, (), "cacheproxy diagnose --propose --from CAPTURE"),
+        ({}, (), "cacheproxy diagnose --propose"),
         ({"captures": ["my own", "x"]}, (), "diagnose --propose --from 'my own' --from x"),
     ],
 )
@@ -140,7 +140,9 @@ def test_from_a_running_proxy_without_bodies():
     assert (found.number, found.turn, found.session) == (812, 14, "3f9a-1111")
     assert found.excerpts.now == words[1]
     assert (found.kind, found.frequency, found.seen) == (Kind.DATE, "changes once a day", (2, 61))
-    assert found.advice[0].do == "nothing"
+    rule, nothing = found.advice
+    assert (rule.do, rule.why) == ("a rule", "cacheproxy diagnose 812 --propose")
+    assert nothing.do == "nothing"
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])

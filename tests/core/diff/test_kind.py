@@ -21,6 +21,10 @@ PAIRS = [
     (Kind.DATE, "Sat Nov 21 2026", "Sun Nov 22 2026"),
     (Kind.DATE, "Saturday, November 21, 2026", "Sunday, November 22, 2026"),
     (Kind.DATE, "21 November 2026", "1 December 2026"),
+    (Kind.DATE, "October 2026", "November 2026"),
+    (Kind.PATH, "/home/me/one", "/home/me/two"),
+    (Kind.PATH, "~/work/one.x", "~/work/another"),
+    (Kind.PATH, r"C:\work\one", r"C:\work\two"),
     (Kind.COUNTER, "9", "10"),
     (Kind.COUNTER, "6678", "6679"),
     (Kind.NONCE, "2ca14", "2e76d"),
@@ -51,6 +55,37 @@ def test_a_token_is_found_whole_wherever_it_stands(kind, was, now, around):
 def test_words_have_no_shape(was, now):
     at = common_prefix(was, now)
     assert token_at(was, now, at, at) is None
+
+
+STATUS = "Git status:\n M a.py\n?? b.py\n"
+COMMITS = "Recent commits:\n7a051a8 Add a\n1e99cfe Begin\n"
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [
+        (STATUS, STATUS + "?? c.py\n"),
+        (STATUS, "Git status:\n?? b.py\n"),
+        (STATUS, "Git status:\n(clean)\n"),
+        (COMMITS, "Recent commits:\nfd0ef95 Do\n7a051a8 Add a\n"),
+    ],
+)
+@pytest.mark.parametrize("after", ["", "\nand so on"])
+def test_lines_of_a_git_status_are_one_token_however_many_they_are(was, now, after):
+    texts = was + after, now + after
+    at = common_prefix(*texts)
+    token = token_at(*texts, at, at)
+    if token.kind is not Kind.NONCE:  # the id of a commit
+        assert token.kind is Kind.GIT
+        assert texts[0][slice(*token.was)] == was.partition("\n")[2].rstrip()
+        assert texts[1][slice(*token.now)] == now.partition("\n")[2].rstrip()
+
+
+def test_lines_that_only_look_like_one_have_no_shape():
+    """Something above them has to say what they are."""
+    texts = "To do:\nM a\nD b\n", "To do:\nM a\nD c\n"
+    at = common_prefix(*texts)
+    assert token_at(*texts, at, at) is None
 
 
 @given(st.text(max_size=60), st.text(max_size=60), st.data())

@@ -56,7 +56,7 @@ def test_putting_the_new_in_place_of_the_old_gives_the_new(was, now):
         (
             "Status:\n(clean)\n\nRecent\n1e99 x",
             "Status:\nM foo\n M bar\n\nRecent\n1e99 x",
-            [(Kind.TEXT, "(clean)\n", "M foo\n M bar\n")],
+            [(Kind.GIT, "(clean)", "M foo\n M bar")],
         ),
     ],
 )

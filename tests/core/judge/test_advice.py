@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.agents.setups import CLIENTS
+from cacheproxy.agents.clients import CLIENTS
 from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Rewrite, Verdict
 from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.judge.advice import SET_UP, Changed, advice
@@ -151,7 +151,7 @@ DOCTOR = "see: cacheproxy doctor"
         (broke(Reason.MODEL_CHANGED), at("Ollama"), "", ["nothing", "Ollama: OLLAMA_MAX_LOADED"]),
         # a switch for tools that come later is known of one client
         (broke(Reason.TOOLS_CHANGED), UNKNOWN, "claude", ["Claude Code: ENABLE_TOOL_", "see all"]),
-        (broke(Reason.TOOLS_CHANGED), UNKNOWN, "cline", ["see all: cacheproxy inspect CAPTURE"]),
+        (broke(Reason.TOOLS_CHANGED), UNKNOWN, "cline", ["see all: cacheproxy inspect FOLDER"]),
         # what is not told can be, at some servers
         (UNTOLD, at("vLLM", reporting=Reporting.FLAGGED), "", ["vLLM: --enable-prompt-tokens-de"]),
         (UNTOLD, at("SGLang"), "", ["SGLang: --enable-cache-report"]),

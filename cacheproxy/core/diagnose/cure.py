@@ -1,0 +1,148 @@
+"""A cure for one broken turn: rules proven on its two requests, and what each of them wins.
+
+It says nothing of the requests but the rules and the figures: a running proxy gives it away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.lanes import Pair
+from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
+from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN
+from cacheproxy.core.diagnose.volatile import fields
+from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.prompt import Order, prompt_of
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.fold import normalize
+from cacheproxy.core.rules.normalizer import Normalizer
+
+
+class CureError(ValueError):
+    """Not the JSON of a cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """What one rule wins: tokens of the prompt that the turn before had already, estimated.
+
+    ``prompt``: all of it; ``shared``: without the rule, ``kept``: with it.
+    """
+
+    prompt: int
+    shared: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One field that changed: ``path``, ``label`` and ``kind`` as in ``volatile.Field``.
+
+    ``name``, ``toml`` and ``won``: of the rule that was proven. ``why``: there is none; one
+    sentence. ``rules``: those that there are for it already; ``on``: of these, those that are on.
+    """
+
+    path: str
+    label: str
+    kind: str
+    name: str = ""
+    toml: str = ""
+    won: Won | None = None
+    why: str = ""
+    rules: tuple[str, ...] = ()
+    on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cure:
+    """What can be done about request ``number`` by a rule.
+
+    ``file``: the config file that the proxy reads when it is asked to, if it is there. ``edits``:
+    whether its rules are used with this upstream.
+    """
+
+    number: int
+    file: str = ""
+    edits: bool = True
+    found: tuple[Found, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        built: dict[str, Any] = msgspec.to_builtins(self)
+        return built
+
+    @classmethod
+    def from_json(cls, value: Any) -> Cure:
+        """Return the cure that ``value`` is; raises CureError."""
+        try:
+            return msgspec.convert(value, cls)
+        except msgspec.ValidationError as error:
+            raise CureError(f"not a cure: {error}") from None
+
+
+def cures(
+    pair: Pair,
+    rules: Sequence[Normalizer],
+    active: Iterable[str],
+    client: Client | None,
+    *,
+    others: Iterable[Request] = (),
+    order: Order | None = None,
+    tokens: int | None = None,
+) -> Iterable[Found]:
+    """Yield what changed from one request of ``pair`` to the next, and the rule for each.
+
+    ``rules``: all that there are, on or off; ``active``: the names of those that are on.
+    ``client``: whose requests they are, None if a rule could not tell. ``others``: requests in
+    which a rule may do no harm either. ``order``: of the prompt's parts; ``tokens``: of the later
+    prompt, if counted.
+    """
+    on = frozenset(active)
+    step = (pair.before, pair.after)
+    ordered = sorted(rules, key=lambda rule: rule.name not in on)
+    changed = fields([step], ordered)
+    requests = [*step, *others]
+    names = {rule.name for rule in rules}
+    proposals, refusals = propose(changed, [step], requests, names, lambda _: client)
+    answers: list[Proposal | Refusal] = [*proposals, *refusals]
+    made = {id(one.field): one for one in answers}
+    for one in changed:
+        answer = made.get(id(one))
+        line = one.sightings[0].change.before
+        label = one.label if hide_text(line) == line else ""
+        known = Found(one.path, label, one.kind.value)
+        if answer is None:
+            covered = tuple(name for name in one.rules if name in on)
+            yield replace(known, rules=one.rules, on=covered)
+        elif isinstance(answer, Refusal):
+            yield replace(known, why=answer.why)
+        else:
+            won = _won(pair, answer, order or Order.TOOLS_FIRST, tokens)
+            yield replace(known, name=answer.rule.name, toml=answer.toml(), won=won)
+
+
+def _won(pair: Pair, proposal: Proposal, order: Order, tokens: int | None) -> Won | None:
+    """Return what the rule wins at the turn that broke."""
+    before = normalize(pair.before, [proposal.rule]).request
+    after = normalize(pair.after, [proposal.rule], before).request
+    prompt = prompt_of(after, order)
+    if prompt is None or not prompt.chars:
+        return None
+    counted = tokens or round(prompt.chars / CHARS_PER_TOKEN)
+    per_char = counted / prompt.chars
+    shared, kept = (
+        round(_shared(*both, order) * per_char)
+        for both in ((pair.before, pair.after), (before, after))
+    )
+    return Won(counted, shared, kept)
+
+
+def _shared(before: Request, after: Request, order: Order) -> int:
+    one, other = prompt_of(before, order), prompt_of(after, order)
+    return parting(one, other).shared if one is not None and other is not None else 0

@@ -1,0 +1,43 @@
+"""What a proposed pin tells the model when its value changes, in words a client would use."""
+
+from __future__ import annotations
+
+import re
+
+from cacheproxy.core.diff.kind import Kind
+
+PINNED = frozenset((Kind.DATE, Kind.CLOCK, Kind.PATH, Kind.GIT))
+"""Kinds whose value the model may need: a constant in their place would be a lie."""
+_VOLATILE = r"\g<volatile>"
+_SECONDS = re.compile(r"\d:\d\d:\d\d")
+_TODAY = re.compile(r"(?i)\b(?:today|current|now)\b|\A\W*(?:the )?date\W*\Z")
+_LABEL = re.compile(r"[A-Za-z][A-Za-z0-9 '_-]*\Z")
+_IS = re.compile(r"(?i)\s*\b(?:is|was|are)\Z")
+_LEAST = 8
+
+
+def is_pinned(kind: Kind, value: str) -> bool:
+    """Whether a field is pinned, and told when it changes; else it is made constant.
+
+    Nobody needs the second at which a prompt was made: ``value`` is one of the field's.
+    """
+    return kind in PINNED and not (kind is Kind.CLOCK and _SECONDS.search(value))
+
+
+def note_for(kind: Kind, before: str) -> str:
+    """Return the note of a rule (see ``rules.note``); ``before``: what the line says before it."""
+    if kind is Kind.DATE and _TODAY.search(before):
+        return f"Today's date is now {_VOLATILE}."
+    found = _LABEL.search(before.rstrip(" :=\t\"'(`"))
+    label = _IS.sub("", found[0].strip()) if found else ""
+    said = f"{label[:1].upper()}{label[1:]} is now "
+    if not label or len(said) < _LEAST:
+        said = f"The {kind.value} is now "
+    return f"{said}{_VOLATILE}."
+
+
+def git_note(heading: str) -> str:
+    """Return the note of a git status, or of commits, below the line ``heading``."""
+    plain = heading.isascii() and "\\" not in heading and "<" not in heading
+    said = heading.strip().rstrip(":") if plain else "Git status"
+    return f"It has changed: {said} now\n{_VOLATILE}"

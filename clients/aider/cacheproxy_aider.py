@@ -1,0 +1,158 @@
+r"""aider for cacheproxy: the date, the reminder of the edit format, sessions.
+
+Shapes, from aider 0.86.2 (``aider/coders/base_coder.py``, ``*_prompts.py``) and what it sent:
+
+- system text, where shell commands are allowed::
+
+      - Platform: Linux-6.1.0-x86_64
+      - Shell: SHELL=/bin/bash
+      - Language: English
+      - Current date: 2026-11-21
+
+- system text ends with the rules of the edit format, and so does the last user message: behind an
+  empty line, the same text once more. As history, the message has only what the user typed.
+
+aider has the user agent of an SDK (``OpenAI/Python 2.20.0``): the first two lines of its system
+text tell its requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cacheproxy import SYSTEM_HEAD, Client, CodeRule, Edit, Request, Rule, hookimpl, quick
+
+_DEVELOPER = "Act as an expert software developer"
+AIDER = Client(
+    name="aider",
+    head=(
+        f"{_DEVELOPER}.\nAlways use best practices when coding.\n",
+        f"{_DEVELOPER}.\nTake requests for changes to the supplied code.\n",
+        f"{_DEVELOPER} who edits source code.\n",
+        f"{_DEVELOPER} and make changes to source code.\n",
+        "Act as an expert architect engineer and provide direction to your editor engineer.\n",
+        "Act as an expert code analyst.\nAnswer questions about the supplied code.\n",
+        "Act as an expert code analyst.\nUnderstand the user's question or request, solely to ",
+        "You are an expert on the AI coding tool called Aider.\n",
+        "You are an expert software engineer that generates concise, one-line Git commit messages",
+        "*Briefly* summarize this partial conversation about programming.\n",
+    ),
+    # Unified diffs: a language and other settings may stand between the first two lines.
+    lines=(
+        r"# File editing rules:\n\nReturn edits similar to unified diffs that `diff -U0` would ",
+    ),
+)
+_SUBJECTS = (
+    "I switched to a new code base. Please don't consider the above files",
+    "Here are summaries of some files present in my git repository.\n",
+    "I am working with you on code in a git repository.\n",
+    "I have *added these files to the chat* so you ",
+    "Here are some READ ONLY files, provided for your reference.\n",
+    "Don't try and edit any existing code without asking me to add the files to the chat!\n",
+    "I am not sharing ",
+    "Here are some images as ",
+    "I spoke to you previously about a number of things.\n",
+)
+"""What aider's own messages in the user's name begin with."""
+
+_NOTE = re.compile(r"\n\n<system-reminder>\n")
+
+
+@quick
+def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
+    """Put the format reminder back behind a user's text, where the turn before had it.
+
+    What stands behind it there is a note, which its pin puts back itself.
+    """
+    messages = _messages(request)
+    system = messages[0].get("content") if messages else None
+    if not isinstance(system, str):
+        return
+    for number, (message, sent) in enumerate(zip(messages, _messages(previous), strict=False)):
+        text, had = message.get("content"), sent.get("content")
+        if message.get("role") != "user" or not isinstance(text, str) or not isinstance(had, str):
+            continue
+        if len(text) < len(had) and had.startswith(text):
+            end = _end_of_reminder(had, len(text), system)
+            if end is not None:
+                new, at = had[len(text) : end], (len(text), len(text))
+                yield Edit(f"/messages/{number}/content", new, KEEP_REMINDER.why, at)
+
+
+def _end_of_reminder(text: str, at: int, system: str) -> int | None:
+    """Return where the end of ``system`` ends that follows an empty line at ``at``, if it does."""
+    if not text.startswith("\n\n", at):
+        return None
+    ends = [found.start() for found in _NOTE.finditer(text, at + 2)]
+    for end in (*ends, len(text)):
+        if end > at + 2 and system.endswith(text[at + 1 : end]):
+            return end
+    return None
+
+
+def _messages(request: Request | None) -> list[dict[str, Any]]:
+    messages = (request.json or {}).get("messages") if request is not None else None
+    if not isinstance(messages, list):
+        return []
+    return [message if isinstance(message, dict) else {} for message in messages]
+
+
+KEEP_REMINDER = CodeRule(
+    name="aider-keep-reminder",
+    why="format reminder kept where it stood in the turn before",
+    find=_reminders,
+    default=False,
+    needs_previous=True,
+)
+PIN_DATE = Rule(
+    name="aider-pin-date",
+    where=SYSTEM_HEAD,
+    pattern=(
+        r"(?m)^- Platform: [^\n]*\n- Shell: [^\n]*\n(?:- Language: [^\n]*\n)?"
+        r"- Current date: (?P<volatile>\d{4}-\d{2}-\d{2})$"
+    ),
+    why="date of the first turn kept",
+    pin=True,
+    note=r"Today's date is now \g<volatile>.",
+    literals=("- Current date: ",),
+)
+RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDER, PIN_DATE)
+
+
+@hookimpl
+def cacheproxy_client() -> Client:
+    """Return aider, with what tells its requests."""
+    return AIDER
+
+
+@hookimpl
+def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
+    """Return the rules; the README says what each is for."""
+    return RULES
+
+
+@hookimpl
+@quick
+def cacheproxy_session(request: Request) -> str | None:
+    """Return a hash of what the user typed first, without the format reminder.
+
+    aider names no session, and begins all of them with the same examples: only what comes after
+    these and after the files tells one from another.
+    """
+    messages = _messages(request)
+    system = messages[0].get("content") if messages else None
+    if not isinstance(system, str) or not system.startswith("Act as an expert "):
+        return None
+    texts = [one.get("content") for one in messages[1:] if one.get("role") == "user"]
+    users = [text for text in texts if isinstance(text, str)]
+    examples = [number for number, text in enumerate(users) if text.startswith(_SUBJECTS[0])]
+    for text in users[examples[-1] + 1 :] if examples else users:
+        if not text.startswith(_SUBJECTS):
+            ends = (found.start() for found in re.finditer("\n\n", text))
+            end = next((at for at in ends if _end_of_reminder(text, at, system)), len(text))
+            typed = text[:end].encode("utf-8", "surrogatepass")
+            return hashlib.sha256(typed).hexdigest()[:16]
+    return None

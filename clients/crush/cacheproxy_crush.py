@@ -1,0 +1,78 @@
+r"""Crush for cacheproxy: the date and the git status in its environment block.
+
+Shape, from Crush's sources (``internal/agent/templates/coder.md.tpl``, ``task.md.tpl`` and
+``internal/agent/prompt/prompt.go``): in system text::
+
+    <env>
+    Working directory: /home/me/project
+    Is directory a git repo: yes
+    Platform: linux
+    Today's date: 11/22/2026
+
+
+    Git status (snapshot at conversation start - may be outdated):
+    Current branch: main
+    Status: clean
+    Recent commits:
+    1234567 Add a file
+
+
+    </env>
+
+It is made anew whenever the prompt is built: when a session goes on the next day, after a commit.
+"""
+
+from __future__ import annotations
+
+from cacheproxy import SYSTEM_TEXT, Client, Rule, hookimpl
+
+CRUSH = Client(
+    name="crush",
+    agents=("charm-crush/",),
+    # Behind a gateway that sends a user agent of its own.
+    head=(
+        "You are Crush, a powerful AI Assistant that runs in the CLI.\n",
+        "You are an agent for Crush. Given the user's prompt,",
+    ),
+)
+_BLOCK = (
+    r"<env>\nWorking directory: [^\n]*\nIs directory a git repo: [^\n]*\nPlatform: [^\n]*\n"
+    r"Today's date: "
+)
+_FIRST = r"[\s\S]*"
+"""Up to the end: a file that quotes the block stands behind it."""
+
+PIN_DATE = Rule(
+    name="crush-pin-date",
+    where=SYSTEM_TEXT,
+    pattern=_BLOCK + r"(?P<volatile>\d{1,2}/\d{1,2}/\d{4})\n" + _FIRST,
+    why="date of the first turn kept",
+    pin=True,
+    note=r"Today's date is now \g<volatile>.",
+    literals=("Today's date: ",),
+)
+PIN_GIT_STATUS = Rule(
+    name="crush-pin-git-status",
+    where=SYSTEM_TEXT,
+    pattern=(
+        _BLOCK + r"[^\n]*\n+Git status \(snapshot at conversation start - may be outdated\):\n"
+        r"(?P<volatile>[^\n]+(?:\n(?!</env>)[^\n]+)*)\n+</env>" + _FIRST
+    ),
+    why="git status of the first turn kept",
+    pin=True,
+    note="The git status is now:\n\\g<volatile>",
+    literals=("Git status (snapshot at conversation start",),
+)
+RULES = (PIN_DATE, PIN_GIT_STATUS)
+
+
+@hookimpl
+def cacheproxy_client() -> Client:
+    """Return Crush, with what tells its requests."""
+    return CRUSH
+
+
+@hookimpl
+def cacheproxy_rules() -> tuple[Rule, ...]:
+    """Return the rules; the README says what each is for."""
+    return RULES

@@ -1,0 +1,62 @@
+r"""goose for cacheproxy: the date and hour in its system text, and its sessions.
+
+Shapes, from goose's sources (``crates/goose/src/prompts/system.md``,
+``crates/goose/src/agents/prompt_manager.rs``, ``crates/goose/src/session_context.rs``):
+
+- system text, in older versions::
+
+      You are a general-purpose AI agent called goose, created by Block, …
+      goose is being developed as an open-source software project.
+
+      The current date is 2025-09-30 14:00.
+
+  of the hour in which the process began; before that, of the second;
+
+- the header ``agent-session-id``, which other programs send, too.
+
+goose has the user agent of no one; the beginning of its system text tells its requests.
+"""
+
+from __future__ import annotations
+
+from cacheproxy import SYSTEM_HEAD, Client, Request, Rule, hookimpl, quick
+
+GOOSE = Client(
+    name="goose",
+    head=(
+        "You are a general-purpose AI agent called goose, created by ",
+        "You are a general-purpose AI agent called Goose, created by ",
+        "You are a specialized subagent within the goose AI framework",
+    ),
+)
+PIN_DATE = Rule(
+    name="goose-pin-date",
+    where=SYSTEM_HEAD,
+    pattern=(
+        r"\AYou are a general-purpose AI agent called [Gg]oose, created by [^\n]*\n(?:[^\n]+\n)?"
+        r"\nThe current date is (?P<volatile>\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}(?::\d{2})?)?)\.\n"
+    ),
+    why="date of the first turn kept",
+    pin=True,
+    note=r"The current date is now \g<volatile>.",
+    literals=("The current date is ",),
+)
+
+
+@hookimpl
+def cacheproxy_client() -> Client:
+    """Return goose, with what tells its requests."""
+    return GOOSE
+
+
+@hookimpl
+def cacheproxy_rules() -> tuple[Rule, ...]:
+    """Return the rules; the README says what each is for."""
+    return (PIN_DATE,)
+
+
+@hookimpl
+@quick
+def cacheproxy_session(request: Request) -> str | None:
+    """Return the session that goose names in a header; a subagent has one of its own."""
+    return request.header("agent-session-id") or None

@@ -1,0 +1,207 @@
+r"""Qwen Code for cacheproxy: git status, date and folders of ``--resume``, reminders, sessions.
+
+Shapes, from Qwen Code 0.24.4 (``packages/core/src/utils/gitDirect.ts``,
+``environmentContext.ts``, ``core/client.ts``) and what it sent:
+
+- system text, at its end::
+
+      Git snapshot at conversation start. …
+      ```text
+      git: Current branch: main
+      git: Status:
+      git: ?? new.txt
+      git: Recent commits:
+      git: d9e3c68 Add a file
+      ```
+
+- the first user message begins with blocks ``<system-reminder>``; one of them::
+
+      This is the Qwen Code. We are setting up the context for our chat.
+      Today's date is Saturday, November 21, 2026.
+      My operating system is: linux
+      …
+      Here is the folder structure of the current working directories:
+
+      …
+
+- before the user's text, blocks of the same kind that are for this turn: the date, once in each
+  process, plan mode and so on. ``--resume`` takes them out of the history.
+
+All of these are made anew when a session is resumed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cacheproxy import (
+    FIRST_USER_TEXT,
+    SYSTEM_TEXT,
+    Client,
+    CodeRule,
+    Edit,
+    Request,
+    Rule,
+    hookimpl,
+    match_paths,
+    quick,
+)
+
+_EXTRACTION = "You are now acting as the managed memory extraction subagent for an AI coding"
+QWEN_CODE = Client(
+    name="qwen",
+    agents=("qwencode/",),
+    # Behind a gateway that sends a user agent of its own.
+    head=("You are Qwen Code, a", _EXTRACTION),
+)
+_CONTEXT = (
+    r"\A(?:<system-reminder>\n)?This is the Qwen Code\. "
+    r"We are setting up the context for our chat\.\nToday's date is "
+)
+_GIVEN = re.compile(rf"<system-reminder>\n|{_CONTEXT}")
+_FOLDERS = "Here is the folder structure of the current working directories:"
+_REMINDER = re.compile(r"<system-reminder>\n[\s\S]*\n</system-reminder>\s*")
+_DIRECTORY = re.compile(r"\nI'm currently working in the [^\n]*(?:\n  - [^\n]*)*")
+
+
+@quick
+def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
+    """Put back the reminders that the client has taken out before a user's text.
+
+    What stands behind that text is a note, which its pin puts back itself.
+    """
+    for number, (message, sent) in enumerate(
+        zip(_messages(request), _messages(previous), strict=False)
+    ):
+        content = _blocks(message)
+        if message.get("role") == "user" and len(content) < len(had := _blocks(sent)):
+            new = _with_reminders(content, had)
+            if len(new) > len(content):
+                yield Edit(f"/messages/{number}/content", new, KEEP_REMINDERS.why)
+
+
+def _with_reminders(content: list[Any], had: list[Any]) -> list[Any]:
+    """Return ``content`` with the reminders among it that ``had`` has; as it is if it differs."""
+    new, left = [], list(content)
+    for block in had:
+        if left and (block == left[0] or (_is_context(block) and _is_context(left[0]))):
+            new.append(left.pop(0))
+        elif not left or not _is_reminder(block):
+            break
+        else:
+            new.append(block)
+    return content if left else new
+
+
+def _messages(request: Request | None) -> list[dict[str, Any]]:
+    messages = (request.json or {}).get("messages") if request is not None else None
+    if not isinstance(messages, list):
+        return []
+    return [message if isinstance(message, dict) else {} for message in messages]
+
+
+def _blocks(message: dict[str, Any]) -> list[Any]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else []
+
+
+def _is_reminder(block: Any) -> bool:
+    return _REMINDER.fullmatch(_text(block)) is not None
+
+
+def _is_context(block: Any) -> bool:
+    """Whether it is the startup context, which the pins below make what it was."""
+    return re.match(_CONTEXT, _text(block)) is not None
+
+
+def _text(block: Any) -> str:
+    text = block.get("text") if isinstance(block, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+KEEP_REMINDERS = CodeRule(
+    name="qwen-keep-reminders",
+    why="reminder of an earlier turn put back where it was",
+    find=_reminders,
+    literals=("<system-reminder>",),
+    needs_previous=True,
+)
+PIN_GIT_STATUS = Rule(
+    name="qwen-pin-git-status",
+    where=SYSTEM_TEXT,
+    # The last one: a file of the user's that quotes it stands before.
+    pattern=(
+        r"(?m:^)Git snapshot at conversation start\. [^\n]*\n```text\n"
+        r"(?P<volatile>git: [^\n]*(?:\ngit: [^\n]*)*)\n```(?=\n|\Z)"
+        r"(?![\s\S]*\nGit snapshot at conversation start\. )"
+    ),
+    why="git status of the first turn kept",
+    pin=True,
+    note="The git snapshot is now:\n\\g<volatile>",
+    literals=("Git snapshot at conversation start. ",),
+)
+PIN_DATE = Rule(
+    name="qwen-pin-date",
+    where=FIRST_USER_TEXT,
+    pattern=(
+        _CONTEXT + r"(?P<volatile>[A-Z][^\n(.]{6,60})(?: \([^\n)]*\))?\.\nMy operating system is: "
+    ),
+    why="date of the first turn kept",
+    pin=True,
+    note=r"Today's date is now \g<volatile>.",
+    literals=("This is the Qwen Code. ",),
+)
+PIN_FOLDERS = Rule(
+    name="qwen-pin-folders",
+    where=FIRST_USER_TEXT,
+    pattern=(
+        _CONTEXT + r"[^\n]*\nMy operating system is: [^\n]*\n(?:[^\n]*\n){1,50}?"
+        rf"{_FOLDERS}\n\n(?P<volatile>[\s\S]+?)(?:\n</system-reminder>)?\s*\Z"
+    ),
+    why="folder tree of the first turn kept",
+    pin=True,
+    note="The folder structure is now:\n\\g<volatile>",
+    literals=("This is the Qwen Code. ",),
+)
+RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDERS, PIN_GIT_STATUS, PIN_DATE, PIN_FOLDERS)
+
+
+@hookimpl
+def cacheproxy_client() -> Client:
+    """Return Qwen Code, with what tells its requests."""
+    return QWEN_CODE
+
+
+@hookimpl
+def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
+    """Return the rules; the README says what each is for."""
+    return RULES
+
+
+@hookimpl
+@quick
+def cacheproxy_session(request: Request) -> str | None:
+    """Return a hash of folder and first words; behind it ``:memory`` for the memory extraction.
+
+    Qwen Code names no session. Its memory extraction sends the whole conversation with another
+    system text, so by this name it belongs to the conversation.
+    """
+    texts = [
+        text
+        for place in FIRST_USER_TEXT
+        for _, text in match_paths(request.json, place)
+        if isinstance(text, str)
+    ]
+    typed = [text for text in texts if not _GIVEN.match(text)]
+    if not typed:
+        return None
+    directory = next(filter(None, map(_DIRECTORY.search, texts)), None)
+    told = "\0".join([directory[0] if directory else "", *typed])
+    identity = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    opening = request.opening[0][0] if request.opening else ""
+    return f"{identity}:memory" if opening.startswith(_EXTRACTION) else identity

@@ -1,0 +1,381 @@
+"""``cacheproxy diagnose --propose`` against a running proxy: proven there, applied, in use."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tomllib
+from functools import partial
+from itertools import count
+
+import pytest
+
+from cacheproxy.cli.curing import cure_lines
+from cacheproxy.core.diagnose.cure import Cure, Found, Won
+from tests.cli.invoking import invoke, one_line, printed
+from tests.observe.exchanges import body
+from tests.proxy.harness import Proxy, Upstream, eventually
+from tests.web.asking import get, turn
+
+WORDS = "you are careful and write good code. " * 100
+SECRET = "kanarienvogel"
+_numbers = count(1)
+run = partial(invoke, "diagnose")
+
+
+class Breaking:
+    """A proxy with an empty config file, and conversations that break in it."""
+
+    def __init__(self, folder):
+        self.file = folder / "config.toml"
+        self.file.write_text("")
+        self.upstream = Upstream()
+        self.proxy = Proxy(
+            folder, "--config", str(self.file), "--upstream", self.upstream.url
+        ).__enter__()
+
+    def close(self):
+        self.proxy.__exit__()
+        self.upstream.close()
+        assert "Traceback" not in self.proxy.output
+
+    def say(self, session, *texts, system, reused=0):
+        """One turn of a client that no package knows; return what was sent upstream."""
+        said = body(*texts, system=system)
+        fields = (b"X-Session-Id: %s" % session.encode(), b"User-Agent: somebody/1.0")
+        turn(self.proxy, self.upstream, said, 2000 + len(texts), reused, *fields)
+        return json.loads(self._relayed(session).body)
+
+    def _relayed(self, session):
+        """What came upstream for ``session``: the proxy asks for pages, too."""
+        while True:
+            received = self.upstream.received()
+            if received.values(b"x-session-id") == [session.encode()]:
+                return received
+
+    def broke(self, was, now, text="{} " + WORDS):
+        """Have a conversation break; return the number of the turn in which it did."""
+        session = f"s{next(_numbers)}"
+        self.say(session, "hello", system=text.format(was))
+        self.say(session, "hello", "hi", "and?", system=text.format(now), reused=3)
+        return self.last(lambda one: one["session"] == session and one["turn"] == 2)["number"]
+
+    def last(self, wanted):
+        """The exchange that is ``wanted``, once it has been seen."""
+
+        def found():
+            page = json.loads(get(self.proxy, "/_cacheproxy/exchanges").body)
+            return [one for one in page["exchanges"] if wanted(one)]
+
+        eventually(found)
+        return found()[-1]
+
+    def propose(self, number, *words, **environ):
+        return run(number, "--propose", "--proxy", self.proxy.url, *words, **environ)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    found = Breaking(tmp_path_factory.mktemp("curing"))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def breaking(running):
+    """The running proxy, with its file empty again and read."""
+    running.file.write_text("")
+    get(running.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
+    return running
+
+
+def date(day):
+    return f"2026-11-{day}"
+
+
+DATED = f"Today's date: {{}}\n{WORDS}"
+
+
+@pytest.mark.slow
+class TestApplied:
+    def test_the_next_turn_grows_only(self, breaking):
+        """The command is that of the log; the first date stays, the new one is told."""
+        text = f"be kind\nToday's date: {{}}\n{WORDS}"
+        mark = breaking.proxy.mark()
+        number = breaking.broke(date(20), date(21), text)
+        line = breaking.proxy.wait_for("system_changed: ", since=mark)
+        words = shlex.split(line[line.index("cacheproxy diagnose") :])
+        assert words[1:] == [
+            "diagnose", str(number), "--propose", "--proxy", breaking.proxy.url
+        ]  # fmt: skip
+        result = invoke(*words[1:], "--apply")
+        assert result.exit_code == 0, result.output
+        assert f"Written to {breaking.file}" in result.stdout
+        (table,) = tomllib.loads(breaking.file.read_text())["rule"]
+        assert f"In use now, without a restart: {table['name']}." in result.stdout
+        assert (table["pin"], table["client"]) == (True, "somebody")
+        assert "default" not in table
+        session = breaking.last(lambda one: one["number"] == number)["session"]
+        said = ("hello", "hi", "and?", "so", "well")
+        sent = breaking.say(session, *said, system=text.format(date(22)), reused=1990)
+        assert date(21) in sent["system"]
+        assert date(22) not in sent["system"]
+        assert sent["messages"][-1]["content"] == (
+            f"well\n\n<system-reminder>\nToday's date is now {date(22)}.\n</system-reminder>"
+        )
+        after = breaking.last(lambda one: one["session"] == session and one["turn"] == 3)
+        assert after["verdict"] == "ok"
+        again = breaking.propose(number, "--apply")
+        assert f"rule {table['name']} is on" in again.stdout
+        assert one_line(again, 1) == "cacheproxy: nothing to apply"
+
+    def test_an_id_becomes_a_constant(self, breaking):
+        """Whoever made up an id needs none of them."""
+        ids = [f"775b2410-8917-4fad-af9d-00000000000{digit}" for digit in range(3)]
+        text = f"be kind\nRun id: {{}}\n{WORDS}"
+        number = breaking.broke(ids[0], ids[1], text)
+        assert breaking.propose(number, "--apply").exit_code == 0
+        session = breaking.last(lambda one: one["number"] == number)["session"]
+        said = ("hello", "hi", "and?", "so", "well")
+        sent = breaking.say(session, *said, system=text.format(ids[2]))
+        assert "Run id: 00000000-0000-0000-0000-000000000000" in sent["system"]
+
+    @pytest.mark.parametrize("before", ["", "verbose = true\n"])
+    def test_a_rule_that_is_there_but_off_is_switched_on(self, breaking, before):
+        """The file's own tables come after it."""
+        text = before + (
+            "[[rule]]\nname = 'mine'\nwhere = 'system'\npattern = 'now: (?P<volatile>.*)'\n"
+            "replacement = '0'\ndefault = false\n"
+        )
+        breaking.file.write_text(text)
+        get(breaking.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
+        number = breaking.broke(date(20), date(21), f"be kind\nnow: {{}}\n{WORDS}")
+        assert "rule mine is there, but off" in breaking.propose(number).stdout
+        assert "In use now, without a restart: mine." in breaking.propose(number, "--apply").stdout
+        assert breaking.file.read_text() == f'enable = ["mine"]\n{text}'
+        breaking.file.write_text(f"enable = []\n{text}")
+        get(breaking.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
+        assert 'add "mine" to enable in' in one_line(breaking.propose(number, "--apply"))
+
+    def test_two_conversations_each_have_their_own(self, breaking):
+        """Whichever broke last."""
+        first = breaking.broke(date(20), date(21), f"First date: {{}}\n{WORDS}")
+        second = breaking.broke(date(20), date(21), f"Second date: {{}}\n{WORDS}")
+        assert "First date: " in breaking.propose(first).stdout
+        assert "Second date: " in breaking.propose(second).stdout
+        assert breaking.propose("last").stdout == breaking.propose(second).stdout
+
+    def test_another_file_is_written_and_it_is_said_who_reads_it(self, breaking, tmp_path):
+        number = breaking.broke(date(20), date(21), DATED)
+        other = tmp_path / "other.toml"
+        text = breaking.propose(number, "--apply", "-c", other).stdout
+        assert f"Made {other}. The running proxy reads {breaking.file}" in text
+        assert f"--config {other}" in text
+        assert tomllib.loads(other.read_text())["rule"]
+        assert breaking.file.read_text() == ""
+
+    def test_what_is_in_the_file_already_is_only_read(self, breaking):
+        number = breaking.broke(date(20), date(21), DATED)
+        shown = breaking.propose(number).stdout
+        breaking.file.write_text(shown)
+        assert breaking.propose(number, "--apply").exit_code == 0
+        assert breaking.file.read_text() == shown
+
+
+@pytest.mark.slow
+class TestNothingIsDone:
+    """What cannot be done is one line, and the file is as it was."""
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("port = \n", "is not TOML"),
+            ("enable = ['nobody']\n", "no rule is called nobody"),
+            ("rule = []\n", "is not TOML"),
+        ],
+    )
+    def test_the_config_file_is_wrong(self, breaking, text, said):
+        number = breaking.broke(date(20), date(21), DATED)
+        breaking.file.write_text(text)
+        result = breaking.propose(number, "--apply")
+        assert said in one_line(result)
+        assert breaking.file.read_text() == text
+
+    def test_it_has_another_rule_of_that_name(self, breaking):
+        number = breaking.broke(date(20), date(21), DATED)
+        (table,) = tomllib.loads(breaking.propose(number).stdout)["rule"]
+        text = f"[[rule]]\nname = '{table['name']}'\nwhere = 'user'\npattern = 'x'\npin = true\n"
+        breaking.file.write_text(text)
+        assert f"another rule called '{table['name']}'" in one_line(
+            breaking.propose(number, "--apply")
+        )
+        assert breaking.file.read_text() == text
+
+    def test_the_file_is_none(self, breaking):
+        """A folder, or /dev/null, stays what it is."""
+        number = breaking.broke(date(20), date(21), DATED)
+        for name in (breaking.file.parent, os.devnull):
+            result = breaking.propose(number, "--apply", "-c", name)
+            assert result.exit_code == 2
+            assert len(result.stderr.splitlines()) == 1
+        assert not os.path.isfile(os.devnull)  # noqa: PTH113 (what it is, not a path)
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_the_file_cannot_be_written(self, breaking):
+        number = breaking.broke(date(20), date(21), DATED)
+        breaking.file.parent.chmod(0o500)
+        try:
+            assert "cannot write" in one_line(breaking.propose(number, "--apply"))
+        finally:
+            breaking.file.parent.chmod(0o700)
+
+    def test_the_rule_is_switched_off_where_the_proxy_was_started(self, breaking):
+        """A proxy that does not take it up is no reason to keep it in the file."""
+        number = breaking.broke(date(20), date(21), DATED)
+        (table,) = tomllib.loads(breaking.propose(number).stdout)["rule"]
+        breaking.file.write_text(f"disable = ['{table['name']}']\n")
+        assert "does not find the rule" in one_line(breaking.propose(number, "--apply"))
+        assert "[[rule]]" not in breaking.file.read_text()
+
+    @pytest.mark.parametrize(
+        ("was", "now", "said"),
+        [
+            ("red", "blue", "it has no shape"),
+            ("", "\nToday's date: 2026-11-21\n", "No rule for"),
+        ],
+    )
+    def test_no_rule_could_be_right(self, breaking, was, now, said):
+        number = breaking.broke(was, now, f"be kind\nI like {{}} things\n{WORDS}")
+        result = breaking.propose(number, "--apply")
+        assert said in result.stdout
+        assert one_line(result, 1) == "cacheproxy: nothing to apply"
+        assert breaking.file.read_text() == ""
+
+    def test_what_the_user_wrote_is_left_alone(self, breaking):
+        session = f"s{next(_numbers)}"
+        for day, texts in ((20, ()), (21, ("hi", "and?"))):
+            first = f"Today's date: {date(day)} {WORDS}"
+            breaking.say(session, first, *texts, system="be kind", reused=3 if texts else 0)
+        number = breaking.last(lambda one: one["session"] == session and one["turn"] == 2)["number"]
+        result = breaking.propose(number, "--apply")
+        assert "it stands in text that the user wrote" in result.stdout
+        assert tomllib.loads(result.stdout) == {}
+
+    def test_nothing_broke(self, breaking):
+        session = f"s{next(_numbers)}"
+        breaking.say(session, "hello", system="be kind")
+        number = breaking.last(lambda one: one["session"] == session)["number"]
+        assert f"request {number} did not break the cache" in one_line(breaking.propose(number))
+        assert "no such exchange" in one_line(breaking.propose("999999"))
+
+    def test_its_conversation_broke_again(self, breaking):
+        """Only the last break's texts are kept."""
+        number = breaking.broke(date(20), date(21), DATED)
+        session = breaking.last(lambda one: one["number"] == number)["session"]
+        said = ("hello", "hi", "and?", "so", "well")
+        breaking.say(session, *said, system=DATED.format(date(22)), reused=3)
+        breaking.last(lambda one: one["session"] == session and one["turn"] == 3)
+        assert "no longer in memory" in one_line(breaking.propose(number))
+
+    def test_a_credential_near_the_change_goes_nowhere(self, breaking):
+        key = "sk-ant-api03-AbCdEfGh1234567890ijklmnop"
+        number = breaking.broke(date(20), date(21), f"be kind\nkey {key} {{}}\n{WORDS}")
+        result = breaking.propose(number, "--json")
+        assert "AbCdEfGh" not in result.stdout
+        assert "a credential stands around it" in result.stdout
+
+
+@pytest.mark.slow
+def test_nothing_of_the_prompt_goes_out_but_its_line(breaking):
+    """The page gives the rule and the figures; it is worked out where the texts are."""
+    text = f"{SECRET}\nToday's date: {{}}\n{SECRET} {WORDS}"
+    number = breaking.broke(date(20), date(21), text)
+    page = get(breaking.proxy, f"/_cacheproxy/cure/{number}").body.decode()
+    assert SECRET not in page
+    (found,) = Cure.from_json(json.loads(page)).found
+    assert found.won.kept > 10 * found.won.shared
+    assert SECRET not in breaking.proxy.output
+
+
+@pytest.mark.slow
+class TestReload:
+    def test_it_says_what_has_changed_and_what_is_on(self, breaking):
+        breaking.file.write_text(
+            "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'now: [1-9]+'\n"
+            "replacement = 'now: 0'\n"
+        )
+        answer = get(breaking.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
+        said = json.loads(answer.body)
+        assert (answer.status, said["said"]) == (200, "reloaded: rule changed")
+        assert "stamp" in said["rules"]
+
+    def test_what_is_wrong_is_said_and_changes_nothing(self, breaking):
+        breaking.file.write_text("port = 'x'\n")
+        answer = get(breaking.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
+        assert answer.status == 409
+        assert "the settings stay as they were" in json.loads(answer.body)["error"]
+
+    def test_no_page_of_another_site_may_ask_for_it(self, breaking):
+        field = b"Origin: https://example.com"
+        answer = get(breaking.proxy, "/_cacheproxy/reload", field, method=b"POST", payload=b"")
+        assert answer.status == 403
+
+    def test_it_is_asked_for_by_post(self, breaking):
+        answer = get(breaking.proxy, "/_cacheproxy/reload")
+        assert answer.status == 405
+        assert answer.values(b"allow") == [b"POST"]
+
+    def test_it_needs_the_token_where_there_is_one(self, tmp_path):
+        """So does the cure."""
+        reload = partial(get, target="/_cacheproxy/reload", method=b"POST", payload=b"")
+        with Proxy(tmp_path, CACHEPROXY_TOKEN="abc") as proxy:
+            assert reload(proxy).status == get(proxy, "/_cacheproxy/cure/1").status == 401
+            headed = get(proxy, "/_cacheproxy/cure/1", b"X-Cacheproxy-Token: abc")
+            assert headed.status == 404
+            assert "token" in one_line(run("--propose", "--proxy", proxy.url))
+
+
+class TestText:
+    """What is printed is TOML, whatever was found."""
+
+    def test_of_each_kind(self):
+        cure = Cure(
+            7,
+            found=(
+                Found("/system", "date: ", "date", "a", "[[rule]]\n", Won(2000, 20, 1980)),
+                Found("/system", "id", "uuid", rules=("b",), on=("b",)),
+                Found("/system", "id", "uuid", rules=("c",)),
+                Found("/tools", "", "added", why="it has no shape"),
+            ),
+        )
+        text = "\n".join(cure_lines(cure, "cacheproxy diagnose 7 --propose --apply"))
+        assert text == (
+            '# system "date:" (date): 1.0% of the prompt was as before, 99.0% with this rule: '
+            "≈1,960 tokens not read again.\n"
+            "[[rule]]\n"
+            '# system "id" (uuid): rule b is on and makes it constant from now on.\n'
+            '# system "id" (uuid): rule c is there, but off.\n'
+            "# No rule for tools (added): it has no shape.\n"
+            "# Switch it on, without a restart: cacheproxy diagnose 7 --propose --apply"
+        )
+
+    def test_of_a_server_whose_requests_are_not_edited(self):
+        found = Found("/system", "", "date", "a", "[[rule]]\n")
+        lines = list(cure_lines(Cure(7, edits=False, found=(found,)), "x"))
+        assert "--edit-remote" in lines[-1]
+
+    def test_of_nothing(self):
+        assert "Nothing to propose" in "".join(cure_lines(Cure(7), "x"))
+
+
+def test_apply_needs_propose():
+    assert "--apply goes with --propose" in one_line(run("--apply"))
+
+
+def test_nobody_is_there():
+    assert "start it" in one_line(run("--propose", "--proxy", "http://127.0.0.1:9"))
+
+
+def test_help_says_it():
+    assert "no restart" in printed("diagnose", "--help")
