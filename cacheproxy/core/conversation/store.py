@@ -197,7 +197,7 @@ class Store:
         return Session(session.client, f"{session.id}-{number}"), None, False
 
     def _name(self, session: Session) -> None:
-        first = _first_of(session)
+        first = session.first
         if not first.is_named:
             alike = self._alike.setdefault(first, [])
             alike.append(session)
@@ -213,14 +213,9 @@ class Store:
             self.bytes_kept -= gone.cost
             for call in gone.calls:
                 self._calls.pop(call, None)
-            first = _first_of(session)
+            first = session.first
             alike = self._alike.get(first, [])
             if session in alike:
                 alike.remove(session)
             if not alike:
                 self._alike.pop(first, None)
-
-
-def _first_of(session: Session) -> Session:
-    """Return the first of the conversations that begin like ``session``."""
-    return Session(session.client, session.id.partition("-")[0])
