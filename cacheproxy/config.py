@@ -19,6 +19,7 @@ import platformdirs
 from msgspec import Meta
 
 from cacheproxy.core.prompt.client import EVERY, Client, ClientError
+from cacheproxy.core.route.stamp import Stamp, StampError
 from cacheproxy.core.rules.normalizer import RuleError
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.server.base_url import server_root
@@ -105,6 +106,10 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     edit_remote: Annotated[
         bool, _row("edit requests even if the upstream is not a local server")
     ] = False
+    session_header: Annotated[
+        _Names,
+        _row("headers to send with a hash of the conversation, for a router before the servers"),
+    ] = ()
     allow_host: Annotated[
         _Names,
         _row("host names besides localhost that clients may use, joined by commas"),
@@ -290,4 +295,8 @@ def _checked(values: dict[str, Any], source: str, *, strict: bool) -> dict[str, 
         choices = next((one.choices for one in options() if one.field == where), ())
         wrong = f"Expected one of {', '.join(choices)}" if choices else wrong
         raise ConfigError(f"{source}: {where + ': ' if where else ''}{wrong}") from None
+    try:
+        Stamp(config.session_header)
+    except StampError as error:
+        raise ConfigError(f"{source}: session_header: {error}") from None
     return {name: getattr(config, name) for name in values}

@@ -22,6 +22,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
+from cacheproxy.core.route.stamp import Stamp
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.daemon.descriptors import raise_limit
 from cacheproxy.daemon.listening import Listening
@@ -181,6 +182,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         translating=translating,
         placing=placing if edits else None,
         keeping=keeping if edits else None,
+        stamp=Stamp(config.session_header if edits else ()),
         keep_bodies=lasting.records.capture is not None,
         ping_after=config.ping_after,
         progressed=lasting.shown.latest.prefills,

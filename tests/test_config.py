@@ -138,6 +138,8 @@ def test_variables_of_others_are_not_ours():
         ("connect_timeout", "inf"),
         ("connect_timeout", "1e300"),
         ("connect_timeout", "soon"),
+        ("session_header", "X-Session-ID,Host"),
+        ("session_header", "X Session"),
     ],
 )
 def test_a_bad_value_is_named_with_its_source_and_place(field, value, toml):

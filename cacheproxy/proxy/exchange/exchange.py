@@ -122,6 +122,7 @@ class _Running:
         # 3. Its late system messages go to where this upstream can take them.
         placed = await self._place(request)
         self.edited_at = context.clock.seconds()
+        stamp = context.stamp.headers(self.received, prepared.session)
         heals = True
         while True:
             # 4. A count of tokens that the upstream does not know is answered here.
@@ -136,7 +137,7 @@ class _Running:
             self.sent = sent = placed.request if translated is None else translated.request
             # 6. It is sent.
             self.sent_at = context.clock.seconds()
-            response = await context.upstream.request(sent, via=b"1.1 " + context.via)
+            response = await context.upstream.request(sent, via=b"1.1 " + context.via, also=stamp)
             # 7. It is sent once more, at most, after the upstream did not know the dialect,
             if translated is None and await context.translating.learns_from(
                 response, placed.request

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from twisted.internet.defer import Deferred
 
 from cacheproxy.core.http1.headers import PROBE, end_to_end, values
-from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.server.base_url import server_root
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.endpoints import endpoint_of
@@ -86,14 +86,17 @@ class Upstream:
         endpoint = endpoint_of(reactor, url.host, url.port, connect_timeout, secure=url.secure)
         self._treq = TamedTreq(reactor, endpoint)
 
-    def request(self, request: Request, *, via: bytes = b"") -> Deferred[UpstreamConnection]:
+    def request(
+        self, request: Request, *, via: bytes = b"", also: Headers = ()
+    ) -> Deferred[UpstreamConnection]:
         """Send ``request``; fire with the connection once the response's head is whole.
 
+        ``also``: headers of ours, besides the request's own.
         Errbacks: ConnectError (refused, timed out, no such name), ResponseError, UpstreamSilent.
         Cancelling closes the connection at once.
         """
         connection = UpstreamConnection(
-            self._head(request, via),
+            self._head(request, via, also),
             request.body,
             request.method.encode("latin-1"),
             self._reactor,
@@ -102,13 +105,14 @@ class Upstream:
         )
         return self._treq.send(connection)
 
-    def _head(self, request: Request, via: bytes) -> bytes:
+    def _head(self, request: Request, via: bytes, also: Headers) -> bytes:
         base = "" if request.target == "*" else self.url.base  # OPTIONS * is about no path
         lines = [
             f"{request.method} {base}{request.target} HTTP/1.1".encode("latin-1"),
             self._host,
         ]
         lines += map(b": ".join, end_to_end(request.headers, _NOT_FORWARDED))
+        lines += map(b": ".join, also)
         if via:
             lines.append(b"Via: " + via)
         if request.body or values(request.headers, b"content-length"):
