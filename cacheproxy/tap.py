@@ -54,12 +54,15 @@ from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.transport.polling import poll_plainly
+from cacheproxy.proxy.upstream.probe import is_up
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.cures import Cures
 
 _CURE, _CURE_SECONDS = "cure", 30.0
+_CHECK_SECONDS = 2.0
+"""For which a load balancer's check waits for the upstream."""
 """Rules are proven in a thread of plugins, whose functions they may call: for how long."""
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
@@ -216,6 +219,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
                 ),
                 keeping=context.keeping,
                 before=lasting.records.take.settle,
+                is_up=partial(is_up, upstream, reactor, _CHECK_SECONDS),
             ),
         ),
         limits=_limits(config),

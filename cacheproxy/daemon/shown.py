@@ -38,6 +38,8 @@ from cacheproxy.web.memory_store import Unkept
 from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
 from cacheproxy.web.pages import OwnPages
+from cacheproxy.web.ready import PATH as READY
+from cacheproxy.web.ready import named_or, ready
 from cacheproxy.web.reload import PATH as RELOAD
 from cacheproxy.web.reload import reload
 
@@ -91,11 +93,13 @@ class Shown:
         cures: Cures,
         keeping: Keeping | None,
         before: Callable[[], None],
+        is_up: Callable[[], Awaitable[bool]],
     ) -> OwnPages:
         """Return the pages; ``before`` is called before any of them is made.
 
-        ``upstream``: its URL. ``rules``: those that edit requests. ``placing``,
-        ``keeping``: None where nothing is edited. ``cures``: the page of rules for what broke.
+        ``upstream``: its URL; ``is_up``: whether it answers now. ``rules``: those that edit
+        requests. ``placing``, ``keeping``: None where nothing is edited. ``cures``: the page of
+        rules for what broke.
         """
         names = [rule.name for rule in rules]
         page = partial(
@@ -111,6 +115,7 @@ class Shown:
             thinking=None if keeping is None else keeping.told,
             profile=profiling.told,
         )
+        check = partial(ready, is_up)
         metrics = MetricsPage(
             self.metrics,
             Standing(
@@ -122,7 +127,7 @@ class Shown:
         )
         board = self.dashboard
         return OwnPages(
-            {HEALTH: page, EXCHANGES: partial(exchanges, self.recent)},
+            {READY: check, EXCHANGES: partial(exchanges, self.recent)},
             {
                 DIAGNOSIS: partial(diagnosis, self.recent, names, lambda: board.captures),
                 DETAIL: board.detail,
@@ -133,6 +138,7 @@ class Shown:
                 **static_files(),
                 METRICS: metrics,
                 LIVE: self.live,
+                HEALTH: partial(named_or, access, page, check),
                 LOGIN: partial(login, access),
                 RELOAD: lambda request: reload(self.reload, request),
             },
