@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,6 +59,7 @@ _SUBJECTS = (
 )
 """What aider's own messages in the user's name begin with."""
 
+_EMPTY_LINE = re.compile(r"\n\n(?=[^\n])")
 _NOTE = re.compile(r"\n\n<system-reminder>\n")
 
 
@@ -86,11 +88,19 @@ def _end_of_reminder(text: str, at: int, system: str) -> int | None:
     """Return where the end of ``system`` ends that follows an empty line at ``at``, if it does."""
     if not text.startswith("\n\n", at):
         return None
-    ends = [found.start() for found in _NOTE.finditer(text, at + 2)]
+    ends = [found.start() for found in _NOTE.finditer(text, at + 2, at + len(system) + 20)]
     for end in (*ends, len(text)):
         if end > at + 2 and system.endswith(text[at + 1 : end]):
             return end
     return None
+
+
+def _typed(text: str, system: str) -> str:
+    """Return ``text`` without the end of ``system`` that follows an empty line, if it does."""
+    ends = range(1, min(len(text), len(system)) + 1)
+    shared = bisect(ends, False, key=lambda count: not system.endswith(text[-count:]))
+    found = _EMPTY_LINE.search(text, max(0, len(text) - shared - 1))
+    return text if found is None else text[: found.start()]
 
 
 def _messages(request: Request | None) -> list[dict[str, Any]]:
@@ -151,8 +161,6 @@ def cacheproxy_session(request: Request) -> str | None:
     examples = [number for number, text in enumerate(users) if text.startswith(_SUBJECTS[0])]
     for text in users[examples[-1] + 1 :] if examples else users:
         if not text.startswith(_SUBJECTS):
-            ends = (found.start() for found in re.finditer("\n\n", text))
-            end = next((at for at in ends if _end_of_reminder(text, at, system)), len(text))
-            typed = text[:end].encode("utf-8", "surrogatepass")
+            typed = _typed(text, system).encode("utf-8", "surrogatepass")
             return hashlib.sha256(typed).hexdigest()[:16]
     return None

@@ -89,7 +89,7 @@ _STAMP_BEGINS = re.compile(rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2
 # A message of its own; behind it may stand what cacheproxy told the model there.
 _CONTEXT = re.compile(
     r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\n[\s\S]*\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
-    r"(?:\n\n<system-reminder>\n[\s\S]*\n</system-reminder>)*"
+    r"(?:\n\n<system-reminder>\n(?:(?!\n</system-reminder>)[\s\S])*\n</system-reminder>)*"
 )
 _SAID = ("type", "role", "name", "tool_calls", "tool_call_id", "call_id", "arguments", "output")
 _THOUGHTS = ("thinking", "redacted_thinking")

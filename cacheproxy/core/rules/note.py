@@ -23,10 +23,6 @@ _PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")
 """Characters that JSON always spells as they are."""
 _ASKING = ("system", "developer", "user")
 _REFERENCE = re.compile(r"\\(?:g<(\w+)>|([1-9]\d?))")
-_INSIDE = re.compile(
-    rf"{BETWEEN}{OPEN}(.*?){CLOSE}(?={BETWEEN}{OPEN}|\Z)",
-    re.DOTALL,
-)
 _RESULT = "tool_result"
 WHY = "told where the conversation goes on"
 """Why one edit is made for each note that is new; by it they are counted."""
@@ -205,10 +201,10 @@ def _behind(now: Any, was: Any) -> tuple[list[str], bool] | None:
     if not (is_text(ours[-1]) and is_text(theirs[-1])):
         return None
     text, longer = ours[-1]["text"], theirs[-1]["text"]
-    rest_of = longer[len(text) :] if longer.startswith(text) else ""
-    notes = _INSIDE.findall(rest_of)
-    said = "".join(f"{BETWEEN}{OPEN}{note}{CLOSE}" for note in notes)
-    return (notes, False) if notes and said == rest_of else None
+    first = len(text) + len(BETWEEN + OPEN)
+    if not (longer.startswith(f"{text}{BETWEEN}{OPEN}") and longer.endswith(CLOSE, first)):
+        return None
+    return longer[first : -len(CLOSE)].split(f"{CLOSE}{BETWEEN}{OPEN}"), False
 
 
 def _goes_on(now: Any, was: Any) -> bool:

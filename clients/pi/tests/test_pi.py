@@ -161,3 +161,10 @@ def test_two_conversations_with_the_same_first_prompt_are_two(path):
     assert day == 2
     assert sent(2, "hi", "one", "go on", "a", "and") == (one, 1)
     assert sent(2, "hi", "two", "go on", "b", "and") == (other, 2)
+
+
+def test_blanks_behind_the_directory_are_read_but_once():
+    """Else a file that quotes the line and goes on with blanks takes hours."""
+    quote = end("0.73", 1) + " " * 500_000 + "x\n\n"
+    earlier, later = (turn(APIS[0], HEADS[1] + quote + end("0.73", day), "hi") for day in (1, 2))
+    assert_untouched(RULES, later, earlier)
