@@ -22,9 +22,18 @@ import hashlib
 import re
 from bisect import bisect
 from collections.abc import Iterator
-from typing import Any
 
-from cacheproxy import SYSTEM_HEAD, Client, CodeRule, Edit, Request, Rule, hookimpl, quick
+from cacheproxy import (
+    SYSTEM_HEAD,
+    Client,
+    CodeRule,
+    Edit,
+    Request,
+    Rule,
+    hookimpl,
+    messages_of,
+    quick,
+)
 
 _DEVELOPER = "Act as an expert software developer"
 AIDER = Client(
@@ -69,11 +78,12 @@ def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
 
     What stands behind it there is a note, which its pin puts back itself.
     """
-    messages = _messages(request)
+    name, messages = messages_of(request)
     system = messages[0].get("content") if messages else None
     if not isinstance(system, str):
         return
-    for number, (message, sent) in enumerate(zip(messages, _messages(previous), strict=False)):
+    _, before = messages_of(previous)
+    for number, (message, sent) in enumerate(zip(messages, before, strict=False)):
         text, had = message.get("content"), sent.get("content")
         if message.get("role") != "user" or not isinstance(text, str) or not isinstance(had, str):
             continue
@@ -81,7 +91,7 @@ def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
             end = _end_of_reminder(had, len(text), system)
             if end is not None:
                 new, at = had[len(text) : end], (len(text), len(text))
-                yield Edit(f"/messages/{number}/content", new, KEEP_REMINDER.why, at)
+                yield Edit(f"/{name}/{number}/content", new, KEEP_REMINDER.why, at)
 
 
 def _end_of_reminder(text: str, at: int, system: str) -> int | None:
@@ -101,13 +111,6 @@ def _typed(text: str, system: str) -> str:
     shared = bisect(ends, False, key=lambda count: not system.endswith(text[-count:]))
     found = _EMPTY_LINE.search(text, max(0, len(text) - shared - 1))
     return text if found is None else text[: found.start()]
-
-
-def _messages(request: Request | None) -> list[dict[str, Any]]:
-    messages = (request.json or {}).get("messages") if request is not None else None
-    if not isinstance(messages, list):
-        return []
-    return [message if isinstance(message, dict) else {} for message in messages]
 
 
 KEEP_REMINDER = CodeRule(
@@ -152,7 +155,7 @@ def cacheproxy_session(request: Request) -> str | None:
     aider names no session, and begins all of them with the same examples: only what comes after
     these and after the files tells one from another.
     """
-    messages = _messages(request)
+    _, messages = messages_of(request)
     system = messages[0].get("content") if messages else None
     if not isinstance(system, str) or not system.startswith("Act as an expert "):
         return None
