@@ -60,6 +60,7 @@ EDGE_AFTER = r"(?![0-9A-Za-z])"
 _COMPILED = {
     kind: re.compile(f"{EDGE_BEFORE}(?:{shape}){EDGE_AFTER}") for kind, shape in SHAPES.items()
 }
+_LINE = re.compile(rf"{STATUS_LINE}(?=\n|\Z)")
 _STATUS = re.compile(rf"{STATUS_LINE}(?:\n{STATUS_LINE})*(?=\n|\Z)")
 _ABOUT_GIT = re.compile(r"(?i)git|status|commits")
 _HEADING = 400
@@ -103,9 +104,9 @@ def status_at(text: str, position: int) -> tuple[int, int] | None:
     are.
     """
     line = text.rfind("\n", 0, position) + 1
-    if not _STATUS.match(text, line):
+    if not _LINE.match(text, line):
         line = text.rfind("\n", 0, max(0, line - 1)) + 1
-    while line and _STATUS.match(text, above := text.rfind("\n", 0, line - 1) + 1):
+    while line and _LINE.match(text, above := text.rfind("\n", 0, line - 1) + 1):
         line = above
     found = _STATUS.match(text, line)
     if found is None or position > found.end() + 1:

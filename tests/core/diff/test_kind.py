@@ -101,3 +101,10 @@ def test_nothing_raises(was, now, data):
 def test_what_stands_further_off_is_not_the_token():
     text = "12:30 " + "word " * 40
     assert token_at(text + "a", text + "b", len(text), len(text)) is None
+
+
+def test_each_line_of_a_git_status_is_looked_at_once():
+    """Else a long one takes hours."""
+    text = "git status:\n" + " M a.py\n" * 200_000
+    token = token_at(text, f"{text}?? b.py\n", len(text), len(text))
+    assert token.now == (12, len(text) + 7)
