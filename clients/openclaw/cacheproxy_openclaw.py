@@ -55,7 +55,7 @@ _INTRODUCTION = (
     r"## Inbound Context \(trusted metadata\)[ \t]*\r?\n"
     r"(?:(?!#|```)[^\n]*\n){0,12}?```json[ \t]*\r?\n"
 )
-OPENCLAW = Client(
+CLIENT = Client(
     name="openclaw",
     agents=("openclaw/",),
     head=(
@@ -290,18 +290,6 @@ RULES: tuple[Rule | CodeRule, ...] = (
     KEEP_CONTEXT,
     PIN_CURRENT_DATE,
 )
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return OpenClaw, with what tells its requests."""
-    return OPENCLAW
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
-    """Return the rules; the README says what each is for."""
-    return RULES
 
 
 @hookimpl

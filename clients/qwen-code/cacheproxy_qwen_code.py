@@ -52,7 +52,7 @@ from cacheproxy import (
 )
 
 _EXTRACTION = "You are now acting as the managed memory extraction subagent for an AI coding"
-QWEN_CODE = Client(
+CLIENT = Client(
     name="qwen",
     agents=("qwencode/",),
     # Behind a gateway that sends a user agent of its own.
@@ -168,18 +168,6 @@ PIN_FOLDERS = Rule(
     literals=("This is the Qwen Code. ",),
 )
 RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDERS, PIN_GIT_STATUS, PIN_DATE, PIN_FOLDERS)
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return Qwen Code, with what tells its requests."""
-    return QWEN_CODE
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
-    """Return the rules; the README says what each is for."""
-    return RULES
 
 
 @hookimpl

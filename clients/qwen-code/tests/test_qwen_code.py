@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cacheproxy_qwen_code
 import pytest
-from cacheproxy_qwen_code import QWEN_CODE, cacheproxy_session
+from cacheproxy_qwen_code import CLIENT, cacheproxy_session
 
 from cacheproxy.testing import (
     assert_extends,
@@ -134,7 +134,7 @@ def test_another_client_may_say_the_same():
             for texts, day in ((["hello"], MONDAY), (["hello", "again"], TUESDAY))
         )
         assert_untouched(RULES, later, first)
-    assert QWEN_CODE.sent(turn("hello", headers={"User-Agent": "litellm/1.80"}))
+    assert CLIENT.sent(turn("hello", headers={"User-Agent": "litellm/1.80"}))
 
 
 def test_a_session_is_told_by_folder_and_first_words():
