@@ -36,7 +36,9 @@ def hookimpl(function: _F) -> _F:
 def cacheproxy_client() -> Client:
     """Return the client that this package is for, with the marks that identify it.
 
-    Or set ``CLIENT`` to it. Called once, at start-up. The package's rules and its hooks cacheproxy_normalize and
+    A module may set ``CLIENT`` instead.
+
+    Called once, at start-up. The package's rules and its hooks cacheproxy_normalize and
     cacheproxy_session see this client's requests alone: another client's user may have typed, or
     keep in a file, the very text that a rule looks for. A mark is something that the client itself
     writes, at a fixed place: the beginning of its user agent, a header that it alone sends, the
@@ -57,7 +59,9 @@ def cacheproxy_client() -> Client:
 def cacheproxy_rules() -> Iterable[Normalizer]:
     """Return the package's rules: ``Rule`` (a row in a table) and ``CodeRule`` objects.
 
-    Or set ``RULES`` to them. Called once, at start-up, for at most 1,000 rules. They edit requests of the package's client
+    A module may set ``RULES`` instead.
+
+    Called once, at start-up, for at most 1,000 rules. They edit requests of the package's client
     alone (cacheproxy_client). Each rule has a name of its own: users switch it on and off by this
     name (``enable``, ``disable``), and the log and the counters use it. Rules run in the order
     given; packages run in the order of their entry-point names. If two packages use the same name,
