@@ -160,7 +160,8 @@ PIN_FOLDERS = Rule(
     where=FIRST_USER_TEXT,
     pattern=(
         _CONTEXT + r"[^\n]*\nMy operating system is: [^\n]*\n(?:[^\n]*\n){1,50}?"
-        rf"{_FOLDERS}\n\n(?P<volatile>[\s\S]+?)(?:\n</system-reminder>)?\s*\Z"
+        rf"{_FOLDERS}\n\n(?P<volatile>(?:(?!\n</system-reminder>)[\s\S])*\S)"
+        r"\s*(?:</system-reminder>\s*)?\Z"
     ),
     why="folder tree of the first turn kept",
     pin=True,

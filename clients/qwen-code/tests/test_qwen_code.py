@@ -12,6 +12,7 @@ from cacheproxy.testing import (
     assert_untouched,
     normalized,
     request,
+    rule_named,
     rules_of,
 )
 
@@ -143,3 +144,9 @@ def test_a_session_is_told_by_folder_and_first_words():
     assert cacheproxy_session(turn("hello", "again", day=TUESDAY, file="b.py")) == session
     assert cacheproxy_session(turn("bye")) != session
     assert cacheproxy_session(request({"messages": []}, headers=AGENT)) is None
+
+
+def test_a_folder_tree_is_read_but_once():
+    """However much of it is blank: else this takes hours."""
+    later = turn("hello", "again", file=" " * 500_000 + "x")
+    assert_untouched([rule_named(RULES, "qwen-pin-folders")], later, turn("hello"))
