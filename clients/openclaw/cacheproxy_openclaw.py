@@ -221,10 +221,9 @@ def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
 def _is_context(message: dict[str, Any]) -> bool:
     if message.get("role") != "user":
         return False
-    texts = [block.get("text") for block in _blocks(message) if isinstance(block, dict)]
-    return all(isinstance(text, str) for text in texts) and bool(
-        _CONTEXT.fullmatch("\n\n".join(texts))
-    )
+    found = [block.get("text") for block in _blocks(message) if isinstance(block, dict)]
+    texts = [text for text in found if isinstance(text, str)]
+    return texts == found and bool(_CONTEXT.fullmatch("\n\n".join(texts)))
 
 
 def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
