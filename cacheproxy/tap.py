@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import platformdirs
 from twisted.application.service import IService
@@ -23,7 +24,6 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.route.stamp import Stamp
-from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.daemon.descriptors import raise_limit
 from cacheproxy.daemon.listening import Listening
 from cacheproxy.daemon.options import Options
@@ -39,7 +39,7 @@ from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.spans import Spans, SpansError
 from cacheproxy.plugin.errors import PluginError
-from cacheproxy.plugin.packages import Packages, choose
+from cacheproxy.plugin.packages import Packages, configured
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
@@ -60,10 +60,11 @@ from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.cures import Cures
 
+_T = TypeVar("_T")
 _CURE, _CURE_SECONDS = "cure", 30.0
+"""Rules are proven in a thread of plugins, whose functions they may call: for how long."""
 _CHECK_SECONDS = 2.0
 """For which a load balancer's check waits for the upstream."""
-"""Rules are proven in a thread of plugins, whose functions they may call: for how long."""
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
 With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
@@ -142,9 +143,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     via = b"1.1 " + lasting.via
     url = UpstreamURL.parse(config.upstream)
     edits = config.edit_remote or is_local(url.host)
-    packages = plugins.packages.with_files(config.plugin, config.block)
-    known = packages.normalizers(config.rules(), BUILT_IN)
-    rules = choose(known, config.enable, config.disable)
+    found = configured(config, plugins.packages.with_files(config.plugin, config.block))
     upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
     dialects = Dialects(upstream, reactor, config.dialect, via)
     translating = Translating(
@@ -169,10 +168,10 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         upstream=upstream,
         normalizing=Normalizing(
             reactor,
-            rules,
+            found.on,
             store,
             edit=edits,
-            hooks=packages.session_hooks(),
+            hooks=found.packages.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
             collector=lasting.collector,
@@ -194,28 +193,25 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     return Arrangement(
         config=config,
         upstream=upstream,
-        packages=packages,
-        rules=rules,
+        packages=found.packages,
+        rules=found.on,
         edits=edits,
         resource=ProxyResource(
             context,
             lasting.shown.pages(
                 url.text,
-                rules if edits else (),
+                found.on if edits else (),
                 access,
                 profiling,
                 context.placing,
                 cures=Cures(
-                    lasting.shown.recent,
-                    store,
-                    packages,
-                    known,
-                    frozenset(rule.name for rule in rules),
-                    edits,
-                    lambda: profiling.profile,
-                    lasting.collector,
-                    lambda work: plugins.workers.run(_CURE, work, _CURE_SECONDS),
-                    lambda: lasting.shown.file,
+                    recent=lasting.shown.recent,
+                    store=store,
+                    found=found,
+                    edits=edits,
+                    file=lasting.shown.file,
+                    profile=lambda: profiling.profile,
+                    run=partial(_in_a_thread, lasting),
                 ),
                 keeping=context.keeping,
                 before=lasting.records.take.settle,
@@ -229,6 +225,16 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         profiling=profiling,
         proving=Proving(reactor, upstream, profiling, via),
     )
+
+
+def _in_a_thread(lasting: Lasting, work: Callable[[], _T]) -> Awaitable[_T]:
+    """Do ``work`` that may call the functions of plugins; raises GivenUpError."""
+
+    def paused() -> _T:
+        with lasting.collector.paused():
+            return work()
+
+    return lasting.plugins.workers.run(_CURE, paused, _CURE_SECONDS)
 
 
 def _capture(reactor: Any, config: Config) -> Capture | None:

@@ -14,14 +14,14 @@ Shapes, from goose's sources (``crates/goose/src/prompts/system.md``,
 
 - the header ``agent-session-id``, which other programs send, too.
 
-goose has the user agent of no one; the beginning of its system text tells its requests.
+goose sends no user agent; the beginning of its system text tells its requests.
 """
 
 from __future__ import annotations
 
 from cacheproxy import SYSTEM_HEAD, Client, Request, Rule, hookimpl, quick
 
-GOOSE = Client(
+CLIENT = Client(
     name="goose",
     head=(
         "You are a general-purpose AI agent called goose, created by ",
@@ -41,18 +41,7 @@ PIN_DATE = Rule(
     note=r"The current date is now \g<volatile>.",
     literals=("The current date is ",),
 )
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return goose, with what tells its requests."""
-    return GOOSE
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule, ...]:
-    """Return the rules; the README says what each is for."""
-    return (PIN_DATE,)
+RULES = (PIN_DATE,)
 
 
 @hookimpl

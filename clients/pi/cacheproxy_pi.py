@@ -15,9 +15,9 @@ sentence of the system text tells.
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_HEAD, Client, Rule, hookimpl
+from cacheproxy import SYSTEM_HEAD, Client, Rule
 
-PI = Client(
+CLIENT = Client(
     name="pi",
     agents=("pi/", "pi-coding-agent"),
     head=(
@@ -33,22 +33,11 @@ PIN_DATE = Rule(
     # At the very end: a file that is quoted stands before it.
     pattern=(
         r"\nCurrent date(?: and time)?: (?P<volatile>[^\n]{8,80})"
-        r"\nCurrent working directory: [^\n]*\s*\Z"
+        r"\nCurrent working directory: [^\n]*(?:\n\s*)?\Z"
     ),
     why="date of the first turn kept",
     pin=True,
     note=r"Today's date is now \g<volatile>.",
     literals=("Current date",),
 )
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return pi, with what tells its requests."""
-    return PI
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule, ...]:
-    """Return the rules; the README says what each is for."""
-    return (PIN_DATE,)
+RULES = (PIN_DATE,)

@@ -47,11 +47,12 @@ from cacheproxy import (
     Rule,
     hookimpl,
     match_paths,
+    messages_of,
     quick,
 )
 
 _EXTRACTION = "You are now acting as the managed memory extraction subagent for an AI coding"
-QWEN_CODE = Client(
+CLIENT = Client(
     name="qwen",
     agents=("qwencode/",),
     # Behind a gateway that sends a user agent of its own.
@@ -73,14 +74,13 @@ def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
 
     What stands behind that text is a note, which its pin puts back itself.
     """
-    for number, (message, sent) in enumerate(
-        zip(_messages(request), _messages(previous), strict=False)
-    ):
+    (name, messages), (_, before) = messages_of(request), messages_of(previous)
+    for number, (message, sent) in enumerate(zip(messages, before, strict=False)):
         content = _blocks(message)
         if message.get("role") == "user" and len(content) < len(had := _blocks(sent)):
             new = _with_reminders(content, had)
             if len(new) > len(content):
-                yield Edit(f"/messages/{number}/content", new, KEEP_REMINDERS.why)
+                yield Edit(f"/{name}/{number}/content", new, KEEP_REMINDERS.why)
 
 
 def _with_reminders(content: list[Any], had: list[Any]) -> list[Any]:
@@ -100,13 +100,6 @@ def _with_reminders(content: list[Any], had: list[Any]) -> list[Any]:
         else:
             return content
     return content if left else new[::-1]
-
-
-def _messages(request: Request | None) -> list[dict[str, Any]]:
-    messages = (request.json or {}).get("messages") if request is not None else None
-    if not isinstance(messages, list):
-        return []
-    return [message if isinstance(message, dict) else {} for message in messages]
 
 
 def _blocks(message: dict[str, Any]) -> list[Any]:
@@ -167,7 +160,8 @@ PIN_FOLDERS = Rule(
     where=FIRST_USER_TEXT,
     pattern=(
         _CONTEXT + r"[^\n]*\nMy operating system is: [^\n]*\n(?:[^\n]*\n){1,50}?"
-        rf"{_FOLDERS}\n\n(?P<volatile>[\s\S]+?)(?:\n</system-reminder>)?\s*\Z"
+        rf"{_FOLDERS}\n\n(?P<volatile>(?:(?!\n</system-reminder>)[\s\S])*\S)"
+        r"\s*(?:</system-reminder>\s*)?\Z"
     ),
     why="folder tree of the first turn kept",
     pin=True,
@@ -175,18 +169,6 @@ PIN_FOLDERS = Rule(
     literals=("This is the Qwen Code. ",),
 )
 RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDERS, PIN_GIT_STATUS, PIN_DATE, PIN_FOLDERS)
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return Qwen Code, with what tells its requests."""
-    return QWEN_CODE
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
-    """Return the rules; the README says what each is for."""
-    return RULES
 
 
 @hookimpl

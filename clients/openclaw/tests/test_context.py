@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from cacheproxy_openclaw import OPENCLAW, RULES
+from cacheproxy_openclaw import CLIENT, RULES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -127,6 +127,12 @@ def test_what_a_user_typed_is_not_put_back(text):
     ]  # fmt: skip
 
 
+def test_what_looks_like_many_notes_behind_a_context_takes_no_time():
+    """In how many ways they may be one: else this never ends."""
+    text = f"{BEGIN}\nx\n{END}" + "\n\n<system-reminder>\nx\n</system-reminder>" * 99 + "!"
+    assert_untouched([RULE], chat(user("one"), user(text)), chat(user("one"), user("two")))
+
+
 def test_a_user_who_typed_just_that_has_it_once():
     typed = user(f"{BEGIN}\nmine\n{END}")
     turns = [chat(typed, context("1")), chat(typed, model("two"), user("three"), context("3"))]
@@ -142,8 +148,8 @@ def test_without_a_context_or_a_turn_before_nothing_is_done():
 
 
 def test_only_requests_of_openclaw_are_looked_at():
-    assert OPENCLAW.sent(TURNS[0])
-    assert not OPENCLAW.sent(request({"messages": [user("hi"), context()]}, "/v1/messages"))
+    assert CLIENT.sent(TURNS[0])
+    assert not CLIENT.sent(request({"messages": [user("hi"), context()]}, "/v1/messages"))
 
 
 TEXTS = st.sampled_from(["a", "b", f"{BEGIN}\na\n{END}", f"{BEGIN}\nb\n{END}", BEGIN])
