@@ -174,6 +174,11 @@ def placed(stage: Stage) -> Conversation:
     return one
 
 
+@cause("the tools came in another order, and were put back", OK)
+def tools_put_back(stage: Stage) -> Conversation:
+    return tools_reordered(stage)
+
+
 @cause("reasoning kept, as chat_template_kwargs ask", OK, setting=Setting("keep"))
 def thinking_kept(stage: Stage) -> Conversation:
     one = stage.begin(chat_template_kwargs={"preserve_reasoning": True})
@@ -260,9 +265,10 @@ def tool_changed(stage: Stage) -> Conversation:
 
 
 @cause(
-    "the tools came in another order",
+    "the tools came in another order, and that was left",
     broken(Reason.TOOLS_CHANGED),
     otherwise=checkpoint(Reason.TOOLS_CHANGED),
+    setting=Setting(options=("--disable", "tools-as-before")),
 )
 def tools_reordered(stage: Stage) -> Conversation:
     one = stage.begin()
