@@ -1,0 +1,1 @@
+"""Which upstream a conversation goes to."""
