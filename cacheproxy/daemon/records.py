@@ -55,6 +55,10 @@ class Records(Service):
         super().stopService()
         return Deferred.fromCoroutine(self._finish())
 
+    def speed(self, url: str) -> float | None:
+        """Return the speed of prefill of the upstream at ``url``, in tokens a second."""
+        return self._pricing.speed(url)
+
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""
         self._pricing.looked(look)

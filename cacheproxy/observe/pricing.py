@@ -48,6 +48,11 @@ class Pricing:
             exchange = replace(exchange, spared=Spared(tokens, tokens / speed if speed else None))
         self._deliver(exchange)
 
+    def speed(self, url: str) -> float | None:
+        """Return the tokens a second that ``url`` evaluated lately, None for not known."""
+        known = self._upstreams.get(url)
+        return None if known is None else known.prefill.speed
+
     def looked(self, look: Look) -> None:
         """Learn the speed that the upstream's counters tell, unless answers have told it."""
         reading = look.reading

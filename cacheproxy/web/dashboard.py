@@ -94,12 +94,12 @@ class Dashboard:
 
     async def snapshot(self, window: str) -> Json:
         """Return the figures of ``window``, one of WINDOWS."""
-        now = self._source.now
+        now, look = self._source.now, self._latest.looks.get(self.url)
         found: Json = await self._source.ask(_figures, window, now)
         return {
             **self._fixed,
             "now": now / 1e3,
-            "upstream": upstream_of(self.url, self._latest.look) | {"says": says(self.profile())},
+            "upstream": upstream_of(self.url, look) | {"says": says(self.profile())},
             "prefills": self._latest.prefills.as_json(),
             "rules": list(self.active),
             "reasons": PHRASES,

@@ -44,7 +44,8 @@ class Exchange:
     ``verdict``: of a turn, None for other requests. ``profile``: what was known of the upstream
     when the verdict was reached. ``spared``: what it did not have to evaluate thanks to us, None
     for nothing, or where nobody knows. ``place``: where its conversation's store put it, None for
-    no turn.
+    no turn. ``server``: the upstream's name, and ``route``: that of the route it took, "" where
+    there is but one; ``was_at``: the name of the upstream that the turn before went to.
     """
 
     received: Request
@@ -72,6 +73,9 @@ class Exchange:
     profile: Profile | None = None
     spared: Spared | None = None
     place: Place | None = None
+    server: str = ""
+    route: str = ""
+    was_at: str = ""
 
     @property
     def has_failed(self) -> bool:

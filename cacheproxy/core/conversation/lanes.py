@@ -90,7 +90,7 @@ class Lane:
     as the rules left it, and ``prompt``: what it says, tools first. ``others``: the last requests
     with other tools, by the tools' names. ``turns``: how many were evaluated; ``before``: the last
     of these, None before the first. ``broken``: the last turn that broke, for a rule to be proven
-    on. ``home``: None where there is but one upstream. ``cost``: bytes that all of it takes, roughly.
+    on. ``home``: None where there is one upstream. ``cost``: bytes that all of it takes, roughly.
     """
 
     number: int

@@ -59,6 +59,13 @@ class Session(NamedTuple):
         """Whether the client named it; else its id was made of how it begins, as others may."""
         return not _HASH.fullmatch(self.id)
 
+    @property
+    def first(self) -> Session:
+        """The first of the conversations that begin alike: the store numbers the others."""
+        identity, _, number = self.id.partition("-")
+        is_numbered = number.isdecimal() and _HASH.fullmatch(identity) is not None
+        return Session(self.client, identity) if is_numbered else self
+
 
 def session_of(request: Request, answer: str | None = None, client: str | None = None) -> Session:
     """Return the session of ``request``; ``answer`` is what a plugin said (``client/id``, ``id``).

@@ -176,10 +176,10 @@ class Store:
                     return lane.home
         return None
 
-    def settle(self, session: Session, place: Place, home: Home) -> None:
-        """Take note that a turn is being answered at ``home``."""
+    def settle(self, session: Session, number: int, home: Home) -> None:
+        """Take note that a turn of lane ``number`` is being answered at ``home``."""
         known = self._known.get(session)
-        lane = known.lane(place.lane) if known is not None else None
+        lane = known.lane(number) if known is not None else None
         if lane is not None:
             lane.home = home
 
@@ -227,7 +227,7 @@ class Store:
         return Session(session.client, f"{session.id}-{number}"), None, False
 
     def _name(self, session: Session) -> None:
-        first = _first_of(session)
+        first = session.first
         if not first.is_named:
             alike = self._alike.setdefault(first, [])
             alike.append(session)
@@ -243,14 +243,9 @@ class Store:
             self.bytes_kept -= gone.cost
             for call in gone.calls:
                 self._calls.pop(call, None)
-            first = _first_of(session)
+            first = session.first
             alike = self._alike.get(first, [])
             if session in alike:
                 alike.remove(session)
             if not alike:
                 self._alike.pop(first, None)
-
-
-def _first_of(session: Session) -> Session:
-    """Return the first of the conversations that begin like ``session``."""
-    return Session(session.client, session.id.partition("-")[0])

@@ -21,14 +21,16 @@ from cacheproxy.proxy.upstream.connection import UpstreamConnection
 class Attempt:
     """One attempt to have ``prepared`` answered by ``server``.
 
-    ``session``: whose it is, None for nobody's; ``begins``: whether it is a turn of it, so that its
-    answer is to be remembered. The rest is what an exchange's record will say, as far as it is
-    known; moments are of ``context.clock``. ``counted``: the whole answer, made here.
-    ``translated``: None where it went as it is. ``asked``: where its reasoning is remembered.
+    ``received``: the request as it came; it goes on so where nothing is edited. ``session``: whose
+    it is, None for nobody's; ``begins``: whether it is a turn of it, so that its answer is to be
+    remembered. The rest is what an exchange's record will say, as far as it is known; moments are
+    of ``context.clock``. ``counted``: the whole answer, made here. ``translated``: None where it
+    went as it is. ``asked``: where its reasoning is remembered.
     """
 
     context: ExchangeContext
     server: Server
+    received: Request
     prepared: Prepared
     session: Session | None = None
     begins: bool = False
@@ -41,6 +43,8 @@ class Attempt:
     asked: Asked | None = None
 
     def __post_init__(self) -> None:
+        if not self.server.edits:
+            self.prepared = Prepared(self.received, turn=self.prepared.turn)
         self.reports = self.prepared.reports
 
     async def send(self) -> UpstreamConnection | None:
@@ -49,26 +53,27 @@ class Attempt:
         What goes wrong is raised.
         """
         context, server = self.context, self.server
-        # 1. Earlier reasoning stays in it, where this upstream's template can keep it.
+        # 3. Earlier reasoning stays in it, where this upstream's template can keep it.
         request = await self._keep()
-        # 2. Its late system messages go to where this upstream can take them.
+        # 4. Its late system messages go to where this upstream can take them.
         placed = await self._place(request)
         self.edited_at = context.clock.seconds()
+        stamp = server.stamp.headers(self.received, self.prepared.session)
         heals = True
         while True:
-            # 3. A count of tokens that the upstream does not know is answered here.
+            # 5. A count of tokens that the upstream does not know is answered here.
             self.counted = await server.translating.count(placed.request)
             if self.counted is not None:
                 return None
-            # 4. Where the upstream speaks another dialect, it is translated.
+            # 6. Where the upstream speaks another dialect, it is translated.
             translated = self.translated = await server.translating.translate(
                 placed.request, context.store.spellings(self.session)
             )
             self.sent = sent = placed.request if translated is None else translated.request
-            # 5. It is sent.
+            # 7. It is sent.
             self.sent_at = context.clock.seconds()
-            response = await server.upstream.request(sent, via=b"1.1 " + context.via)
-            # 6. It is sent once more, at most, after the upstream did not know the dialect,
+            response = await server.upstream.request(sent, via=b"1.1 " + context.via, also=stamp)
+            # 8. It is sent once more, at most, after the upstream did not know the dialect,
             if translated is None and await server.translating.learns_from(
                 response, placed.request
             ):

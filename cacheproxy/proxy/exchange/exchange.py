@@ -1,4 +1,4 @@
-"""One request and its answer: ``_relay`` has all steps in order."""
+"""One request and its answer: ``_relay`` has all steps in order, ``Attempt`` those of one server."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import PROBE, for_client
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.placement.refusal import Refusal
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.prefill import Prefill, PrefillReader, Progress
-from cacheproxy.core.thinking.keeping import Asked
 from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
-from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.relay import Relay
+from cacheproxy.proxy.exchange.servers import Chosen
 from cacheproxy.proxy.translation.translating import is_stream
 from cacheproxy.proxy.upstream.collect import collect
-from cacheproxy.proxy.upstream.failures import explain
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.upstream.failures import ELSEWHERE, explain, is_ours
 from cacheproxy.translate.common.translation import Translation, TranslationError
 
 _log = Logger()
@@ -57,8 +56,8 @@ class _Running:
     """One exchange under way: what its record will say, as far as it is known.
 
     Moments are of ``context.clock``. ``reply``: an answer of our own making, or translated as a
-    whole. ``tap``: reads along with the answer. ``attempt``: the last to have it answered.
-    ``gone``: how the client left.
+    whole. ``tap``: reads along with the answer. ``attempt``: the last to have it answered, by
+    one of ``chosen``. ``gone``: how the client left.
     """
 
     context: ExchangeContext
@@ -72,6 +71,7 @@ class _Running:
     place: Place | None = None
     head_at: float | None = None
     first_byte_at: float | None = None
+    chosen: Chosen | None = None
     status: int | None = None
     response_headers: Headers = ()
     reply: bytes = b""
@@ -85,6 +85,8 @@ class _Running:
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
         memo = context.normalizing.memo
         self.received = Request(method, target, down.headers, down.body, memo)
+        unsent = Prepared(self.received)
+        self.attempt = Attempt(context, context.servers.first, self.received, unsent)
 
     async def run(self) -> None:
         """Relay; then show the record to the observers, however it went."""
@@ -93,6 +95,8 @@ class _Running:
             await self._relay()
         except Exception:
             outcome, error = self._failed(Failure())
+        if self.chosen is not None:
+            self.attempt.server.health.waiting -= 1
         relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
         body = self._answered(relay)
         if not self.down.header_values(PROBE):  # else it is nobody's conversation
@@ -112,17 +116,15 @@ class _Running:
         prepared = await context.normalizing.prepare(self.received)
         if prepared.turn is not None and not down.header_values(PROBE):  # else it is no turn
             self._begin(prepared.turn, prepared.request)
-        # 2. It is sent, as its server can take it.
-        attempt = self.attempt = Attempt(
-            context, context.server, prepared, self.session, begins=self.turn > 0
-        )
-        response = await attempt.send()
+        # 2. It is sent, to a server that is chosen, as that can take it.
+        response = await self._send(prepared)
+        attempt = self.attempt
         if response is None:
             assert attempt.counted is not None
             self._answer(200, attempt.counted)
             return
         translated = attempt.translated
-        # 3. Its answer's head goes down,
+        # 9. Its answer's head goes down,
         self._take_head(response.head, is_translated=translated is not None)
         through = None
         if translated is not None:
@@ -131,7 +133,7 @@ class _Running:
                 return
             through = translated.translation.stream()
         down.send_head(response.head.status, response.head.reason, self.response_headers)
-        # 4. and its body, as it comes.
+        # 10. and its body, as it comes.
         relay = self.relay = Relay(
             down,
             response,
@@ -154,6 +156,43 @@ class _Running:
         if _is_turn(request):
             self.place = self.context.store.begin(turn, request)
             self.turn = self.place.turn
+
+    async def _send(self, prepared: Prepared) -> UpstreamConnection | None:
+        """Have it answered: by another server, once, where the first one does not take it.
+
+        None: ``attempt.counted`` is the answer. Nothing has gone down yet.
+        """
+        chosen = self.chosen = self.context.servers.choose(prepared)
+        for server, is_last in zip(
+            chosen.servers[:2], (len(chosen.servers) == 1, True), strict=False
+        ):
+            self.attempt = Attempt(
+                self.context,
+                server,
+                self.received,
+                prepared,
+                self.session,
+                begins=self.turn > 0,
+            )
+            server.health.waiting += 1
+            try:
+                response = await self.attempt.send()
+            except (ConnectError, DNSLookupError) as error:
+                if self.gone is not None or is_ours(error):
+                    raise
+                server.refused()
+                if is_last:
+                    raise
+            else:
+                status = 0 if response is None else response.head.status
+                if response is None or is_last or status not in ELSEWHERE:
+                    if self.place is not None and prepared.turn is not None and status < 400:
+                        self.context.servers.settle(chosen, server, prepared.turn, self.place.lane)
+                    return response
+                server.turned_down(status)
+                response.abort()
+            server.health.waiting -= 1
+        raise AssertionError("the last one returns or raises")
 
     def _take_head(self, head: ResponseHead, *, is_translated: bool) -> None:
         self.head_at = self.context.clock.seconds()
@@ -221,15 +260,16 @@ class _Running:
 
     def _failed(self, failure: Failure) -> tuple[Outcome, str | None]:
         """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
-        context, down = self.context, self.down
+        down = self.down
         if self.gone is not None:
             by_us = self.gone.check(ConnectionAborted)
             return Outcome.CLIENT_LEFT, "broken off by the proxy" if by_us else None
         if self.relay is not None:  # the relay has broken off the response
             return Outcome.UPSTREAM_FAILED, failure.getErrorMessage()
-        if failure.check(ConnectError, DNSLookupError):
-            self.attempt.server.forget()
-        status, message = explain(failure, self.attempt.server.upstream.url.text)
+        where = self.attempt.server.upstream.url.text
+        if self.chosen is not None and failure.check(ConnectError, DNSLookupError):
+            where = self.chosen.where
+        status, message = explain(failure, where)
         if status == 500:
             _log.failure("an exchange failed", failure)
         if down.started:
@@ -284,6 +324,9 @@ class _Running:
             response_headers=self.response_headers,
             response_body=body,
             place=self.place,
+            server=attempt.server.name,
+            route=self.chosen.route if self.chosen is not None else "",
+            was_at=self.chosen.was if self.chosen is not None else "",
         )
 
     def _after(self, moment: float | None) -> float | None:

@@ -1,0 +1,51 @@
+"""The headers by which a router between us and the servers keeps a conversation at one of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.core.route.key import root_key
+
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+"""RFC 9110, section 5.1: a token."""
+# fmt: off
+_TAKEN = frozenset({
+    "accept", "accept-encoding", "api-key", "authorization", "connection", "content-encoding",
+    "content-length", "content-type", "cookie", "expect", "host", "keep-alive",
+    "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade", "user-agent", "via",
+    "x-api-key", "x-parent-session-id",
+})
+# fmt: on
+"""What says something else to servers, and to other proxies."""
+
+
+class StampError(ValueError):
+    """A name that no such header can have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """``names``: of the headers that carry a conversation's key. Raises StampError."""
+
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            if not _NAME.fullmatch(name):
+                raise StampError(f"{name!r} is not the name of a header, like X-Session-ID")
+            if name.lower() in _TAKEN:
+                raise StampError(f"{name!r} means something else; name another, like X-Session-ID")
+
+    def headers(self, request: Request, session: Session | None) -> Headers:
+        """Return the headers to send with ``request`` besides its own; ``session``: whose it is.
+
+        What the client itself sends under such a name stays. Without a session there is no key.
+        """
+        unsaid = [name for name in self.names if request.header(name) is None]
+        if session is None or not unsaid:
+            return ()
+        key = root_key(request, session).encode()
+        return tuple([(name.encode(), key) for name in unsaid])

@@ -1,0 +1,66 @@
+"""The key of a conversation on its way to a router, on real sockets."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .harness import Client, Proxy
+
+BODY = json.dumps({"messages": [{"role": "user", "content": "Hello."}]}).encode()
+NAMES = "X-Session-ID,X-SMG-Routing-Key"
+
+
+@pytest.fixture(scope="module")
+def stamping(_upstream, tmp_path_factory):
+    """A proxy that is told which headers the router reads."""
+    arguments = ("--session-header", NAMES, "--upstream", _upstream.url)
+    with Proxy(tmp_path_factory.mktemp("stamping"), *arguments) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def keys(stamping, upstream):
+    """What the upstream gets in each of ``NAMES``."""
+
+    def ask(*fields, path="/v1/messages", body=BODY):
+        with Client(stamping.address) as client:
+            assert client.ask(path, body, *fields).answer().status == 200
+        received = upstream.received()
+        return [received.values(name.lower().encode()) for name in NAMES.split(",")]
+
+    return ask
+
+
+def test_a_conversation_and_its_subagents_have_one_key(keys):
+    """And no header says who it is."""
+    main = keys(b"x-claude-code-session-id: 4edf0c3a")
+    assert main == [main[0], main[0]]
+    (key,) = main[0]
+    assert len(key) == 32
+    assert key.isalnum()
+    assert main == keys(b"x-claude-code-session-id: 4edf0c3a", b"x-claude-code-agent-id: 1")
+    assert main == keys(b"session-id: child", b"x-parent-session-id: 4edf0c3a")
+    assert main != keys(b"x-claude-code-session-id: 4edf0c3b")
+    assert keys() == keys()  # by how it begins
+
+
+def test_what_the_client_sent_goes_on_as_it_came(keys):
+    """Under the other name there is the key."""
+    theirs, ours = keys(b"X-Session-ID: mine")
+    assert theirs == [b"mine"]
+    assert len(ours) == 1
+
+
+def test_what_is_no_conversation_has_none(keys):
+    """Lists of models, and whatever speaks no API that we know."""
+    assert keys(path="/v1/models", body=None) == [[], []]
+    assert keys(path="/x") == [[], []]
+
+
+def test_without_the_setting_nothing_is_sent(connect, upstream):
+    """Off by default."""
+    assert connect().ask("/v1/messages", BODY).answer().status == 200
+    received = upstream.received()
+    assert received.values(b"x-session-id") == []
