@@ -88,16 +88,19 @@ def choose(
     No names: all are too dear for this route.
     """
     mine = [one for one in targets if (one.name in route.to if route.to else not one.is_fallback)]
+    spare = [one for one in targets if one.is_fallback and one not in mine]
     fit = _fitting(mine, standing, facts, route, known)
     up = [one for one in fit if standing(one.name).is_up]
-    spare = [one for one in targets if one.is_fallback and one not in mine]
-    spare = _fitting(spare, standing, facts, route, known)
-    others = [one.name for one in spare if standing(one.name).is_up and one.serves(facts.model)]
-    if up:
-        return Order((*_ordered(up, standing, facts, route, known), *others))
-    if others:
-        return Order((*others, *ranked(known.key, [one.name for one in fit])), is_fallback=True)
-    return Order(tuple(_ordered(fit, standing, facts, route, known)))
+    down = ranked(known.key, [one.name for one in fit if one not in up])
+    others = [
+        one.name
+        for one in _fitting(spare, standing, facts, route, known)
+        if standing(one.name).is_up and one.serves(facts.model)
+    ]
+    if up or not others:
+        first = _ordered(up, standing, facts, route, known)
+        return Order((*first, *others, *down))
+    return Order((*others, *down), is_fallback=True)
 
 
 def _fitting(

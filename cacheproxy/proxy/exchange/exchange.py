@@ -1,4 +1,4 @@
-"""One request and its answer: ``_relay`` has all steps in order, ``Attempt`` those of one server."""
+"""One request and its answer: ``_relay`` has all steps in order, ``Attempt`` those of a server."""
 
 from __future__ import annotations
 
