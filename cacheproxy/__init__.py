@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from cacheproxy.core.document.pointer import match_paths, to_pointer
     from cacheproxy.core.prompt.client import Client
     from cacheproxy.core.prompt.codeblocks import lines_outside_code
+    from cacheproxy.core.prompt.messages import blocks_of, messages_of
     from cacheproxy.core.prompt.request import Request
     from cacheproxy.core.rules.code_rule import CodeRule, quick
     from cacheproxy.core.rules.places import FIRST_USER_TEXT, SYSTEM_HEAD, SYSTEM_TEXT, USER_TEXT
@@ -31,9 +32,11 @@ __all__ = [
     "Raw",
     "Request",
     "Rule",
+    "blocks_of",
     "hookimpl",
     "lines_outside_code",
     "match_paths",
+    "messages_of",
     "quick",
     "to_pointer",
 ]
@@ -51,9 +54,11 @@ _MODULES = {
     "Raw": "core.document.edits",
     "Request": "core.prompt.request",
     "Rule": "core.rules.rule",
+    "blocks_of": "core.prompt.messages",
     "hookimpl": "hookspecs",
     "lines_outside_code": "core.prompt.codeblocks",
     "match_paths": "core.document.pointer",
+    "messages_of": "core.prompt.messages",
     "quick": "core.rules.code_rule",
     "to_pointer": "core.document.pointer",
 }

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import platformdirs
 from twisted.application.service import IService
@@ -23,7 +24,6 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.route.stamp import Stamp
-from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.daemon.descriptors import raise_limit
 from cacheproxy.daemon.listening import Listening
 from cacheproxy.daemon.options import Options
@@ -39,7 +39,7 @@ from cacheproxy.observe.logline import LogLine
 from cacheproxy.observe.pricing import Pricing
 from cacheproxy.observe.spans import Spans, SpansError
 from cacheproxy.plugin.errors import PluginError
-from cacheproxy.plugin.packages import Packages, choose
+from cacheproxy.plugin.packages import Packages, configured
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
@@ -63,6 +63,7 @@ from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.cures import Cures
 
+_T = TypeVar("_T")
 _CURE, _CURE_SECONDS = "cure", 30.0
 """Rules are proven in a thread of plugins, whose functions they may call: for how long."""
 _SWITCH_SECONDS = 0.0005
@@ -140,9 +141,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
     """
     reactor, plugins, store = lasting.reactor, lasting.plugins, lasting.store
-    packages = plugins.packages.with_files(config.plugin, config.block)
-    known = packages.normalizers(config.rules(), BUILT_IN)
-    rules = choose(known, config.enable, config.disable)
+    found = configured(config, plugins.packages.with_files(config.plugin, config.block))
     servers = Servers(
         [_server(lasting, config, table) for table in config.servers],
         [table.route(number) for number, table in enumerate(config.route, 1)],
@@ -155,10 +154,10 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         clock=reactor,
         normalizing=Normalizing(
             reactor,
-            rules,
+            found.on,
             store,
             edit=edits,
-            hooks=packages.session_hooks(),
+            hooks=found.packages.session_hooks(),
             workers=plugins.workers,
             failures=plugins.failures,
             collector=lasting.collector,
@@ -176,26 +175,23 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     return Arrangement(
         config=config,
         servers=servers,
-        packages=packages,
-        rules=rules,
+        packages=found.packages,
+        rules=found.on,
         edits=edits,
         resource=ProxyResource(
             context,
             lasting.shown.pages(
                 servers,
-                rules if edits else (),
+                found.on if edits else (),
                 access,
                 cures=Cures(
-                    lasting.shown.recent,
-                    store,
-                    packages,
-                    known,
-                    frozenset(rule.name for rule in rules),
-                    edits,
-                    lambda: servers.first.profiling.profile,
-                    lasting.collector,
-                    lambda work: plugins.workers.run(_CURE, work, _CURE_SECONDS),
-                    lambda: lasting.shown.file,
+                    recent=lasting.shown.recent,
+                    store=store,
+                    found=found,
+                    edits=edits,
+                    file=lasting.shown.file,
+                    profile=lambda: servers.first.profiling.profile,
+                    run=partial(_in_a_thread, lasting),
                 ),
                 before=lasting.records.take.settle,
             ),
@@ -237,6 +233,16 @@ def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
         stamp=Stamp(config.session_header if edits else ()),
         max_context=table.max_context,
     )
+
+
+def _in_a_thread(lasting: Lasting, work: Callable[[], _T]) -> Awaitable[_T]:
+    """Do ``work`` that may call the functions of plugins; raises GivenUpError."""
+
+    def paused() -> _T:
+        with lasting.collector.paused():
+            return work()
+
+    return lasting.plugins.workers.run(_CURE, paused, _CURE_SECONDS)
 
 
 def _capture(reactor: Any, config: Config) -> Capture | None:

@@ -19,19 +19,25 @@ from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
 
 __all__ = [
+    "APIS",
     "CAPTURES",
     "assert_extends",
     "assert_idempotent",
+    "assert_told_once",
     "assert_untouched",
     "capture_name",
+    "conversation",
     "find_captures",
     "load_capture",
     "normalized",
+    "parted",
     "request",
     "rule_named",
     "rules_of",
 ]
 
+APIS = ("/v1/messages", "/v1/chat/completions", "/v1/responses")
+"""The paths of the APIs that ``conversation`` speaks."""
 CAPTURES = "tests/captures"
 """Where a project keeps the traffic its tests read, from the folder that holds its tests."""
 
@@ -51,6 +57,27 @@ def request(
     if isinstance(body, str):
         body = body.encode()
     return Request("POST", path, _header_pairs(headers or {}), body)
+
+
+def conversation(
+    path: str, system: str, *said: Any, headers: Mapping[str, str] | None = None
+) -> Request:
+    """Return a request to ``path`` (one of APIS) with ``system`` and what was ``said``.
+
+    The user begins, and the model has every second turn: texts, or contents of messages.
+    """
+    messages = [
+        {"role": ("user", "assistant")[number % 2], "content": content}
+        for number, content in enumerate(said)
+    ]
+    body: dict[str, Any]
+    if path == "/v1/messages":
+        body = {"system": [{"type": "text", "text": system}], "messages": messages}
+    elif path == "/v1/responses":
+        body = {"instructions": system, "input": messages}
+    else:
+        body = {"messages": [{"role": "system", "content": system}, *messages]}
+    return request(body, path, headers)
 
 
 def load_capture(path: str | Path) -> list[Request]:
@@ -139,6 +166,50 @@ def assert_idempotent(
     twice = normalized(rules, once, previous)
     _assert_same(_text(once), _text(twice), "the second pass edited the body again")
     assert once.body == twice.body
+
+
+def assert_told_once(
+    rules: Sequence[Normalizer],
+    first: Callable[..., Request],
+    later: Callable[..., Request],
+    note: str,
+) -> None:
+    """Fail unless the first value stays, and the new one is told once, where it changed (law 11).
+
+    ``first`` and ``later`` return a conversation of what is said with the one value and the other.
+    ``note``: what the model is told.
+    """
+    said = ("hi", "ho", "next", "so", "and")
+    told = (*said[:2], f"next\n\n<system-reminder>\n{note}\n</system-reminder>", *said[3:])
+    previous = first(*said[:1])
+    assert_untouched(rules, previous)
+    for count in (3, 5):
+        turn = later(*said[:count])
+        assert parted([previous, turn]), "without the rule, the new value changes nothing"
+        assert_idempotent(rules, turn, previous)
+        sent = normalized(rules, turn, previous)
+        _assert_alike(first(*told[:count]).json, sent.json, "what is sent")
+        assert_extends(previous, sent)
+        previous = sent
+
+
+def parted(turns: Iterable[Request], rules: Sequence[Normalizer] = ()) -> dict[int, str]:
+    """Return the turns, counted from 0, that do not extend the one before, and what differs.
+
+    Each goes through ``rules`` with the one before as it was sent; fails where a second pass edits.
+    """
+    found: dict[int, str] = {}
+    previous = None
+    for number, turn in enumerate(turns):
+        assert_idempotent(rules, turn, previous)
+        sent = normalized(rules, turn, previous)
+        try:
+            if previous is not None:
+                assert_extends(previous, sent)
+        except AssertionError as error:
+            found[number] = str(error)
+        previous = sent
+    return found
 
 
 def assert_extends(earlier: Request, later: Request, rules: Sequence[Normalizer] = ()) -> None:

@@ -50,6 +50,7 @@ class Agent(NamedTuple):
 
     ``before``: blocks of its own in the first user message, ``now``: in the last one alone.
     ``prefixes``: one of them stands before each user's text, ``suffix``: behind the last one's.
+    ``after``: a message of its own at the end.
     """
 
     agent: str
@@ -58,6 +59,7 @@ class Agent(NamedTuple):
     now: tuple[str, ...] = ()
     prefixes: tuple[str, ...] = ("",)
     suffix: str = ""
+    after: str = ""
     header: str = "accept"
 
 
@@ -72,6 +74,7 @@ AGENTS = {
         "OpenAI/JS 7.15.0",
         (f"{shapes.ATTEMPT}\n{shapes.INBOUND}\n{shapes.RUNTIME}",),
         prefixes=(shapes.METADATA + shapes.STAMP, shapes.STAMP),
+        after=shapes.CONTEXT,
     ),
     "opencode": Agent("opencode/1.18.33", (shapes.OPENCODE,)),
     "pi": Agent("OpenAI/JS 6.26.0", (shapes.PI,)),
@@ -152,6 +155,9 @@ class Scene:
             items.append(self._user(number, said, number == last, digit))
             if number < last or ends_with_a_tool:
                 items += self._answered(number)
+        if self.agent.after:
+            text = self.agent.after.replace("{}", digit)
+            items.append({"role": "user", "content": self._content([text], "input_text")})
         body = json.dumps(self._body(items, digit), ensure_ascii=self._random.random() < 0.5)
         headers = ((self.agent.header.encode(), b"9"), (b"user-agent", self.agent.agent.encode()))
         return Request("POST", PATHS.get(self.api, GEMINI), headers, body.encode())
@@ -215,10 +221,18 @@ class Checker:
         texts = [re.escape(text).replace(r"2\{\}", r"[\s\S]*?") for text in told]
         self._note = re.compile("|".join(f"(?:{text})" for text in texts))
         self._notes = re.compile(rf"(?:\n\n(?:{self._note.pattern}))*")
+        context = re.escape(shapes.CONTEXT).replace(r"\{\}", r"\d")
+        self._context = re.compile(rf"{context}{self._notes.pattern}")
 
     def wrong(self, scene: Scene, before: Request, after: Request) -> Iterator[str]:
         """Yield each violation in a few words."""
         came, went = _items(before), _items(after)
+        if scene.agent.after:
+            if len(went) < len(came) or self._is_context(came[-1]) > self._is_context(went[-1]):
+                yield "a context is gone"
+            came, went = (
+                [item for item in items if not self._is_context(item)] for items in (came, went)
+            )
         if len(came) != len(went):
             yield "another number of messages"
         if scene.api == "gemini":
@@ -237,6 +251,13 @@ class Checker:
             typed, prefix = scene.typed[number], scene.prefixes[number]
             if not self._stands(typed, prefix, scene.agent.suffix, now["content"]):
                 yield f"a user's text: {typed[:200]!r} became {now['content']!r:.900}"
+
+    def _is_context(self, item: dict[str, Any]) -> bool:
+        """Whether it is a message of OpenClaw's own, with notes behind it."""
+        if item.get("role") != "user":
+            return False
+        texts = [block.get("text", "") for block in _blocks(item["content"])]
+        return bool(self._context.fullmatch("\n\n".join(texts)))
 
     def _stands(self, typed: str, prefix: str, suffix: str, content: Any) -> bool:
         """Whether ``typed`` is in ``content``, with notes behind it, between the client's words."""

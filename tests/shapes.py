@@ -20,7 +20,7 @@ ATTEMPT = (
     "<!-- openclaw:attempt:STABLE -->\nYou are a personal assistant running inside OpenClaw.\n"
     "## Temporal Context\nCurrent date: 2026-11-2{}\n<!-- /openclaw:attempt:STABLE -->"
 )
-CONTEXT = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
+CONTEXT = "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone {}\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
 BILLING = "x-anthropic-billing-header: cc_version=2.1.114.9a3; cc_entrypoint=cli; cch=2ca1{};"
 IDENTITY = "You are Claude Code, Anthropic's official CLI for Claude."
 REMINDER = (

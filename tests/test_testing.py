@@ -5,18 +5,24 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from cacheproxy import CodeRule, Edit, Rule
 from cacheproxy.testing import (
+    APIS,
     assert_extends,
     assert_idempotent,
+    assert_told_once,
     assert_untouched,
     capture_name,
+    conversation,
     find_captures,
     load_capture,
     normalized,
+    parted,
     request,
     rule_named,
 )
@@ -136,6 +142,35 @@ def test_a_pin_sees_the_earlier_turn_as_it_was_sent():
     """The earlier request, normalized, is what the later one is pinned to."""
     pin = Rule("pin", "/system", r"nonce=(?P<volatile>\w+)", pin=True)
     assert_extends(turn(), turn(system="nonce=7 You are helpful."), [pin])
+
+
+@pytest.mark.parametrize("path", APIS)
+def test_a_pin_that_keeps_and_tells_passes(path):
+    """One that does not tell, and one whose note says something else, does not."""
+    pin = Rule(
+        "pin", "system", r"at (?P<volatile>\d)", pin=True, note=r"The time is now \g<volatile>."
+    )
+    first, later = (partial(conversation, path, f"at {digit}") for digit in "12")
+    assert_told_once([pin], first, later, "The time is now 2.")
+    with pytest.raises(AssertionError, match="what is sent differs"):
+        assert_told_once([pin], first, later, "The time is now 3.")
+    with pytest.raises(AssertionError, match="what is sent differs"):
+        assert_told_once([replace(pin, note=None)], first, later, "The time is now 2.")
+
+
+def test_turns_that_part_are_numbered():
+    """With what differs; each is compared with the one before as it was sent."""
+    turns = [
+        turn(),
+        turn(system="nonce=2 You are helpful."),
+        turn(system="other"),
+        turn(system="other"),
+    ]
+    assert list(parted(turns)) == [1, 2]
+    ((number, why),) = parted(turns, [NONCE]).items()
+    assert (number, why.partition(",")[0]) == (2, "system differs")
+    with pytest.raises(AssertionError, match="edited the body again"):
+        parted(turns, [GROWS])
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ _TOOL_SEARCH = (
     "them are read again, and the conversation so far."
 )
 """Measured with Claude Code 2.1.329 on llama.cpp, with its own tools alone."""
-_NO_RESPONSES = "the model server has no /v1/responses, and Codex speaks no other API"
 _GOOGLE = (
     "Gemini CLI speaks Google's API alone: the server behind the proxy has to speak it, too, as a "
     "gateway does (LiteLLM)"

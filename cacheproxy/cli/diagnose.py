@@ -33,7 +33,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.diagnose.conversations import Lane, lanes_of
-from cacheproxy.core.diagnose.cure import Cure, CureError
+from cacheproxy.core.diagnose.cure import Cure
 from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
 from cacheproxy.core.diagnose.report import Report, ReportError, failed
 from cacheproxy.core.diagnose.turn import report_captured
@@ -121,7 +121,7 @@ def _told(read: Callable[[Any], _T], proxy: str, page: str, settings: Config) ->
     """Return what the running proxy says on ``page``, read by ``read``."""
     try:
         return read(get_json(proxy, page, settings.token_header()))
-    except (ReportError, CureError):
+    except ReportError:
         raise RunningError(f"{proxy} does not speak as this version of cacheproxy does") from None
 
 

@@ -14,6 +14,8 @@ from cacheproxy.plugin.package import INSTALL, Package
 
 _DEFAULT = "http://127.0.0.1:8081"
 """Where ``cacheproxy env`` looks for the proxy by itself."""
+_MOST_NAMED = 8
+"""Rules that are named one by one."""
 _ANYWHERE = (("http://0.0.0.0:", "http://127.0.0.1:"), ("http://[::]:", "http://[::1]:"))
 
 
@@ -129,6 +131,11 @@ def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: b
         return "none: the upstream is not local, so nothing is edited (--edit-remote changes this)"
     names = [rule.name for rule in rules]
     on = ", ".join(names) or "none"
+    if len(names) > _MOST_NAMED:
+        of = [
+            package.name for package in packages if {rule.name for rule in package.rules} & {*names}
+        ]
+        return f"{len(names)} on, for {', '.join(of)}; cacheproxy rules lists them"
     if not NAMES.issuperset(names):
         return on
     if packages:

@@ -73,9 +73,9 @@ def lines(exchange: Exchange, *, verbose: bool = False, proxy: str = "") -> Iter
     """
     what = _turn if exchange.turn else _refused if _was_prompt(exchange) else _plain
     yield f"{_clock(int(exchange.wall))} {what(exchange)}"
-    reason = why(exchange)
+    reason = why(exchange, proxy)
     if reason:
-        yield f"         {reason}{proxy}"
+        yield f"         {reason}"
     if not verbose:
         return
     size = len(exchange.received.body)
@@ -101,16 +101,27 @@ def verdict(exchange: Exchange) -> str:
     return "side" if exchange.side else exchange.verdict.judgement
 
 
+<<<<<<< HEAD
 def why(exchange: Exchange) -> str:
     """Return what broke a turn, by its shape and place, never the text itself; and the command."""
     verdict_, moved = exchange.verdict, _moved(exchange)
     if verdict_ is None or exchange.side or moved:
         return moved
+=======
+def why(exchange: Exchange, proxy: str = "") -> str:
+    """Return what broke a turn, by its shape and place, never the text itself; and the command.
+
+    ``proxy``: what the command needs beside it, see ``LogLine``.
+    """
+    verdict_ = exchange.verdict
+    if verdict_ is None or exchange.side:
+        return ""
+>>>>>>> main
     if verdict_.reason is None:
         return "; ".join(verdict_.evidence)
     said = said_of(verdict_, exchange.usage)
-    command = f"cacheproxy diagnose {exchange.number}"
-    return f"{verdict_.reason}: {said}.   {command}{' --propose' if is_curable(verdict_) else ''}"
+    propose = " --propose" if is_curable(verdict_) else ""
+    return f"{verdict_.reason}: {said}.   cacheproxy diagnose {exchange.number}{propose}{proxy}"
 
 
 def _moved(exchange: Exchange) -> str:

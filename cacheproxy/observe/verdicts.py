@@ -95,6 +95,7 @@ class Verdicts:
         if sent is None or unedited is None:
             return None
         first, replaced, usage = lane.turns == 0, place.replaced, _usage(exchange, inferred)
+        known = first and self._is_known(session, lane)
         spoken = request.dialect
         caches = (request.json or {}).get("cache_prompt") is not False
 
@@ -112,6 +113,7 @@ class Verdicts:
                 meanwhile,
                 proof,
                 first=first,
+                known=known,
                 replaced=replaced,
                 caches=caches,
                 spoken=spoken,
@@ -148,6 +150,16 @@ class Verdicts:
     def _lane(self, session: Session, number: int) -> Lane | None:
         known = self._store.conversation(session)
         return None if known is None else known.lane(number)
+
+    def _is_known(self, session: Session, lane: Lane) -> bool:
+        """Whether we have seen other turns of its conversation, or of the one it works for.
+
+        A side request may repeat them: it has answers in it, and is new nevertheless.
+        """
+        known = self._store.conversation(session)
+        root = None if known is None or known.root is None else self._store.conversation(known.root)
+        lanes = [one for each in (known, root) if each is not None for one in each.lanes]
+        return any(one.turns for one in lanes if one is not lane)
 
     def _meanwhile(
         self,

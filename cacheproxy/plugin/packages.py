@@ -184,12 +184,13 @@ class Configured:
         return tuple(rule for rule in self.rules if rule.name in self.active)
 
 
-def configured(settings: Config) -> Configured:
-    """Load the plugins and choose the rules as the proxy does, for commands that run no proxy.
+def configured(settings: Config, packages: Packages | None = None) -> Configured:
+    """Choose the rules of ``packages``, by default those that ``settings`` have the proxy load.
 
-    Raises ConfigError or PluginError for what it would refuse, too.
+    Raises ConfigError or PluginError for what the proxy would refuse, too.
     """
-    packages = Packages.load(settings.block, settings.plugin)
+    if packages is None:
+        packages = Packages.load(settings.block, settings.plugin)
     own = settings.rules()
     rules = packages.normalizers(own, BUILT_IN)
     active = choose(rules, settings.enable, settings.disable)

@@ -7,19 +7,17 @@ than what stands around the change on its line, since the user asks for it by th
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.diagnose.cure import Cure, Found, cures
 from cacheproxy.core.rules.fold import GivenUpError
-from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.recent import Recent
-from cacheproxy.plugin.packages import Packages
+from cacheproxy.plugin.packages import Configured
 from cacheproxy.web.pages import Answer, Content
 
 PATH = b"/_cacheproxy/cure/"
@@ -27,24 +25,21 @@ _MOST_OTHERS = 16 << 20
 """Bytes of other requests that a rule is tried on: a tenth of a second or two."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cures:
-    """The page. ``rules``: all, ``active``: the names of those that are on.
+    """The page. ``found``: the rules, all and those that are on.
 
-    ``edits``: whether rules are used with this upstream. ``profile`` returns what is known of it.
-    ``run``: does work in a thread. ``file`` returns the config file that a reload reads.
+    ``edits``: whether they are used with this upstream; ``profile`` returns what is known of it.
+    ``file``: the config file that a reload reads. ``run`` does work in a thread.
     """
 
     recent: Recent
     store: Store
-    packages: Packages
-    rules: Sequence[Normalizer]
-    active: frozenset[str]
+    found: Configured
     edits: bool
+    file: str
     profile: Callable[[], Profile]
-    collector: Collector
     run: Callable[[Callable[[], tuple[Found, ...]]], Awaitable[tuple[Found, ...]]]
-    file: Callable[[], str]
 
     async def __call__(self, name: str) -> Answer | None:
         """Return the cure for the exchange called ``name``; ``last``: the last that broke."""
@@ -64,7 +59,7 @@ class Cures:
             found = await self.run(self._work(exchange, pair))
         except GivenUpError as error:
             return _nothing(f"it could not be worked out: it {error}", 503)
-        return Cure(exchange.number, self.file(), self.edits, found).as_json()
+        return Cure(exchange.number, self.file, self.edits, found).as_json()
 
     def _last_broken(self) -> Exchange | None:
         for exchange in reversed(list(self.recent)):
@@ -99,18 +94,16 @@ class Cures:
         name = exchange.session.client if exchange.session is not None else ""
 
         def work() -> tuple[Found, ...]:
-            with self.collector.paused():
-                return tuple(
-                    cures(
-                        pair,
-                        self.rules,
-                        self.active,
-                        self.packages.client(name, pair.after),
-                        others=others,
-                        order=self.profile().order,
-                        tokens=exchange.usage.prompt,
-                    )
-                )
+            found = cures(
+                pair,
+                self.found.rules,
+                self.found.active,
+                self.found.packages.client(name, pair.after),
+                others=others,
+                order=self.profile().order,
+                tokens=exchange.usage.prompt,
+            )
+            return tuple(found)
 
         return work
 

@@ -20,10 +20,20 @@ from __future__ import annotations
 
 import hashlib
 import re
+from bisect import bisect
 from collections.abc import Iterator
-from typing import Any
 
-from cacheproxy import SYSTEM_HEAD, Client, CodeRule, Edit, Request, Rule, hookimpl, quick
+from cacheproxy import (
+    SYSTEM_HEAD,
+    Client,
+    CodeRule,
+    Edit,
+    Request,
+    Rule,
+    hookimpl,
+    messages_of,
+    quick,
+)
 
 _DEVELOPER = "Act as an expert software developer"
 AIDER = Client(
@@ -58,6 +68,7 @@ _SUBJECTS = (
 )
 """What aider's own messages in the user's name begin with."""
 
+_EMPTY_LINE = re.compile(r"\n\n(?=[^\n])")
 _NOTE = re.compile(r"\n\n<system-reminder>\n")
 
 
@@ -67,11 +78,12 @@ def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
 
     What stands behind it there is a note, which its pin puts back itself.
     """
-    messages = _messages(request)
+    name, messages = messages_of(request)
     system = messages[0].get("content") if messages else None
     if not isinstance(system, str):
         return
-    for number, (message, sent) in enumerate(zip(messages, _messages(previous), strict=False)):
+    _, before = messages_of(previous)
+    for number, (message, sent) in enumerate(zip(messages, before, strict=False)):
         text, had = message.get("content"), sent.get("content")
         if message.get("role") != "user" or not isinstance(text, str) or not isinstance(had, str):
             continue
@@ -79,25 +91,26 @@ def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
             end = _end_of_reminder(had, len(text), system)
             if end is not None:
                 new, at = had[len(text) : end], (len(text), len(text))
-                yield Edit(f"/messages/{number}/content", new, KEEP_REMINDER.why, at)
+                yield Edit(f"/{name}/{number}/content", new, KEEP_REMINDER.why, at)
 
 
 def _end_of_reminder(text: str, at: int, system: str) -> int | None:
     """Return where the end of ``system`` ends that follows an empty line at ``at``, if it does."""
     if not text.startswith("\n\n", at):
         return None
-    ends = [found.start() for found in _NOTE.finditer(text, at + 2)]
+    ends = [found.start() for found in _NOTE.finditer(text, at + 2, at + len(system) + 20)]
     for end in (*ends, len(text)):
         if end > at + 2 and system.endswith(text[at + 1 : end]):
             return end
     return None
 
 
-def _messages(request: Request | None) -> list[dict[str, Any]]:
-    messages = (request.json or {}).get("messages") if request is not None else None
-    if not isinstance(messages, list):
-        return []
-    return [message if isinstance(message, dict) else {} for message in messages]
+def _typed(text: str, system: str) -> str:
+    """Return ``text`` without the end of ``system`` that follows an empty line, if it does."""
+    ends = range(1, min(len(text), len(system)) + 1)
+    shared = bisect(ends, False, key=lambda count: not system.endswith(text[-count:]))
+    found = _EMPTY_LINE.search(text, max(0, len(text) - shared - 1))
+    return text if found is None else text[: found.start()]
 
 
 KEEP_REMINDER = CodeRule(
@@ -142,7 +155,7 @@ def cacheproxy_session(request: Request) -> str | None:
     aider names no session, and begins all of them with the same examples: only what comes after
     these and after the files tells one from another.
     """
-    messages = _messages(request)
+    _, messages = messages_of(request)
     system = messages[0].get("content") if messages else None
     if not isinstance(system, str) or not system.startswith("Act as an expert "):
         return None
@@ -151,8 +164,6 @@ def cacheproxy_session(request: Request) -> str | None:
     examples = [number for number, text in enumerate(users) if text.startswith(_SUBJECTS[0])]
     for text in users[examples[-1] + 1 :] if examples else users:
         if not text.startswith(_SUBJECTS):
-            ends = (found.start() for found in re.finditer("\n\n", text))
-            end = next((at for at in ends if _end_of_reminder(text, at, system)), len(text))
-            typed = text[:end].encode("utf-8", "surrogatepass")
+            typed = _typed(text, system).encode("utf-8", "surrogatepass")
             return hashlib.sha256(typed).hexdigest()[:16]
     return None

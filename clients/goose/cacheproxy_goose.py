@@ -14,7 +14,7 @@ Shapes, from goose's sources (``crates/goose/src/prompts/system.md``,
 
 - the header ``agent-session-id``, which other programs send, too.
 
-goose has the user agent of no one; the beginning of its system text tells its requests.
+goose sends no user agent; the beginning of its system text tells its requests.
 """
 
 from __future__ import annotations

@@ -40,9 +40,11 @@ from cacheproxy import (
     Edit,
     Request,
     Rule,
+    blocks_of,
     hookimpl,
     lines_outside_code,
     match_paths,
+    messages_of,
     quick,
     to_pointer,
 )
@@ -89,7 +91,7 @@ _STAMP_BEGINS = re.compile(rb"\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d{2}-\d{2
 # A message of its own; behind it may stand what cacheproxy told the model there.
 _CONTEXT = re.compile(
     r"<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\n[\s\S]*\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>"
-    r"(?:\n\n<system-reminder>\n[\s\S]*\n</system-reminder>)*"
+    r"(?:\n\n<system-reminder>\n(?:(?!\n</system-reminder>)[\s\S])*\n</system-reminder>)*"
 )
 _SAID = ("type", "role", "name", "tool_calls", "tool_call_id", "call_id", "arguments", "output")
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -203,8 +205,7 @@ def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
 
     As far as the history is the same: behind the first change nothing is put back.
     """
-    name, ours = _messages(request.json)
-    _, theirs = _messages(previous.json if previous is not None else None)
+    (name, ours), (_, theirs) = messages_of(request), messages_of(previous)
     at = 0
     for message in theirs if any(map(_is_context, ours)) else ():
         if at == len(ours):
@@ -217,16 +218,8 @@ def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
             return
 
 
-def _messages(body: Any) -> tuple[str, list[Any]]:
-    for name in ("messages", "input"):
-        found = (body or {}).get(name)
-        if isinstance(found, list):
-            return name, found
-    return "", []
-
-
-def _is_context(message: Any) -> bool:
-    if not isinstance(message, dict) or message.get("role") != "user":
+def _is_context(message: dict[str, Any]) -> bool:
+    if message.get("role") != "user":
         return False
     texts = [block.get("text") for block in _blocks(message) if isinstance(block, dict)]
     return all(isinstance(text, str) for text in texts) and bool(
@@ -234,29 +227,22 @@ def _is_context(message: Any) -> bool:
     )
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether two messages say the same; thinking and cache breakpoints come and go.
 
     Of system text only the role counts: a date in it is kept later.
     """
-    if one is other or not isinstance(one, dict) or not isinstance(other, dict):
-        return bool(one == other)
-    if one.get("role") != other.get("role"):
-        return False
+    if one is other or one.get("role") != other.get("role"):
+        return one is other
     if one.get("role") in ("system", "developer"):
         return True
     return all(one.get(key) == other.get(key) for key in _SAID) and _blocks(one) == _blocks(other)
 
 
 def _blocks(message: dict[str, Any]) -> list[Any]:
-    content = message.get("content")
-    if isinstance(content, str):
-        content = [{"type": "text", "text": content}]
     return [
-        {key: value for key, value in block.items() if key != "cache_control"}
-        if isinstance(block, dict) and "cache_control" in block
-        else block
-        for block in (content if isinstance(content, list) else ())
+        block
+        for block in blocks_of(message.get("content"))
         if not isinstance(block, dict) or block.get("type") not in _THOUGHTS
     ]
 

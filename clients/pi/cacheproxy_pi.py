@@ -33,7 +33,7 @@ PIN_DATE = Rule(
     # At the very end: a file that is quoted stands before it.
     pattern=(
         r"\nCurrent date(?: and time)?: (?P<volatile>[^\n]{8,80})"
-        r"\nCurrent working directory: [^\n]*\s*\Z"
+        r"\nCurrent working directory: [^\n]*(?:\n\s*)?\Z"
     ),
     why="date of the first turn kept",
     pin=True,

@@ -47,6 +47,7 @@ from cacheproxy import (
     Rule,
     hookimpl,
     match_paths,
+    messages_of,
     quick,
 )
 
@@ -73,14 +74,13 @@ def _reminders(request: Request, previous: Request | None) -> Iterator[Edit]:
 
     What stands behind that text is a note, which its pin puts back itself.
     """
-    for number, (message, sent) in enumerate(
-        zip(_messages(request), _messages(previous), strict=False)
-    ):
+    (name, messages), (_, before) = messages_of(request), messages_of(previous)
+    for number, (message, sent) in enumerate(zip(messages, before, strict=False)):
         content = _blocks(message)
         if message.get("role") == "user" and len(content) < len(had := _blocks(sent)):
             new = _with_reminders(content, had)
             if len(new) > len(content):
-                yield Edit(f"/messages/{number}/content", new, KEEP_REMINDERS.why)
+                yield Edit(f"/{name}/{number}/content", new, KEEP_REMINDERS.why)
 
 
 def _with_reminders(content: list[Any], had: list[Any]) -> list[Any]:
@@ -100,13 +100,6 @@ def _with_reminders(content: list[Any], had: list[Any]) -> list[Any]:
         else:
             return content
     return content if left else new[::-1]
-
-
-def _messages(request: Request | None) -> list[dict[str, Any]]:
-    messages = (request.json or {}).get("messages") if request is not None else None
-    if not isinstance(messages, list):
-        return []
-    return [message if isinstance(message, dict) else {} for message in messages]
 
 
 def _blocks(message: dict[str, Any]) -> list[Any]:

@@ -13,13 +13,14 @@ import pytest
 
 from cacheproxy.cli.curing import cure_lines
 from cacheproxy.core.diagnose.cure import Cure, Found, Won
-from tests.cli.invoking import invoke, one_line, printed
+from tests.cli.invoking import invoke, one_line
 from tests.observe.exchanges import body
 from tests.proxy.harness import Proxy, Upstream, eventually
 from tests.web.asking import get, turn
 
 WORDS = "you are careful and write good code. " * 100
 SECRET = "kanarienvogel"
+SAID = ("hello", "hi", "and?", "so", "well")
 _numbers = count(1)
 run = partial(invoke, "diagnose")
 
@@ -39,6 +40,9 @@ class Breaking:
         self.proxy.__exit__()
         self.upstream.close()
         assert "Traceback" not in self.proxy.output
+
+    def read_again(self):
+        get(self.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
 
     def say(self, session, *texts, system, reused=0):
         """One turn of a client that no package knows; return what was sent upstream."""
@@ -86,7 +90,7 @@ def running(tmp_path_factory):
 def breaking(running):
     """The running proxy, with its file empty again and read."""
     running.file.write_text("")
-    get(running.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
+    running.read_again()
     return running
 
 
@@ -117,8 +121,7 @@ class TestApplied:
         assert (table["pin"], table["client"]) == (True, "somebody")
         assert "default" not in table
         session = breaking.last(lambda one: one["number"] == number)["session"]
-        said = ("hello", "hi", "and?", "so", "well")
-        sent = breaking.say(session, *said, system=text.format(date(22)), reused=1990)
+        sent = breaking.say(session, *SAID, system=text.format(date(22)), reused=1990)
         assert date(21) in sent["system"]
         assert date(22) not in sent["system"]
         assert sent["messages"][-1]["content"] == (
@@ -137,8 +140,7 @@ class TestApplied:
         number = breaking.broke(ids[0], ids[1], text)
         assert breaking.propose(number, "--apply").exit_code == 0
         session = breaking.last(lambda one: one["number"] == number)["session"]
-        said = ("hello", "hi", "and?", "so", "well")
-        sent = breaking.say(session, *said, system=text.format(ids[2]))
+        sent = breaking.say(session, *SAID, system=text.format(ids[2]))
         assert "Run id: 00000000-0000-0000-0000-000000000000" in sent["system"]
 
     @pytest.mark.parametrize("before", ["", "verbose = true\n"])
@@ -149,13 +151,13 @@ class TestApplied:
             "replacement = '0'\ndefault = false\n"
         )
         breaking.file.write_text(text)
-        get(breaking.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
+        breaking.read_again()
         number = breaking.broke(date(20), date(21), f"be kind\nnow: {{}}\n{WORDS}")
         assert "rule mine is there, but off" in breaking.propose(number).stdout
         assert "In use now, without a restart: mine." in breaking.propose(number, "--apply").stdout
         assert breaking.file.read_text() == f'enable = ["mine"]\n{text}'
         breaking.file.write_text(f"enable = []\n{text}")
-        get(breaking.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
+        breaking.read_again()
         assert 'add "mine" to enable in' in one_line(breaking.propose(number, "--apply"))
 
     def test_two_conversations_each_have_their_own(self, breaking):
@@ -273,8 +275,7 @@ class TestNothingIsDone:
         """Only the last break's texts are kept: it is that one that is cured."""
         number = breaking.broke(date(20), date(21), DATED)
         session = breaking.last(lambda one: one["number"] == number)["session"]
-        said = ("hello", "hi", "and?", "so", "well")
-        breaking.say(session, *said, system=DATED.format(date(22)), reused=3)
+        breaking.say(session, *SAID, system=DATED.format(date(22)), reused=3)
         newer = breaking.last(lambda one: one["session"] == session and one["turn"] == 3)["number"]
         found = json.loads(breaking.propose(number, "--json").stdout)
         assert found["number"] == newer
@@ -284,8 +285,7 @@ class TestNothingIsDone:
         """The requests agree then, and no rule could help."""
         number = breaking.broke(date(20), date(21), DATED)
         session = breaking.last(lambda one: one["number"] == number)["session"]
-        said = ("hello", "hi", "and?", "so", "well")
-        breaking.say(session, *said, system=DATED.format(date(21)), reused=0)
+        breaking.say(session, *SAID, system=DATED.format(date(21)), reused=0)
         dropped = breaking.last(lambda one: one["session"] == session and one["turn"] == 3)
         assert dropped["verdict"] == "BREAK"
         assert json.loads(breaking.propose(number, "--json").stdout)["number"] == number
@@ -309,44 +309,6 @@ def test_nothing_of_the_prompt_goes_out_but_its_line(breaking):
     (found,) = Cure.from_json(json.loads(page)).found
     assert found.won.kept > 10 * found.won.shared
     assert SECRET not in breaking.proxy.output
-
-
-@pytest.mark.slow
-class TestReload:
-    def test_it_says_what_has_changed_and_what_is_on(self, breaking):
-        breaking.file.write_text(
-            "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'now: [1-9]+'\n"
-            "replacement = 'now: 0'\n"
-        )
-        answer = get(breaking.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
-        said = json.loads(answer.body)
-        assert (answer.status, said["said"]) == (200, "reloaded: rule changed")
-        assert "stamp" in said["rules"]
-
-    def test_what_is_wrong_is_said_and_changes_nothing(self, breaking):
-        breaking.file.write_text("port = 'x'\n")
-        answer = get(breaking.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
-        assert answer.status == 409
-        assert "the settings stay as they were" in json.loads(answer.body)["error"]
-
-    def test_no_page_of_another_site_may_ask_for_it(self, breaking):
-        field = b"Origin: https://example.com"
-        answer = get(breaking.proxy, "/_cacheproxy/reload", field, method=b"POST", payload=b"")
-        assert answer.status == 403
-
-    def test_it_is_asked_for_by_post(self, breaking):
-        answer = get(breaking.proxy, "/_cacheproxy/reload")
-        assert answer.status == 405
-        assert answer.values(b"allow") == [b"POST"]
-
-    def test_it_needs_the_token_where_there_is_one(self, tmp_path):
-        """So does the cure."""
-        reload = partial(get, target="/_cacheproxy/reload", method=b"POST", payload=b"")
-        with Proxy(tmp_path, CACHEPROXY_TOKEN="abc") as proxy:
-            assert reload(proxy).status == get(proxy, "/_cacheproxy/cure/1").status == 401
-            headed = get(proxy, "/_cacheproxy/cure/1", b"X-Cacheproxy-Token: abc")
-            assert headed.status == 404
-            assert "token" in one_line(run("--propose", "--proxy", proxy.url))
 
 
 class TestText:
@@ -388,7 +350,3 @@ def test_apply_needs_propose():
 
 def test_nobody_is_there():
     assert "start it" in one_line(run("--propose", "--proxy", "http://127.0.0.1:9"))
-
-
-def test_help_says_it():
-    assert "no restart" in printed("diagnose", "--help")

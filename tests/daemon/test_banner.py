@@ -13,6 +13,8 @@ from cacheproxy.plugin.package import Package
 ADDRESS = "http://127.0.0.1:8081"
 RULES = [Rule("billing", "system", "x", "-"), Rule("date", "user", "y", "-")]
 PACKAGE = Package("claude", "cacheproxy-claude-code", "0.1.0", tuple(RULES))
+MANY = [Rule(f"rule-{number}", "user", "z", "-") for number in range(7)]
+OTHER = Package("codex", "cacheproxy-codex", "0.1.0", tuple(MANY))
 
 
 def rest(server=None, rules=(), packages=(), *, address=ADDRESS, lifetime=None, **more):
@@ -109,6 +111,10 @@ def test_large_numbers_are_short(number, text):
     [
         ({"rules": RULES, "packages": [PACKAGE]}, "rules       billing, date"),
         ({"rules": RULES}, "rules       billing, date"),
+        (
+            {"rules": RULES + MANY, "packages": [PACKAGE, OTHER]},
+            "rules       9 on, for claude, codex; cacheproxy rules lists them",
+        ),
         ({"packages": [PACKAGE]}, "none: none of a client package is on"),
         ({"packages": [PACKAGE], "rules": BUILT_IN}, "-before: none of a client package is on"),
         ({"rules": BUILT_IN}, "pip install 'cacheproxy-llm[clients]'"),

@@ -345,6 +345,7 @@ def test_a_change_of_which_the_cost_is_not_known_is_named():
 def test_a_conversation_that_began_elsewhere_says_so():
     """The break that a restart of the proxy may cost is explained."""
     begun = Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
-    first, second = lines(exchange(usage=Usage(18_904, 12), verdict=begun))
+    turn = exchange(usage=Usage(18_904, 12), verdict=begun)
+    first, second = lines(turn, proxy=" --proxy http://127.0.0.1:9000")
     assert first.split("  (")[0].endswith("cold")
     assert second.strip() == Evidence.BEGUN_ELSEWHERE

@@ -223,6 +223,20 @@ def test_a_title_request_between_two_turns_is_a_side_request():
     assert place.turn == 2
 
 
+@pytest.mark.parametrize("session", ["s", "s:memory"])
+def test_a_side_request_that_repeats_the_conversation_has_not_begun_elsewhere(session):
+    """Neither in its session, nor in one that works for it."""
+    side = exchange(
+        body("a", "b", "What is worth remembering?", system="short", tools=("save",)),
+        session=session,
+        usage=Usage(500, 0),
+    )
+    (_, cold), _ = judged(Verdicts(Store()), exchange(body("a"), usage=FIRST), side)
+    assert (cold.judgement, cold.evidence) == (Judgement.COLD, ())
+    (alone,), _ = judged(Verdicts(Store()), side)
+    assert alone.evidence == (Evidence.BEGUN_ELSEWHERE,)
+
+
 def test_a_turn_that_failed_leaves_the_one_before():
     """It was never evaluated."""
     (_, _, ok), _ = judged(

@@ -25,6 +25,9 @@ _THREAD = b"thread-id"
 """Codex: the agent's own; the session's first agent has the session's id."""
 _AGENT_HEADERS = (b"x-claude-code-agent-id", b"x-openai-subagent")
 _PARENT = b"x-parent-session-id"
+_TYPED = re.compile(r"[a-z]{2,8}_")
+"""How an id begins that says its own type (``ses_`` of opencode): the time follows, for days the
+same, so the end tells two apart."""
 _HASH = re.compile(r"[0-9a-f]{16}")
 
 DOCTOR = "cacheproxy-doctor"
@@ -52,7 +55,7 @@ class Session(NamedTuple):
     def label(self) -> str:
         """``client/`` and four characters of the id, for the log."""
         tail = re.sub(r"[^A-Za-z0-9]", "", self.id)
-        return f"{self.client}/{tail[:4]}"
+        return f"{self.client}/{tail[-4:] if _TYPED.match(self.id) else tail[:4]}"
 
     @property
     def is_named(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from sys import getsizeof
 from typing import NamedTuple
 
@@ -61,10 +62,10 @@ class Thoughts:
 
     def find(self, place: int) -> Thought | None:
         """Return what was reasoned before the answer at ``place``, None for not known."""
-        found = self._known.get(place)
-        if found is not None:
+        with suppress(KeyError):  # it may go in another thread meanwhile
             self._known.move_to_end(place)
-        return found
+            return self._known[place]
+        return None
 
     def pair(self, before: Digests, answer: Digests, said: Callable[[], int]) -> int:
         """Return ``pair`` of a message and the answer to it; ``said`` is asked but once."""

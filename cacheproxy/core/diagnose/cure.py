@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import msgspec
 
 from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
-from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN
+from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN, Told
 from cacheproxy.core.diagnose.volatile import fields
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.prompt.client import Client
@@ -22,10 +19,6 @@ from cacheproxy.core.prompt.prompt import Order, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
-
-
-class CureError(ValueError):
-    """Not the JSON of a cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +53,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Cure:
+class Cure(Told):
     """What can be done about request ``number`` by a rule.
 
     ``file``: the config file that the proxy reads when it is asked to, if it is there. ``edits``:
@@ -71,19 +64,6 @@ class Cure:
     file: str = ""
     edits: bool = True
     found: tuple[Found, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        built: dict[str, Any] = msgspec.to_builtins(self)
-        return built
-
-    @classmethod
-    def from_json(cls, value: Any) -> Cure:
-        """Return the cure that ``value`` is; raises CureError."""
-        try:
-            return msgspec.convert(value, cls)
-        except msgspec.ValidationError as error:
-            raise CureError(f"not a cure: {error}") from None
 
 
 def cures(

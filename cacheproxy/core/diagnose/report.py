@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -34,7 +34,26 @@ _LEFT, _RIGHT = 48, 36
 
 
 class ReportError(ValueError):
-    """Not the JSON of a report."""
+    """Not the JSON of what was expected."""
+
+
+class Told:
+    """What a running proxy tells of a turn. It quotes the prompt: for the user who asks, only."""
+
+    __slots__ = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        built: dict[str, Any] = msgspec.to_builtins(self)
+        return built
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Return what ``value`` is; raises ReportError."""
+        try:
+            return msgspec.convert(value, cls)
+        except msgspec.ValidationError as error:
+            raise ReportError(f"not a {cls.__name__.lower()}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +66,7 @@ class Excerpts:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Told):
     """One turn, compared with the turn before.
 
     ``number``: of the exchange, or its place in the captures. ``prompt``: its tokens; ``equal``:
@@ -88,19 +107,6 @@ class Report:
     ruled_out: tuple[str, ...] = ()
     says: str = ""
     advice: tuple[Advice, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object. It quotes the prompt: for the user who asks, only."""
-        built: dict[str, Any] = msgspec.to_builtins(self)
-        return built
-
-    @classmethod
-    def from_json(cls, value: Any) -> Report:
-        """Return the report that ``value`` is; raises ReportError."""
-        try:
-            return msgspec.convert(value, cls)
-        except msgspec.ValidationError as error:
-            raise ReportError(f"not a report: {error}") from None
 
 
 def report(

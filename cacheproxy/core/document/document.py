@@ -7,12 +7,20 @@ their place. With a memo, only new values are scanned.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.memo import Memo
-from cacheproxy.core.document.pointer import Path, PathError, index_in, to_pointer
+from cacheproxy.core.document.pointer import (
+    Path,
+    PathError,
+    Pattern,
+    Segment,
+    index_in,
+    match_all,
+    to_pointer,
+)
 from cacheproxy.core.document.reader import Reader
 from cacheproxy.core.document.spans import EACH_VALUE, Container, Entry, Item
 
@@ -78,6 +86,26 @@ class Document:
         """Return the array that is the member ``name``; None if that is none."""
         part = self.part(name)
         return part if isinstance(part, Container) else None
+
+    def match(self, patterns: Iterable[Pattern]) -> Iterator[tuple[Path, Any]]:
+        """Yield ``(path, value there)`` for every place that one of ``patterns`` matches.
+
+        Of an array of messages only those are looked at that the one before did not have.
+        """
+        return match_all(self.value, patterns, self._accepted)
+
+    def _accepted(self, path: Path, value: Any, each: Segment) -> list[tuple[str | int, Any]]:
+        array = self.array(str(path[0])) if len(path) == 1 else None
+        if array is None or each.key is None:
+            return each.accepted(value)
+        if each not in array.notes:
+            notes, count = array.before
+            found = notes.get(each, [])
+            found = found[: bisect_left(found, count)]
+            start = count if each in notes else 0
+            later = enumerate(array.values[start:], start)
+            array.notes[each] = found + [at for at, item in later if each.accepts(item)]
+        return [(at, array.values[at]) for at in array.notes[each]]
 
     def entry(self, path: Path) -> Entry:
         """Return the entry at ``path`` (not empty); raises PathError if there is none."""

@@ -11,12 +11,13 @@ matches the content of every message whose ``role`` is ``system`` or ``developer
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]
 
+Accepted = Callable[[Path, Any, "Segment"], list[tuple[str | int, Any]]]
 _SEGMENT = re.compile(r"(?P<name>[^\[]*)(?:\[(?P<key>[^\[\]=]+)=(?P<values>[^\[\]]+)\])?")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 
@@ -66,15 +67,17 @@ class Segment(NamedTuple):
     name: str
     number: int | None = None
     key: str | None = None
-    values: frozenset[str] = frozenset()
+    values: tuple[str, ...] = ()
 
     def accepts(self, value: Any) -> bool:
         """Whether ``value`` meets the condition in brackets, if there is one."""
         key = self.key
-        if key is None:
-            return True
-        said = value.get(key) if isinstance(value, dict) else None
-        return isinstance(said, str) and said in self.values
+        return key is None or (isinstance(value, dict) and value.get(key) in self.values)
+
+    def accepted(self, value: Any) -> list[tuple[str | int, Any]]:
+        """Return the members or elements of ``value`` that meet it, with their names or numbers."""
+        inside = value.items() if isinstance(value, dict) else enumerate(value)
+        return [one for one in inside if self.accepts(one[1])]
 
 
 class Pattern(NamedTuple):
@@ -102,7 +105,7 @@ def parse_pattern(pattern: str) -> Pattern:
             )
         name, key, values = found.group("name", "key", "values")
         index = int(name) if _INDEX.fullmatch(name) else None
-        allowed = frozenset((values or "").split("|"))
+        allowed = tuple((values or "").split("|"))
         segments.append(Segment(_unescape(name), index, key, allowed))
     return _pattern_of(segments)
 
@@ -119,13 +122,18 @@ def match_paths(value: Any, pattern: str) -> Iterator[tuple[Path, Any]]:
     return match_all(value, (parse_pattern(pattern),))
 
 
-def match_all(value: Any, patterns: Iterable[Pattern]) -> Iterator[tuple[Path, Any]]:
+def match_all(
+    value: Any, patterns: Iterable[Pattern], accepted: Accepted | None = None
+) -> Iterator[tuple[Path, Any]]:
     """Yield the same for several patterns, one after the other.
 
     A rule for all dialects has several of them, and most end at once: what begins as one that
-    led nowhere does so too.
+    led nowhere does so too. What begins as the one before is looked through once for both, by
+    ``accepted``: it is given a path, what stands there, and the segment with the ``*``.
     """
     nowhere: tuple[Segment, ...] = ()
+    last: tuple[tuple[Segment, ...], Segment] | None = None
+    each: list[tuple[str | int, Any]] = []
     for pattern in patterns:
         head = pattern.head
         if nowhere and head[: len(nowhere)] == nowhere:
@@ -133,11 +141,15 @@ def match_all(value: Any, patterns: Iterable[Pattern]) -> Iterator[tuple[Path, A
         found = _follow(value, head)
         if found is None:
             nowhere = head
-            continue
-        if pattern.rest is None:
+        elif pattern.each is None or pattern.rest is None:
             yield found
-        else:
-            yield from _walk(*found, pattern)
+        elif isinstance(found[1], dict | list):
+            if last != (head, pattern.each):
+                last = head, pattern.each
+                each = (
+                    accepted(*found, pattern.each) if accepted else pattern.each.accepted(found[1])
+                )
+            yield from _walk(found[0], each, pattern.rest)
 
 
 def _follow(value: Any, segments: Iterable[Segment]) -> tuple[Path, Any] | None:
@@ -160,25 +172,16 @@ def _follow(value: Any, segments: Iterable[Segment]) -> tuple[Path, Any] | None:
     return path, value
 
 
-def _walk(path: Path, value: Any, pattern: Pattern) -> Iterator[tuple[Path, Any]]:
-    """Yield what the rest of ``pattern`` leads to from ``value``, where its first ``*`` stands."""
-    _, each, rest = pattern
-    assert each is not None
-    assert rest is not None
-    for step, item in _items(value):
-        if not each.accepts(item):
-            continue
+def _walk(
+    path: Path, each: Iterable[tuple[str | int, Any]], rest: Pattern
+) -> Iterator[tuple[Path, Any]]:
+    """Yield what ``rest`` leads to from each of the places below ``path``."""
+    for step, item in each:
         found = _follow(item, rest.head)
         if found is None:
             continue
         place = (*path, step, *found[0])
-        if rest.rest is None:
+        if rest.each is None or rest.rest is None:
             yield place, found[1]
-        else:
-            yield from _walk(place, found[1], rest)
-
-
-def _items(value: Any) -> Iterable[tuple[str | int, Any]]:
-    if isinstance(value, dict):
-        return value.items()
-    return enumerate(value) if isinstance(value, list) else ()
+        elif isinstance(found[1], dict | list):
+            yield from _walk(place, rest.each.accepted(found[1]), rest.rest)

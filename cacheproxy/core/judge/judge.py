@@ -67,13 +67,15 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     proof: Proof | None = None,
     *,
     first: bool,
+    known: bool = False,
     replaced: bool = False,
     caches: bool = True,
     spoken: str | None = None,
 ) -> Verdict:
     """Return the verdict on a turn whose prompt was ``sent``, ``unedited`` as it came.
 
-    ``before`` is None for a session's ``first`` turn, or when we have forgotten the last one.
+    ``before`` is None for the ``first`` turn of a session or of a side request, whose conversation
+    is ``known`` then, or when we have forgotten the last one.
     ``replaced``: the client wrote the history anew (see ``turns.Place``); that is no break as long
     as what stands before the messages was reused. ``profile``: of the upstream; ``meanwhile``:
     what happened between the turns; ``proof``: the rendered prompts, compared. ``caches``: whether
@@ -83,7 +85,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
         usage = replace(usage, reused=None)
     if before is None:
         if first:
-            return _first(sent, usage)
+            return _first(sent, usage, known=known)
         return Verdict(Judgement.COMPACTED) if replaced else _without_before(usage)
     compared = _compare(before, sent, usage, profile.order)
     left, could = compared.left, compared.could
@@ -209,7 +211,7 @@ def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared) -> Verdict:
         return unknown
     where = None
     if loss.change in _TEXTUAL:
-        where = located(compared.left, compared.sent, compared.counted)
+        where = located(compared.left, compared.before.sent, compared.sent, compared.counted)
     return replace(unknown, reason=loss.change, where=where)
 
 
@@ -222,7 +224,7 @@ def _broken(verdict: Verdict, loss: Loss, compared: _Compared, usage: Usage) -> 
         where = proof.where
     elif left.was is not None and named in _TEXTUAL:
         # Where only the model changed, or the server dropped it, no text is to blame.
-        where = located(left, compared.sent, compared.counted)
+        where = located(left, compared.before.sent, compared.sent, compared.counted)
     expected = verdict.expected
     if proof is not None:
         expected = Count(min(proof.shared, usage.prompt or proof.shared), "measured")
@@ -252,13 +254,13 @@ def _seconds(lost: Count, usage: Usage) -> float | None:
     return usage.prompt_seconds * min(1.0, lost.tokens / usage.evaluated)
 
 
-def _first(sent: Prompt, usage: Usage) -> Verdict:
+def _first(sent: Prompt, usage: Usage, *, known: bool) -> Verdict:
     """The first turn that we see; the conversation may have begun before us."""
     if not any(segment.source == "model" for segment in sent.segments):
         return Verdict(Judgement.COLD)
     if usage.prompt and (usage.reused or 0) >= usage.prompt / 2:
         return Verdict(Judgement.OK)
-    return Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
+    return Verdict(Judgement.COLD, evidence=() if known else (Evidence.BEGUN_ELSEWHERE,))
 
 
 def _without_before(usage: Usage) -> Verdict:

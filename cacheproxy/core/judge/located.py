@@ -5,11 +5,15 @@ from __future__ import annotations
 from cacheproxy.core.conversation.divergence import Parting, parting
 from cacheproxy.core.conversation.verdict import Break, Count
 from cacheproxy.core.diff.kind import Kind, Token, token_at
-from cacheproxy.core.prompt.prompt import Prompt
+from cacheproxy.core.diff.text import share_of_words
+from cacheproxy.core.prompt.prompt import Prompt, Segment
+from cacheproxy.core.prompt.segments import Piece
 
 _CHARS_PER_TOKEN = 4.0
 """Used only where no server has counted yet; then the figure says ``estimated``."""
 _EXCERPT = 120
+_SAME = 0.5
+"""Share of its words from which a message is the same one, some of it changed."""
 
 
 def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> Count:
@@ -19,11 +23,13 @@ def tokens_of(chars: int, prompt: Prompt, counted: int | None) -> Count:
     return Count(round(chars / _CHARS_PER_TOKEN), "estimated")
 
 
-def describe_change(left: Parting) -> tuple[Kind, Token | None]:
+def describe_change(left: Parting, before: Prompt, sent: Prompt) -> tuple[Kind, Token | None]:
     """Return the kind of the first difference, and the token that changed if it is one."""
     was, now = left.was, left.now
     if was is None or now is None:
         return (Kind.ADDED if was is None else Kind.REMOVED), None
+    if _goes_along(was, now, before, sent):
+        return Kind.MOVED, None
     token = token_at(was.text, now.text, left.was_at, left.now_at)
     if token is not None:
         return token.kind, token
@@ -32,15 +38,36 @@ def describe_change(left: Parting) -> tuple[Kind, Token | None]:
     return (Kind.TEXT if was.path == now.path else Kind.MOVED), None
 
 
+def _goes_along(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:
+    """Whether ``was`` is of the last message, which stands last again, behind what is new."""
+    message, last, there = before.pieces[-1], sent.pieces[-1], _message_of(now, sent)
+    if there is last or not _holds(message, was):
+        return False
+    return _share(message, last) >= _SAME > _share(message, there)
+
+
+def _message_of(segment: Segment, prompt: Prompt) -> Piece:
+    return next(piece for piece in reversed(prompt.pieces) if _holds(piece, segment))
+
+
+def _holds(piece: Piece, segment: Segment) -> bool:
+    return any(one is segment for one in piece.segments)
+
+
+def _share(one: Piece, other: Piece) -> float:
+    ours, theirs = (" ".join(part.text for part in piece.segments) for piece in (one, other))
+    return share_of_words(ours, theirs)
+
+
 def parted_at(before: Prompt, sent: Prompt, counted: int | None) -> Break | None:
     """Return where ``sent`` leaves the turn before, also where too near the end for a break."""
     left = parting(before, sent)
-    return None if left.was is None else located(left, sent, counted)
+    return None if left.was is None else located(left, before, sent, counted)
 
 
-def located(left: Parting, sent: Prompt, counted: int | None) -> Break:
-    """Return where ``sent``, of ``counted`` tokens, leaves the turn before."""
-    kind, _ = describe_change(left)
+def located(left: Parting, before: Prompt, sent: Prompt, counted: int | None) -> Break:
+    """Return where ``sent``, of ``counted`` tokens, leaves the turn ``before``."""
+    kind, _ = describe_change(left, before, sent)
     text = left.now.text[: left.now_at] if left.now is not None else ""
     return Break(
         path=left.path,

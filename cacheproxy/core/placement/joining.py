@@ -14,10 +14,10 @@ from typing import Any
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.placement.reroling import WHY, become_user, re_role
+from cacheproxy.core.prompt.messages import is_text
 from cacheproxy.core.prompt.reminder import (
     BETWEEN,
     is_all_text,
-    is_text,
     merged,
     text_in,
     wrapped,

@@ -7,7 +7,8 @@ from typing import Any
 
 from cacheproxy.core.document.edits import REMOVE, Edit
 from cacheproxy.core.document.pointer import to_pointer
-from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, is_text, is_wrapped
+from cacheproxy.core.prompt.messages import is_text
+from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, is_wrapped
 
 WHY = "late system message given to the user, in its place"
 """Why one edit for each message that is placed is made; by it they are counted."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from cacheproxy.core.prompt.messages import is_text
+
 OPEN, CLOSE = "<system-reminder>\n", "\n</system-reminder>"
 BETWEEN = "\n\n"
 """What parts the texts of messages that become one."""
-_TEXTS = ("text", "input_text")
 
 
 def wrapped(text: str) -> str:
@@ -67,15 +68,6 @@ def says_something(content: Any) -> bool:
 def is_all_text(content: Any) -> bool:
     """Whether ``content`` holds nothing but text."""
     return isinstance(content, str) or all(map(is_text, content))
-
-
-def is_text(block: Any) -> bool:
-    """Whether ``block`` is one of text."""
-    return (
-        isinstance(block, dict)
-        and block.get("type") in _TEXTS
-        and isinstance(block.get("text"), str)
-    )
 
 
 def _kind_of_texts(contents: list[Any]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 from cacheproxy.core.document.alike import alike
 from cacheproxy.core.document.compare import shared_from
@@ -18,18 +17,11 @@ from cacheproxy.core.document.edits import Edit, Raw
 from cacheproxy.core.document.pointer import Path, to_pointer
 from cacheproxy.core.document.spans import Container
 from cacheproxy.core.prompt.dialect import RESPONSES
+from cacheproxy.core.prompt.messages import Call, calls_in
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
 
 _WHY = "tool calls of the turn before keep their spelling"
-
-
-class _Call(NamedTuple):
-    """A call: its id, where its arguments stand, and what they are: a JSON text or a value."""
-
-    id: Any
-    path: Path
-    arguments: Any
 
 
 @quick
@@ -61,37 +53,15 @@ def _as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
             yield from _respelled(call, document, known[call.id], previous.document)
 
 
-def _calls(name: str, messages: Container, first: int) -> list[_Call]:
+def _calls(name: str, messages: Container, first: int) -> list[Call]:
     """Return the calls that have an id, from the message numbered ``first`` on."""
     return [
         call
         for number, message in enumerate(messages.values[first:], first)
-        if isinstance(message, dict)
-        for call in _calls_in(message, (name, number))
+        if isinstance(message, dict) and message.get("role") in ("assistant", None)
+        for call in calls_in(message, (name, number))
         if isinstance(call.id, str) and call.id.isascii() and call.id
     ]
-
-
-def _calls_in(message: dict[str, Any], at: Path) -> Iterator[_Call]:
-    """Yield the calls of one message: Responses, Chat Completions, Messages."""
-    if message.get("type") == "function_call":
-        yield _Call(message.get("call_id"), (*at, "arguments"), message.get("arguments"))
-    if message.get("role") != "assistant":
-        return
-    for number, call in _objects(message.get("tool_calls")):
-        function = call.get("function")
-        if isinstance(function, dict):
-            path = (*at, "tool_calls", number, "function", "arguments")
-            yield _Call(call.get("id"), path, function.get("arguments"))
-    for number, block in _objects(message.get("content")):
-        if block.get("type") == "tool_use":
-            yield _Call(block.get("id"), (*at, "content", number, "input"), block.get("input"))
-
-
-def _objects(values: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, value in enumerate(values if isinstance(values, list) else ()):
-        if isinstance(value, dict):
-            yield number, value
 
 
 def _is_same(messages: Container, before: Container, number: int) -> bool:
@@ -99,7 +69,7 @@ def _is_same(messages: Container, before: Container, number: int) -> bool:
     return bool(items) and items[0].spelled == messages.items[number].spelled
 
 
-def _respelled(call: _Call, ours: Document, first: _Call, theirs: Document) -> Iterator[Edit]:
+def _respelled(call: Call, ours: Document, first: Call, theirs: Document) -> Iterator[Edit]:
     """Yield the edit to the spelling of ``first``, where that means the same."""
     new, old = call.arguments, first.arguments
     pointer = to_pointer(call.path)

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, is_text
+from cacheproxy.core.prompt.messages import blocks_of, is_text, messages_of, texts_in
+from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN
 from cacheproxy.core.prompt.request import Request
 
 MOST_NOTE = 64 << 10
@@ -23,10 +24,6 @@ _PLAIN = re.compile(r"[ !#-.0-\[\]-~]*")
 """Characters that JSON always spells as they are."""
 _ASKING = ("system", "developer", "user")
 _REFERENCE = re.compile(r"\\(?:g<(\w+)>|([1-9]\d?))")
-_INSIDE = re.compile(
-    rf"{BETWEEN}{OPEN}(.*?){CLOSE}(?={BETWEEN}{OPEN}|\Z)",
-    re.DOTALL,
-)
 _RESULT = "tool_result"
 WHY = "told where the conversation goes on"
 """Why one edit is made for each note that is new; by it they are counted."""
@@ -103,7 +100,7 @@ class Note:
         return [kept for kept in found if kept.notes]
 
     def _may_hold(self, content: Any) -> bool:
-        return any(self.beginning in text for text in _texts(content))
+        return any(self.beginning in text for text in texts_in(content))
 
     def _groups(self) -> Iterator[str]:
         for name, number in zip(self._parts[1::3], self._parts[2::3], strict=True):
@@ -116,7 +113,7 @@ def begins(request: Request) -> bool:
     It goes on with none, and has nothing to keep: a question that is asked anew each day.
     """
     _, items = messages_of(request)
-    return all(isinstance(item, dict) and item.get("role") in _ASKING for item in items)
+    return all(item.get("role") in _ASKING for item in items)
 
 
 def again(request: Request, kept: Sequence[Kept]) -> Iterator[Edit]:
@@ -148,15 +145,6 @@ def told(request: Request, previous: Request, note: str) -> Iterator[Edit]:
         return
 
 
-def messages_of(request: Request) -> tuple[str, Sequence[Any]]:
-    """Return the messages (or the items of the Responses API), and the member that holds them."""
-    body = request.json or {}
-    for name in ("messages", "input"):
-        if isinstance(body.get(name), list):
-            return name, body[name]
-    return "", ()
-
-
 def _append(
     pointer: str, content: Any, notes: Sequence[str], why: str, *, in_blocks: bool
 ) -> Iterator[Edit]:
@@ -180,7 +168,7 @@ def _patched(path: str, content: Any, pinned: Sequence[Edit]) -> Any:
     own = [edit for edit in pinned if edit.path == path or edit.path.startswith(f"{path}/")]
     if not own:
         return content
-    blocks = list(_blocks(content))
+    blocks = blocks_of(content)
     for edit in reversed(own):
         number = int(edit.path.split("/")[4]) if edit.path != path else 0
         (start, end), text = edit.span or (0, 0), blocks[number]["text"]
@@ -193,7 +181,7 @@ def _behind(now: Any, was: Any) -> tuple[list[str], bool] | None:
 
     None where it does not, or where there is more than notes.
     """
-    ours, theirs = _bare(now), _bare(was)
+    ours, theirs = blocks_of(now), blocks_of(was)
     count = len(ours)
     if len(theirs) > count and theirs[:count] == ours:
         rest = [block["text"] if is_text(block) else "" for block in theirs[count:]]
@@ -205,10 +193,10 @@ def _behind(now: Any, was: Any) -> tuple[list[str], bool] | None:
     if not (is_text(ours[-1]) and is_text(theirs[-1])):
         return None
     text, longer = ours[-1]["text"], theirs[-1]["text"]
-    rest_of = longer[len(text) :] if longer.startswith(text) else ""
-    notes = _INSIDE.findall(rest_of)
-    said = "".join(f"{BETWEEN}{OPEN}{note}{CLOSE}" for note in notes)
-    return (notes, False) if notes and said == rest_of else None
+    first = len(text) + len(BETWEEN + OPEN)
+    if not (longer.startswith(f"{text}{BETWEEN}{OPEN}") and longer.endswith(CLOSE, first)):
+        return None
+    return longer[first : -len(CLOSE)].split(f"{CLOSE}{BETWEEN}{OPEN}"), False
 
 
 def _goes_on(now: Any, was: Any) -> bool:
@@ -216,31 +204,11 @@ def _goes_on(now: Any, was: Any) -> bool:
     if not _is_user(was):
         return False
     now, was = now["content"], was["content"]
-    return _bare(now) == _bare(was) or _behind(now, was) is not None
+    return blocks_of(now) == blocks_of(was) or _behind(now, was) is not None
 
 
-def _bare(content: Any) -> list[Any]:
-    """Return ``content`` as blocks without cache breakpoints, which are no part of a prompt."""
-    return [
-        {key: value for key, value in block.items() if key != "cache_control"}
-        if isinstance(block, dict) and "cache_control" in block
-        else block
-        for block in _blocks(content)
-    ]
-
-
-def _blocks(content: Any) -> list[Any]:
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return content if isinstance(content, list) else []
-
-
-def _texts(content: Any) -> list[str]:
-    return [block["text"] for block in _blocks(content) if is_text(block)]
-
-
-def _is_user(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("role") == "user" and "content" in item
+def _is_user(item: dict[str, Any]) -> bool:
+    return item.get("role") == "user" and "content" in item
 
 
 def _is_said(content: Any) -> bool:

@@ -120,10 +120,11 @@ class Rule:
     def _texts(self, request: Request) -> list[tuple[Path, str]]:
         """Return the texts at its places, each once; rules with equal places look there once."""
         document = request.document
-        notes = {} if document is None else document.notes
-        key = self._key
+        if document is None:
+            return []
+        notes, key = document.notes, self._key
         if key not in notes:
-            found = match_all(request.json, self._places)
+            found = document.match(self._places)
             texts = {path: text for path, text in found if isinstance(text, str)}
             notes[key] = list(texts.items())  # places may overlap
         return notes[key]  # type: ignore[no-any-return]

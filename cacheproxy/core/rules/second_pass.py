@@ -85,7 +85,7 @@ class _Example:
         if name in _REPEATS:
             least, most, inner = value
             times = min(int(least) + self._more, int(most), _MOST_TIMES)
-            return "".join(self.of(inner) for _ in range(times))
+            return (self.of(inner) * times)[: _MOST + 1]
         if name == "ASSERT":  # what must stand there: before it, or after
             found = self.of(value[1])
             return "" if value[0] < 0 and text.endswith(found) else found

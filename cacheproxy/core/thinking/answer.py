@@ -13,7 +13,8 @@ from cacheproxy.core.conversation.thoughts import Thought
 from cacheproxy.core.document.edits import encode
 from cacheproxy.core.http1.sse import EventReader
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
-from cacheproxy.core.thinking.said import Call, blocks_called, calls_in, said, text_in
+from cacheproxy.core.prompt.messages import texts_in
+from cacheproxy.core.thinking.said import Called, called_in, said
 
 Json = dict[str, Any]
 NAMES = ("reasoning_content", "reasoning")
@@ -38,7 +39,7 @@ class _Answer:
             if isinstance(piece, str):
                 call[place] += piece
 
-    def read(self, *calls: Call) -> tuple[int, Thought] | None:
+    def read(self, *calls: Called) -> tuple[int, Thought] | None:
         """Return it as ``read`` does; ``calls``: those that came whole."""
         reasoning, text = "".join(self.reasoning), "".join(self.text)
         calls += tuple((name, arguments) for name, arguments in self.calls.values())
@@ -81,7 +82,7 @@ def _chat(events: Any, whole: Json | None) -> tuple[int, Thought] | None:
         if not isinstance(message, dict):
             return None
         _take(answer, message)
-        return answer.read(*calls_in(message))
+        return answer.read(*called_in(message))
     for event in events:
         if "error" in event:
             break
@@ -109,7 +110,7 @@ def _choice(value: Json) -> Json:
 
 def _take(answer: _Answer, message: Json) -> None:
     """Take the text and the reasoning of a message or delta; some servers give it twice."""
-    answer.text.append(text_in(message.get("content")))
+    answer.text += texts_in(message.get("content"))
     for name in NAMES:
         piece = message.get(name)
         if isinstance(piece, str) and piece and answer.name in ("", name):
@@ -125,7 +126,7 @@ def _messages(events: Any, whole: Json | None) -> tuple[int, Thought] | None:
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict):
                 _begin(answer, block)
-        return answer.read(*blocks_called(content))
+        return answer.read(*called_in(whole))
     for event in events:
         kind = event.get("type")
         if kind == "error":

@@ -19,6 +19,7 @@ from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import Edit, Raw, encode, splice, splices_of
 from cacheproxy.core.document.pointer import Path, to_pointer
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
+from cacheproxy.core.prompt.messages import blocks_of, messages_of
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report, describe
@@ -142,7 +143,7 @@ def _places(request: Request, thoughts: Thoughts) -> tuple[dict[int, int], Asked
 
     There is none where the client has begun the answer itself.
     """
-    prompt, messages = prompt_of(request), messages_of(request)
+    prompt, (_, messages) = prompt_of(request), messages_of(request)
     pieces = () if prompt is None else prompt.made.run.pieces
     places: dict[int, int] = {}
     times: Counter[int] = Counter()
@@ -159,7 +160,7 @@ def _places(request: Request, thoughts: Thoughts) -> tuple[dict[int, int], Asked
 
 def sends_back(request: Request) -> bool:
     """Whether the client itself sends reasoning back that is no vendor's."""
-    return any(_has_own(item, signed=False) for item in messages_of(request))
+    return any(_has_own(item, signed=False) for item in messages_of(request)[1])
 
 
 def _leaves_it(request: Request) -> bool:
@@ -176,19 +177,15 @@ def _may_begin(request: Request) -> bool:
     In the first turn the template has dropped nothing yet. At a user message it drops the turn
     before.
     """
-    messages = messages_of(request)
+    _, messages = messages_of(request)
     asked = [number for number, item in enumerate(messages) if _is_asked(item)]
     return len(asked) <= 1 or asked[-1] == len(messages) - 1
 
 
-def _is_asked(item: Any) -> bool:
+def _is_asked(item: dict[str, Any]) -> bool:
     """Whether the user speaks in a message; what tools returned stands in such, too."""
-    if not isinstance(item, dict) or item.get("role") != "user":
-        return False
-    content = item.get("content")
-    blocks = content if isinstance(content, list) else ()
-    kinds = [block.get("type") for block in blocks if isinstance(block, dict)]
-    return not kinds or kinds[-1] != "tool_result"
+    blocks = [block for block in blocks_of(item.get("content")) if isinstance(block, dict)]
+    return item.get("role") == "user" and (not blocks or blocks[-1].get("type") != "tool_result")
 
 
 def _asked(request: Request, way: Way) -> Iterator[Edit]:
@@ -206,7 +203,7 @@ def _given(
     request: Request, document: Document, places: dict[int, int], thoughts: Thoughts
 ) -> Iterator[tuple[Edit, list[Splice]]]:
     """Yield the edits that put reasoning back, with what each changes in the body."""
-    messages = messages_of(request)
+    _, messages = messages_of(request)
     for number, where in places.items():
         item = messages[number]
         thought = None if _has_own(item) else thoughts.find(where)
@@ -244,26 +241,18 @@ def _as_block(document: Document, number: int, thought: Thought) -> tuple[Edit, 
     return edit, splices_of(document, [edit])
 
 
-def _has_own(item: Any, *, signed: bool = True) -> bool:
+def _has_own(item: dict[str, Any], *, signed: bool = True) -> bool:
     """Whether an assistant's message has reasoning of its own; ``signed``: or a vendor's."""
     if not _is_answer(item):
         return False
     if any(isinstance(item.get(name), str) and item[name].strip() for name in NAMES):
         return True
-    content = item.get("content")
-    blocks = content if isinstance(content, list) else ()
     return any(
         signed or (block.get("type") == "thinking" and not is_signed(block))
-        for block in blocks
+        for block in blocks_of(item.get("content"))
         if isinstance(block, dict) and block.get("type") in _HIDDEN
     )
 
 
-def _is_answer(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("role") == "assistant"
-
-
-def messages_of(request: Request) -> list[Any]:
-    """Return the messages of a request, [] where it has none."""
-    found = (request.json or {}).get("messages")
-    return found if isinstance(found, list) else []
+def _is_answer(item: dict[str, Any]) -> bool:
+    return item.get("role") == "assistant"

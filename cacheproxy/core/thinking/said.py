@@ -11,47 +11,25 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-Call = tuple[str, Any]
+from cacheproxy.core.prompt.messages import calls_in, texts_in
+
+Called = tuple[str, Any]
 """A tool's name, and its arguments: the text of a JSON value, or the value."""
 
 
-def said(text: str, calls: Iterable[Call]) -> int:
+def said(text: str, calls: Iterable[Called]) -> int:
     """Return a number for an answer."""
     return hash((text.strip(), *((name, _plain(given)) for name, given in calls)))
 
 
 def said_in(message: dict[str, Any]) -> int:
     """Return the same for a message of Chat Completions or Messages."""
-    content = message.get("content")
-    return said(text_in(content), (*calls_in(message), *blocks_called(content)))
+    return said("".join(texts_in(message.get("content"))), called_in(message))
 
 
-def text_in(content: Any) -> str:
-    """Return the text of a message: it is a string, or in a list of blocks."""
-    if isinstance(content, str):
-        return content
-    texts = (
-        block.get("text")
-        for block in (content if isinstance(content, list) else ())
-        if isinstance(block, dict) and block.get("type") == "text"
-    )
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def calls_in(message: dict[str, Any]) -> Iterator[Call]:
-    """Yield the ``tool_calls`` of a Chat Completions message."""
-    calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):
-            yield str(function.get("name")), function.get("arguments")
-
-
-def blocks_called(content: Any) -> Iterator[Call]:
-    """Yield the ``tool_use`` blocks of a Messages message."""
-    for block in content if isinstance(content, list) else ():
-        if isinstance(block, dict) and block.get("type") == "tool_use":
-            yield str(block.get("name")), block.get("input")
+def called_in(message: dict[str, Any]) -> Iterator[Called]:
+    """Yield what a message calls."""
+    return ((call.name, call.arguments) for call in calls_in(message))
 
 
 def _plain(given: Any) -> str:

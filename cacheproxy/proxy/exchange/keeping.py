@@ -20,6 +20,7 @@ from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.http1.content_coding import decoded
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.prompt.dialect import CHAT
+from cacheproxy.core.prompt.messages import messages_of
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.template.rendering import VLLM
@@ -32,7 +33,6 @@ from cacheproxy.core.thinking.keeping import (
     keep,
     may_keep,
     may_remember,
-    messages_of,
     way_of,
 )
 from cacheproxy.core.thinking.words import says
@@ -166,7 +166,7 @@ class Keeping:
 def _is_short(request: Request, thoughts: Thoughts) -> bool:
     """Whether to keep its reasoning takes a moment only."""
     is_short = request.is_quick(_THREAD_ABOVE) and thoughts.cost <= _THREAD_ABOVE
-    return is_short and len(messages_of(request)) <= _MOST_MESSAGES
+    return is_short and len(messages_of(request)[1]) <= _MOST_MESSAGES
 
 
 def _kept(request: Request, way: Way | None, thoughts: Thoughts) -> Kept:

@@ -90,6 +90,13 @@ def test_other_clients_may_say_the_same():
     assert not AIDER.sent(turn("hello", identity="Act as an expert software developer. Be kind."))
 
 
+def test_what_was_typed_may_be_a_whole_document():
+    """Its paragraphs are not looked at one by one: that would take an hour."""
+    text = "A paragraph.\n\n" * 500_000
+    assert cacheproxy_session(turn(text)) == cacheproxy_session(turn(text, "again"))
+    assert cacheproxy_session(turn(text)) != cacheproxy_session(turn(text + "More."))
+
+
 def test_a_session_is_told_by_what_was_typed_first():
     """Not by the examples, which all have in common, nor by files or the reminder."""
     session = cacheproxy_session(turn("hello"))

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import cacheproxy_aider
 import pytest
 from cacheproxy_aider import AIDER, cacheproxy_session
 
 from cacheproxy.testing import (
-    assert_extends,
-    assert_idempotent,
     assert_untouched,
     capture_name,
     find_captures,
     load_capture,
-    normalized,
+    parted,
     rules_of,
 )
 
@@ -30,21 +26,12 @@ REAL_CHANGES = {"aider-stdin": {2, 3, 4}}
 
 @each_capture
 def test_with_the_reminder_kept_a_turn_extends_the_one_before(path):
-    """But where files are added before the conversation, or the mode changes."""
-    previous = None
-    for number, turn in enumerate(load_capture(path)):
-        current = normalized(RULES, turn, previous)
-        if previous is not None and number not in REAL_CHANGES.get(capture_name(path), ()):
-            assert_extends(previous, current)
-        previous = current
-
-
-@each_capture
-def test_without_it_each_turn_parts(path):
-    """Where the last user message becomes history."""
-    for earlier, later in pairwise(load_capture(path)):
-        with pytest.raises(AssertionError, match="became"):
-            assert_extends(earlier, later, DEFAULT)
+    """But where files are added before it, or the mode changes. Without it, none does."""
+    turns = load_capture(path)
+    assert parted(turns, RULES).keys() == REAL_CHANGES.get(capture_name(path), set())
+    assert list(parted(turns, DEFAULT)) == list(range(1, len(turns)))
+    for turn in turns:
+        assert_untouched(RULES, turn)
 
 
 @each_capture
@@ -53,13 +40,3 @@ def test_all_requests_are_told_and_have_one_session(path):
     turns = load_capture(path)
     assert all(AIDER.sent(turn) for turn in turns)
     assert len({cacheproxy_session(turn) for turn in turns}) == 1
-
-
-@each_capture
-def test_normalizing_twice_is_normalizing_once(path):
-    """Also with the turn before at hand; without one nothing is edited."""
-    previous = None
-    for turn in load_capture(path):
-        assert_untouched(RULES, turn)
-        assert_idempotent(RULES, turn, previous)
-        previous = normalized(RULES, turn, previous)

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import cacheproxy_cline
 import pytest
 from cacheproxy_cline import CLINE
 
-from cacheproxy.core.conversation.prepare import prepare
-from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.prompt.client import declared_name
-from cacheproxy.core.rules.fold import run
-from cacheproxy.testing import (
-    assert_extends,
-    assert_idempotent,
-    assert_untouched,
-    normalized,
-    request,
-    rules_of,
-)
+from cacheproxy.testing import APIS, assert_told_once, assert_untouched, conversation, rules_of
 
 RULES = rules_of(cacheproxy_cline)
-APIS = ("/v1/messages", "/v1/chat/completions", "/v1/responses")
 SDK = {"User-Agent": "ai-sdk/openai-compatible/3.0.37 ai-sdk/provider-utils/5.0.30 runtime/bun"}
 HEADS = (
     "You are Cline, an AI coding agent. Your primary goal is to assist users.",
@@ -48,23 +39,10 @@ DATES = [
     ("2026/11/21", "2026/11/22"),
     ("२१/११/२०२६", "२२/११/२०२६"),
 ]
-NOTE = "\n\n<system-reminder>\nToday's date is now {}.\n</system-reminder>"
 RULES_OF_THE_USER = "# Rules\nBe kind.\n"
 
+turn = partial(conversation, headers=SDK)
 each_api = pytest.mark.parametrize("path", APIS)
-
-
-def turn(path, system, *said, headers=SDK):
-    """A request with ``system``, and what the user and the model said in turns."""
-    roles = ("user", "assistant")
-    messages = [{"role": roles[i % 2], "content": text} for i, text in enumerate(said)]
-    if path == "/v1/messages":
-        return request(
-            {"messages": messages, "system": [{"type": "text", "text": system}]}, path, headers
-        )
-    if path == "/v1/responses":
-        return request({"input": messages, "instructions": system}, path, headers)
-    return request({"messages": [{"role": "system", "content": system}, *messages]}, path, headers)
 
 
 @each_api
@@ -78,49 +56,19 @@ def test_the_first_sentence_tells_and_names_the_session(path, head):
         assert not CLINE.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
 
 
-@each_api
-def test_the_user_agent_of_its_extension_tells(path):
+def test_the_user_agent_of_its_extension_tells():
     """With any system prompt."""
-    assert CLINE.sent(turn(path, "Be kind.", "hi", headers={"User-Agent": "Cline/3.40.0"}))
-    assert not CLINE.sent(turn(path, "Be kind.", "hi"))
-
-
-@each_api
-@pytest.mark.parametrize("agent", [*OTHERS, "ai-sdk/openai/1.0", "OpenAI/JS 6.26.0", ""])
-def test_its_words_in_another_clients_request_change_nothing(path, agent):
-    """A user, a model and a file may quote all of it."""
-    earlier, later = (
-        turn(
-            path,
-            f"You are somebody.\n{HEADS[0]}{ENV.format(date)}",
-            *[HEADS[0] + ENV.format(date)] * 3,
-            headers={"User-Agent": agent},
-        )
-        for date in DATES[0]
-    )
-    assert not CLINE.sent(later)
-    assert_untouched(RULES, later, earlier)
+    assert CLINE.sent(turn(APIS[0], "Be kind.", "hi", headers={"User-Agent": "Cline/3.40.0"}))
+    assert not CLINE.sent(turn(APIS[0], "Be kind.", "hi"))
 
 
 @each_api
 @pytest.mark.parametrize("dates", DATES)
 def test_the_first_date_stays_and_the_new_one_is_told_once(path, dates):
     """As each country writes it; nothing else of the request changes."""
-    said = ("hi", "ho", "next", "so", "and")
-    told = ("hi", "ho", "next" + NOTE.format(dates[1]), "so", "and")
     system = HEADS[0] + ENV + RULES_OF_THE_USER
-    first = turn(path, system.format(dates[0]), *said[:1])
-    assert_untouched(RULES, first)
-    previous = first
-    for count in (3, 5):
-        later = turn(path, system.format(dates[1]), *said[:count])
-        with pytest.raises(AssertionError):
-            assert_extends(previous, later)
-        assert_idempotent(RULES, later, previous)
-        sent = normalized(RULES, later, previous)
-        assert sent.json == turn(path, system.format(dates[0]), *told[:count]).json
-        assert_extends(previous, sent)
-        previous = sent
+    first, later = (partial(turn, path, system.format(date)) for date in dates)
+    assert_told_once(RULES, first, later, f"Today's date is now {dates[1]}.")
 
 
 QUOTES = {
@@ -140,23 +88,3 @@ def test_any_other_date_is_somebodys_text(path, shape):
         for date in DATES[0]
     )
     assert_untouched(RULES, later, earlier)
-
-
-@each_api
-def test_two_conversations_with_the_same_first_prompt_are_two(path):
-    """It names none: the answers tell them apart, and each keeps its own date."""
-    store = Store()
-
-    def sent(day, *said):
-        one = turn(path, HEADS[0] + ENV.format(DATES[0][day]), *said)
-        prepared = run(prepare(one, RULES, (), store))
-        store.end(prepared.session, store.begin(prepared.turn, prepared.request), None)
-        return prepared.session, int(f"2. Date: {DATES[0][1]}" in prepared.request.body.decode())
-
-    one, day = sent(0, "hi", "one", "go on")
-    assert day == 0
-    other, day = sent(1, "hi", "two", "go on")
-    assert other != one
-    assert day == 1
-    assert sent(1, "hi", "one", "go on", "a", "and") == (one, 0)
-    assert sent(1, "hi", "two", "go on", "b", "and") == (other, 1)

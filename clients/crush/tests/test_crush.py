@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import cacheproxy_crush
 import pytest
 from cacheproxy_crush import CRUSH
 
 from cacheproxy.testing import (
-    assert_extends,
-    assert_idempotent,
+    assert_told_once,
     assert_untouched,
+    conversation,
     normalized,
     request,
     rules_of,
@@ -31,33 +33,26 @@ IDENTITY = (
 FILES = '\n# Project-Specific Context\n<file path="CRUSH.md">\n{}\n</file>\n'
 
 
-def turn(*users, day="11/23/2026", git="main", identity=IDENTITY, files="", headers=AGENT):
+def turn(*said, day="11/23/2026", git="main", identity=IDENTITY, files="", headers=AGENT):
     system = identity + ENV.format(day, GIT.format(git) if git else "") + files
-    messages = [{"role": "system", "content": system}]
-    for text in users:
-        messages += [{"role": "user", "content": text}, {"role": "assistant", "content": "Done."}]
-    return request({"messages": messages[:-1]}, "/v1/chat/completions", headers)
+    return conversation("/v1/chat/completions", system, *said, headers=headers)
 
 
 @pytest.mark.parametrize("identity", [IDENTITY, "You are an agent for Crush. Given the user's\n"])
 def test_the_next_day_after_a_commit_goes_on(identity):
     """The date and the git status of the first turn stay."""
-    first = turn("hello", identity=identity)
-    later = turn("hello", "again", day="1/2/2027", git="topic", identity=identity)
-    assert_extends(first, later, RULES)
-    before = normalized(RULES, first)
-    assert before.body == first.body
-    assert_idempotent(RULES, later, before)
-    assert normalized(RULES, later, before).json["messages"][-1]["content"] == (
-        "again\n\n<system-reminder>\nToday's date is now 1/2/2027.\n</system-reminder>"
-        "\n\n<system-reminder>\nThe git status is now:\nCurrent branch: topic\nStatus:\n"
-        " M topic.go\nRecent commits:\n1234567 topic\n</system-reminder>"
+    first = partial(turn, identity=identity)
+    later = partial(first, day="1/2/2027", git="topic")
+    date = "Today's date is now 1/2/2027."
+    status = (
+        "The git status is now:\nCurrent branch: topic\nStatus:\n"
+        " M topic.go\nRecent commits:\n1234567 topic"
     )
-
-
-def test_without_a_repository_the_date_is_all():
-    """The block has no git status then."""
-    assert_extends(turn("hello", git=""), turn("hello", "again", git="", day="1/2/2027"), RULES)
+    between = "\n</system-reminder>\n\n<system-reminder>\n"
+    assert_told_once(RULES, first, later, f"{date}{between}{status}")
+    # Outside a repository, the block has no git status.
+    first, later = (partial(turn, git="", day=day) for day in ("11/23/2026", "1/2/2027"))
+    assert_told_once(RULES, first, later, date)
 
 
 @pytest.mark.parametrize("around", ["{}", "Look:\n{}", "{}\nwhat is this?"])
@@ -67,7 +62,7 @@ def test_what_a_user_or_a_file_quotes_stays(around):
         around.format("\n" + ENV.format(day, GIT.format(day))) for day in ("1/1/2027", "1/2/2027")
     )
     before = normalized(RULES, turn(first, files=FILES.format(first)))
-    sent = turn(first, later, files=FILES.format(later))
+    sent = turn(first, "Done.", later, files=FILES.format(later))
     assert normalized(RULES, sent, before).body == sent.body
     tool = {"role": "tool", "tool_call_id": "1", "content": later}
     with_tool = request({"messages": [*sent.json["messages"], tool]}, sent.target, AGENT)
@@ -77,10 +72,6 @@ def test_what_a_user_or_a_file_quotes_stays(around):
 def test_other_clients_may_say_the_same():
     """The user agent tells, or the first sentence behind a gateway."""
     for agent in ("opencode/1.2", "curl/8"):
-        first, later = (
-            turn("hello", day=day, identity="Be kind.\n\n", headers={"User-Agent": agent})
-            for day in ("1/1/2027", "1/2/2027")
-        )
-        assert_untouched(RULES, later, first)
+        assert not CRUSH.sent(turn("hello", identity="Be kind.", headers={"User-Agent": agent}))
     assert CRUSH.sent(turn("hello", headers={"User-Agent": "litellm/1.80"}))
     assert CRUSH.sent(turn("hello", identity="Be kind."))

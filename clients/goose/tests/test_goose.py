@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import cacheproxy_goose
 import pytest
 from cacheproxy_goose import GOOSE, cacheproxy_session
 
-from cacheproxy.testing import (
-    assert_extends,
-    assert_idempotent,
-    assert_untouched,
-    normalized,
-    request,
-    rules_of,
-)
+from cacheproxy.testing import assert_told_once, assert_untouched, conversation, rules_of
 
 RULES = rules_of(cacheproxy_goose)
 IDENTITIES = (
@@ -24,53 +19,38 @@ DATE = "The current date is {}.\n"
 DAYS = ("2026-11-23 09:00", "2026-11-23 10:00", "2026-11-23", "2026-11-23 09:15:01")
 
 
-def turn(*users, day=DAYS[0], identity=IDENTITIES[0], headers=None):
+def turn(*said, day=DAYS[0], identity=IDENTITIES[0], headers=None):
     system = f"{identity}{DATE.format(day)}\ngoose uses LLM providers.\n"
-    messages = [{"role": "system", "content": system}]
-    for text in users:
-        messages += [{"role": "user", "content": text}, {"role": "assistant", "content": "Done."}]
-    return request({"messages": messages[:-1]}, "/v1/chat/completions", headers)
+    return conversation("/v1/chat/completions", system, *said, headers=headers)
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)
 @pytest.mark.parametrize("day", DAYS)
 def test_a_session_resumed_in_another_hour_goes_on(identity, day):
     """The date of the first turn stays, however precise it is."""
-    first = turn("hello", identity=identity, day="2026-11-22 23:00")
-    later = turn("hello", "again", identity=identity, day=day)
-    assert_extends(first, later, RULES)
-    assert_idempotent(RULES, later, normalized(RULES, first))
-    told = f"<system-reminder>\nThe current date is now {day}.\n</system-reminder>"
-    after = normalized(RULES, later, normalized(RULES, first))
-    assert after.json["messages"][-1]["content"] == f"again\n\n{told}"
+    first, later = (partial(turn, identity=identity, day=one) for one in ("2026-11-22 23:00", day))
+    assert_told_once(RULES, first, later, f"The current date is now {day}.")
 
 
 @pytest.mark.parametrize("quoted", [DATE, "\n" + DATE, "".join((IDENTITIES[0], DATE))])
 def test_what_a_user_quotes_stays(quoted):
     """The date counts right behind the beginning of the system text alone."""
     first, later = (quoted.format(day) for day in DAYS[:2])
-    sent = turn(first, later, identity=f"{IDENTITIES[0]}\n{later}")
+    sent = turn(first, "Done.", later, identity=f"{IDENTITIES[0]}\n{later}")
     assert_untouched(RULES, sent, turn(first, identity=f"{IDENTITIES[0]}\n{first}"))
 
 
 def test_the_beginning_of_the_system_text_tells():
     """Of subagents, too; not where another client says its name."""
-    assert GOOSE.sent(turn("hello"))
-    assert GOOSE.sent(
-        turn("hello", identity="You are a specialized subagent within the goose AI framework")
-    )
-    for identity, agent in (("Be kind.\n\n", "curl/8"), (IDENTITIES[0], "opencode/1.2")):
-        first, later = (
-            turn("hello", day=day, identity=identity, headers={"User-Agent": agent})
-            for day in DAYS[:2]
-        )
-        assert_untouched(RULES, later, first)
+    assert GOOSE.sent(turn("hi"))
+    subagent = "You are a specialized subagent within the goose AI framework"
+    assert GOOSE.sent(turn("hi", identity=subagent))
+    assert not GOOSE.sent(turn("hi", identity="Be kind.\n\n"))
+    assert not GOOSE.sent(turn("hi", headers={"User-Agent": "opencode/1.2"}))
 
 
 def test_the_session_is_that_of_the_header():
     """None without it: then the prompt tells, as for any client."""
-    assert (
-        cacheproxy_session(turn("hello", headers={"agent-session-id": "20261122_7"}))
-        == "20261122_7"
-    )
+    named = turn("hello", headers={"agent-session-id": "20261122_7"})
+    assert cacheproxy_session(named) == "20261122_7"
     assert cacheproxy_session(turn("hello")) is None

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import cacheproxy_librechat
 import pytest
 
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.testing import (
-    assert_extends,
-    assert_idempotent,
+    assert_told_once,
     assert_untouched,
+    conversation,
     normalized,
-    request,
     rules_of,
 )
 
@@ -24,35 +25,27 @@ VALUES = {
     "old time": ("2026-11-22 14:03:59 (0)", "2026-11-22 14:05:01 (0)"),
     "iso": ("2026-11-22T13:03:59.000Z", "2026-11-22T13:05:01.123Z"),
 }
+ONCE, MANY = "You are kind. Today is {}. Be brief.", "{0}: be kind on {0}. ISO: {0}"
 
 
-def turn(value, *users, headers=HEADER, system="You are kind. Today is {}. Be brief."):
-    messages = [{"role": "system", "content": system.format(value)}]
-    for text in users:
-        messages += [{"role": "user", "content": text}, {"role": "assistant", "content": "Done."}]
-    return request({"messages": messages[:-1]}, "/v1/chat/completions", headers)
+def turn(value, *said, headers=HEADER, system=ONCE):
+    return conversation("/v1/chat/completions", system.format(value), *said, headers=headers)
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_the_first_value_stays(kind):
+@pytest.mark.parametrize("system", [ONCE, MANY])
+def test_the_first_value_stays(kind, system):
     """Wherever in the instructions it stands, and however often."""
-    first, later = VALUES[kind]
-    assert_extends(turn(first, "hello"), turn(later, "hello", "again"), RULES)
-    after = normalized(RULES, turn(later, "hello", "again"), turn(first, "hello"))
+    first, later = (partial(turn, value, system=system) for value in VALUES[kind])
     name = "date" if "date" in kind else "time"
-    told = f"<system-reminder>\nThe current {name} is now {later}.\n</system-reminder>"
-    assert after.json["messages"][-1]["content"] == f"again\n\n{told}"
-    many = "{0}: be kind on {0}. ISO: {0}"
-    earlier = turn(first, "hello", system=many)
-    assert_extends(earlier, turn(later, "hello", "again", system=many), RULES)
-    assert_idempotent(RULES, turn(later, "hello", "again", system=many), earlier)
+    assert_told_once(RULES, first, later, f"The current {name} is now {VALUES[kind][1]}.")
 
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_what_a_user_types_stays(kind):
     """Also what LibreChat has put into a user's message: it is sent once."""
     first, later = VALUES[kind]
-    sent = normalized(RULES, turn(first, first, later), turn(first, first))
+    sent = normalized(RULES, turn(first, first, "Done.", later), turn(first, first))
     assert [one["content"] for one in sent.json["messages"][1::2]] == [first, later]
 
 

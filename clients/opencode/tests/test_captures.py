@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 import cacheproxy_opencode
 import pytest
@@ -11,12 +10,11 @@ from cacheproxy_opencode import OPENCODE
 
 from cacheproxy.core.conversation.session import parent_of, session_of
 from cacheproxy.testing import (
-    assert_extends,
-    assert_idempotent,
     capture_name,
     find_captures,
     load_capture,
     normalized,
+    parted,
     rules_of,
 )
 
@@ -40,30 +38,17 @@ def sessions(path):
 @each_capture
 def test_every_turn_extends_the_one_before(path):
     """The first date stays, and the next one is told once: nothing else changes."""
-    for turns in sessions(path).values():
+    all_turns = sessions(path).values()
+    assert sum(len(parted(turns)) for turns in all_turns) == ("datechange" in capture_name(path))
+    for turns in all_turns:
+        assert parted(turns, RULES) == {}
         (first,) = DATE.findall(turns[0].body)
         previous = None
         for one in turns:
-            current = normalized(RULES, one, previous)
+            previous = normalized(RULES, one, previous)
             (date,) = DATE.findall(one.body)
-            assert current.body.count(NOTE % date) == (date != first)
-            assert current.body.replace(NOTE % date, b"") == one.body.replace(date, first)
-            if previous is not None:
-                assert_extends(previous, current)
-            previous = current
-
-
-@each_capture
-def test_without_the_rule_midnight_parts_the_turns(path):
-    """One pair of those recorded over midnight; of the others none."""
-    parted = 0
-    for turns in sessions(path).values():
-        for earlier, later in pairwise(turns):
-            try:
-                assert_extends(earlier, later)
-            except AssertionError:
-                parted += 1
-    assert parted == ("datechange" in capture_name(path))
+            assert previous.body.count(NOTE % date) == (date != first)
+            assert previous.body.replace(NOTE % date, b"") == one.body.replace(date, first)
 
 
 @each_capture
@@ -82,13 +67,3 @@ def test_a_subagent_works_for_the_session_that_called_it():
     assert main != helper
     assert {parent_of(one, session_of(one)) for one in turns} == {None}
     assert {parent_of(one, session_of(one)).id for one in helpers} == {main}
-
-
-@each_capture
-def test_normalizing_twice_is_normalizing_once(path):
-    """With the request before at hand."""
-    for turns in sessions(path).values():
-        previous = None
-        for one in turns:
-            assert_idempotent(RULES, one, previous)
-            previous = normalized(RULES, one, previous)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import cacheproxy_opencode
 import pytest
 from cacheproxy_opencode import OPENCODE
 
-from cacheproxy.testing import (
-    assert_extends,
-    assert_idempotent,
-    assert_untouched,
-    normalized,
-    request,
-    rules_of,
-)
+from cacheproxy.testing import APIS, assert_told_once, assert_untouched, conversation, rules_of
 
 RULES = rules_of(cacheproxy_opencode)
-APIS = {"/v1/messages": "messages", "/v1/chat/completions": "chat", "/v1/responses": "responses"}
 OWN = {"User-Agent": "opencode/1.18.33 ai-sdk/provider-utils/4.0.23 runtime/bun/1.3.14"}
 PLAIN = {"User-Agent": "ai-sdk/openai-compatible/1.0.22 ai-sdk/provider-utils/3.0.15"}
 HEADS = (
@@ -36,29 +30,18 @@ ENV = (
     "</env>\n"
 )
 FIRST, LATER = "Sat Nov 21 2026", "Sun Nov 22 2026"
-NOTE = f"\n\n<system-reminder>\nToday's date is now {LATER}.\n</system-reminder>"
 FILE = "Instructions from: /home/me/project/AGENTS.md\nBe kind.\n"
 
 each_api = pytest.mark.parametrize("path", APIS)
 
 
-def turn(path, system, *said, headers=OWN):
-    """A request with ``system``, and what the user and the model said in turns."""
-    roles = ("user", "assistant")
-    messages = [{"role": roles[i % 2], "content": text} for i, text in enumerate(said)]
-    if path == "/v1/messages":
-        return request(
-            {"messages": messages, "system": [{"type": "text", "text": system}]}, path, headers
-        )
-    name = "input" if path == "/v1/responses" else "messages"
-    return request({name: [{"role": "system", "content": system}, *messages]}, path, headers)
+turn = partial(conversation, headers=OWN)
 
 
-@each_api
-def test_its_user_agent_tells(path):
+def test_its_user_agent_tells():
     """Whatever the prompt begins with: an agent of the user's own, a title."""
-    assert OPENCODE.sent(turn(path, "You are a title generator.", "hi"))
-    assert not OPENCODE.sent(turn(path, "You are a title generator.", "hi", headers=PLAIN))
+    assert OPENCODE.sent(turn(APIS[0], "You are a title generator.", "hi"))
+    assert not OPENCODE.sent(turn(APIS[0], "You are a title generator.", "hi", headers=PLAIN))
 
 
 @each_api
@@ -68,21 +51,6 @@ def test_else_the_beginning_of_its_system_text_tells(path, head):
     assert OPENCODE.sent(turn(path, f"{head}\n{ENV.format(FIRST)}", "hi", headers=PLAIN))
     for agent in OTHERS:
         assert not OPENCODE.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
-
-
-@each_api
-@pytest.mark.parametrize("agent", [*OTHERS, "OpenAI/JS 6.26.0", ""])
-def test_its_words_in_another_clients_request_change_nothing(path, agent):
-    """A user, a model and a file may quote all of it."""
-    headers = {"User-Agent": agent}
-    quote = f"{HEADS[0]}\n{ENV}"
-    earlier, later = (
-        turn(path, f"You are somebody.\n{quote.format(date)}", *[quote.format(date)] * 3)
-        for date in (FIRST, LATER)
-    )
-    later = request(later.body, path, headers)
-    assert not OPENCODE.sent(later)
-    assert_untouched(RULES, later, request(earlier.body, path, headers))
 
 
 SHAPES = {
@@ -97,20 +65,8 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_first_date_stays_and_the_new_one_is_told_once(path, shape):
     """Behind what the user says next, and there in all later turns; nothing else changes."""
-    said = ("hi", "ho", "next", "so", "and")
-    told = ("hi", "ho", "next" + NOTE, "so", "and")
-    first = turn(path, SHAPES[shape].format(FIRST), *said[:1])
-    assert_untouched(RULES, first)
-    previous = first
-    for count in (3, 5):
-        later = turn(path, SHAPES[shape].format(LATER), *said[:count])
-        with pytest.raises(AssertionError):
-            assert_extends(previous, later)
-        assert_idempotent(RULES, later, previous)
-        sent = normalized(RULES, later, previous)
-        assert sent.body == turn(path, SHAPES[shape].format(FIRST), *told[:count]).body
-        assert_extends(previous, sent)
-        previous = sent
+    first, later = (partial(turn, path, SHAPES[shape].format(date)) for date in (FIRST, LATER))
+    assert_told_once(RULES, first, later, f"Today's date is now {LATER}.")
 
 
 QUOTES = {

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 import cacheproxy_qwen_code
 import pytest
 from cacheproxy_qwen_code import cacheproxy_session
 
 from cacheproxy.testing import (
-    assert_extends,
-    assert_idempotent,
     assert_untouched,
     capture_name,
     find_captures,
     load_capture,
     normalized,
+    parted,
     rules_of,
 )
 
@@ -36,25 +34,13 @@ def turns_of(path):
 
 @each_capture
 def test_every_turn_extends_the_one_before(path):
-    """Whatever was committed between the turns."""
-    previous = None
-    for turn in turns_of(path)[0]:
-        current = normalized(DEFAULT, turn, previous)
-        if previous is not None:
-            assert_extends(previous, current)
-        previous = current
-
-
-@each_capture
-def test_without_the_rules_resumed_turns_part(path):
-    """In one process there is nothing to mend."""
-    parted = 0
-    for earlier, later in pairwise(turns_of(path)[0]):
-        try:
-            assert_extends(earlier, later)
-        except AssertionError:
-            parted += 1
-    assert parted == (3 if capture_name(path) == "qwen-resume" else 0)
+    """Whatever was committed between the turns; in one process there is nothing to mend."""
+    turns, _ = turns_of(path)
+    assert len(parted(turns)) == (3 if capture_name(path) == "qwen-resume" else 0)
+    assert parted(turns, DEFAULT) == {}
+    assert parted(turns, RULES) == {}
+    for turn in turns:
+        assert_untouched(RULES, turn)
 
 
 @each_capture
@@ -70,16 +56,6 @@ def test_what_changed_is_told_once(path):
     git, folders = "The git snapshot is now:", "The folder structure is now:"
     resumed = [[], [], [git, folders], [git], [], [git]]
     assert told == (resumed if capture_name(path) == "qwen-resume" else [[]] * 6)
-
-
-@each_capture
-def test_normalizing_twice_is_normalizing_once(path):
-    """Also with the turn before at hand; without one nothing is edited."""
-    previous = None
-    for turn in turns_of(path)[0]:
-        assert_untouched(RULES, turn)
-        assert_idempotent(RULES, turn, previous)
-        previous = normalized(RULES, turn, previous)
 
 
 @each_capture

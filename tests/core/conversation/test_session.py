@@ -257,6 +257,7 @@ def test_label_is_short_and_shows_no_prompt():
     """Client and four characters, for the log."""
     assert Session("claude", "fefec927-67ec").label == "claude/fefe"
     assert Session("x", "a-b/c\n:d e").label == "x/abcd"
+    assert Session("opencode", "ses_1f0c2ab4cffeoQpyR360JUG8").label == "opencode/JUG8"
     assert Session("x", "--").label == "x/"
 
 

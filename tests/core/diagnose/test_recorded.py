@@ -24,7 +24,7 @@ FILES = [capture_name(file) for file in find_captures("*.jsonl", __file__)]
 
 # What their README lists, as (start of the path, kind, rule or None); all else is a mistake.
 HEADER = ("/system/0/text", Kind.NONCE, "claude-billing-header")
-CONTEXT = ("/messages/*", Kind.MOVED, None)
+CONTEXT = ("/messages/*", Kind.MOVED, "openclaw-keep-context")
 FIELDS = {
     "aider-diff_file": [("/messages/*/content", Kind.MOVED, "aider-keep-reminder")],
     "aider-stdin": [
@@ -56,7 +56,7 @@ FIELDS = {
         ("/messages/0/content", Kind.DATE, "openclaw-pin-current-date"),
     ],
     "openclaw-heartbeat": [CONTEXT],
-    "openclaw-responses": [("/input/*", Kind.MOVED, None)],
+    "openclaw-responses": [("/input/*", Kind.MOVED, "openclaw-keep-context")],
     "openclaw-subagent": [CONTEXT],
     "opencode-datechange": [("/messages/0/content", Kind.DATE, "opencode-pin-date")],
     "pi-datechange": [("/messages/0/content", Kind.DATE, "pi-pin-date")],

@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import REMOVE, Edit, apply, splice, splices_of
 from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.document.pointer import match_all, parse_pattern
 from cacheproxy.core.prompt.prompt import Order, prompt_of, reordered
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.places import SYSTEM_TEXT, USER_TEXT
 from tests.core import spelling
 from tests.core.memories import small_steps
 
+PLACES = [parse_pattern(place) for place in (*SYSTEM_TEXT, *USER_TEXT, "/messages/*/role")]
 text = st.sampled_from(["", "a", "b", "é 😀", "\ud83d", "stamp 1", "stamp 2", "long " * 9])
 block = st.one_of(
     text.map(lambda said: {"type": "text", "text": said}),
@@ -72,7 +75,7 @@ def conversations(draw):
 @given(conversations(), paths, st.sampled_from(Order), st.data())
 @settings(max_examples=100)
 def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
-    """The document, the bytes after edits, and every segment of the prompt."""
+    """The document, the bytes after edits, what patterns match, every segment of the prompt."""
     memo = Memo()
     with small_steps():
         for body in [*bodies, bodies[0]]:
@@ -89,6 +92,8 @@ def test_a_turn_is_the_same_with_a_memo_and_without(bodies, path, order, data):
                 (known.with_body(edited, splices), plain.with_body(edited)),
             ):
                 assert spelling.everything(one.document) == spelling.everything(other.document)
+                matches = one.document and list(one.document.match(PLACES))
+                assert matches == (other.document and list(match_all(other.json, PLACES)))
                 prompt, expected = prompt_of(one, order), prompt_of(other, order)
                 assert prompt == expected
                 if prompt is not None:

@@ -46,6 +46,12 @@ def test_the_first_turn_that_we_see_may_go_on_with_one_that_the_server_has(promp
     assert judge(None, prompt, prompt, usage, first=True) == verdict
 
 
+def test_a_side_request_of_a_conversation_that_we_know_began_here():
+    """It repeats what was said, so it has answers in it."""
+    found = judge(None, SECOND, SECOND, Usage(GROWN, 0), first=True, known=True)
+    assert found == Verdict(Judgement.COLD)
+
+
 @pytest.mark.parametrize("reused", [TOKENS, TOKENS - 32, TOKENS - 50])
 def test_what_is_reused_but_for_a_batch_is_ok(reused):
     found = verdict(reused)

@@ -43,7 +43,8 @@ SAME = prompts(lambda body, turn: None)
     ],
 )
 def test_a_change_is_described_by_its_shape(change, kind):
-    found, token = describe_change(parting(*prompts(change)))
+    one, two = prompts(change)
+    found, token = describe_change(parting(one, two), one, two)
     assert found is kind
     assert (token is not None) is (kind in FIELDS)
 
@@ -51,17 +52,54 @@ def test_a_change_is_described_by_its_shape(change, kind):
 def test_a_place_is_given_in_bytes_and_in_tokens():
     one, two = prompts(with_text(lambda turn: f"é🜁\ud83d: {numbered('nonce', turn)}"), chat(2))
     left = parting(one, two)
-    found = located(left, two, 1000)
+    found = located(left, one, two, 1000)
     assert (found.path, found.kind) == ("/messages/0/content", Kind.NONCE)
     assert found.byte == len("é🜁".encode()) + 3 + len(": ")
     assert found.position == Count(round(left.shared * 1000 / two.chars), "estimated")
-    assert located(left, two, None).position == Count(round(left.shared / 4), "estimated")
+    assert located(left, one, two, None).position == Count(round(left.shared / 4), "estimated")
     assert numbered("nonce", 0) in found.was
     assert numbered("nonce", 1) in found.now
     one, two = prompts(lambda body, turn: turn and body["messages"].clear())
-    gone = located(parting(one, two), two, 1000)
+    gone = located(parting(one, two), one, two, 1000)
     assert (gone.byte, gone.now, bool(gone.was)) == (0, "", True)
     assert gone.path.startswith("/messages/0")
+
+
+QUESTION = "What of this is worth remembering? Answer in two lines."
+ANSWER = {"role": "assistant", "content": "Done."}
+
+
+def asked(*texts):
+    """A chat in which the user said ``texts``, and was answered all but the last."""
+    said = [{"role": "user", "content": text} for text in texts]
+    return {"messages": [each for one in said for each in (one, ANSWER)][:-1]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        # A question that is asked anew at the end of each request, and not kept.
+        (("one", QUESTION), ("one", "and two", QUESTION), Kind.MOVED),
+        (("one", QUESTION), ("one", "and two", f"{QUESTION} Again."), Kind.MOVED),
+        # A reminder behind the user's newest text alone.
+        ((f"one {QUESTION}",), ("one", f"two {QUESTION}"), Kind.MOVED),
+        # The last message itself was changed, or taken back.
+        (("one", QUESTION), ("one", "and two"), Kind.TEXT),
+        (("one", QUESTION), ("one", "and two", "and three"), Kind.TEXT),
+        (("one", f"At 10:00: {QUESTION}"), ("one", f"At 10:05: {QUESTION}"), Kind.CLOCK),
+        (
+            ("one", f"At 10:00: {QUESTION}"),
+            ("one", f"At 10:05: {QUESTION}", f"At 10:05: {QUESTION}"),
+            Kind.CLOCK,
+        ),
+        # Not the last one.
+        (("one", QUESTION, "two"), ("one", "two", QUESTION), Kind.TEXT),
+    ],
+)
+def test_a_last_message_that_stays_last_has_moved(before, after, kind):
+    one, two = (prompt_of(request(asked(*texts))) for texts in (before, after))
+    found, _ = describe_change(parting(one, two), one, two)
+    assert found is kind
 
 
 def test_where_prompts_part_is_said_though_it_is_no_break():

@@ -258,6 +258,15 @@ def test_a_user_who_says_what_the_client_has_written_before_is_left_alone():
     assert [block["text"] for block in sent] == ["Date: 1", "Date: 6"]
 
 
+def test_what_a_user_takes_back_is_searched_but_once():
+    """However much of it looks like the beginning of a note; else this takes hours."""
+    client = Client()
+    client.sends("Date: 1", said("user", told("1") + "\n\n<system-reminder>\n" * 200_000))
+    client.items[0] = said("user", told("1"))
+    sent = client.sends("Date: 2", said("assistant", "a"), said("user", "two"))
+    assert [item["content"] for item in sent[1::2]] == [told("1"), f"two\n\n{told('2')}"]
+
+
 @pytest.mark.parametrize(
     ("note", "says"),
     [

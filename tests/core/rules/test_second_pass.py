@@ -93,6 +93,14 @@ def test_any_pattern_has_examples_or_none(pattern):
 NOTE = r"Today's date is now \g<volatile>."
 
 
+def test_repetitions_of_repetitions_are_cut_short():
+    """Else the one example would fill the memory."""
+    pattern = "a"
+    for _ in range(9):
+        pattern = f"(?:{pattern}){{50}}"
+    assert max(map(len, examples(pattern))) <= 1001
+
+
 @pytest.mark.parametrize("where", ["user", "/messages/*/content", ("system", "/input/*/content")])
 def test_a_note_that_the_rule_itself_would_find_is_refused(where):
     """Where notes stand; a rule for other places never sees one."""

@@ -142,3 +142,30 @@ def _as_chat(message):
     thought = "".join(block["thinking"] for block in content if block["type"] == "thinking")
     calls = [(b["name"], b["input"]) for b in content if b["type"] == "tool_use"]
     return answer(text, thought, calls)
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def result(text):
+    return {"role": "tool", "tool_call_id": "c0", "content": text}
+
+
+TURNS = (
+    (user("one"), answer("", "first", [("look", {"path": "a", "deep": 1.5})])),
+    (result("much"), answer("I see.", "second", [("look", {"path": "b"})])),
+    (result("more"), answer("Done.", "third")),
+    (user("go on"), answer("Done.", "fourth")),
+    (user("go on"), answer("Done.", "fifth")),
+    (user("go on"), answer("Done.")),
+    (user("go on"), answer("Done.", 'six "th"\n')),
+    (user("end"), answer("Bye.", "last")),
+)
+
+
+def talk(turns=TURNS, **settings):
+    found = Talk(**settings)
+    for message, said in turns:
+        found.step(message, said)
+    return found

@@ -25,37 +25,10 @@ from cacheproxy.core.thinking.keeping import (
 )
 from cacheproxy.testing import request
 
-from .talk import PATHS, WORD, Talk, answer, profile
+from .talk import PATHS, TURNS, WORD, Talk, answer, profile, result, talk, user
 
 CHAT, MESSAGES = PATHS["chat"], PATHS["messages"]
 KWARGS = "chat_template_kwargs"
-
-
-def user(text):
-    return {"role": "user", "content": text}
-
-
-def result(text):
-    return {"role": "tool", "tool_call_id": "c0", "content": text}
-
-
-TURNS = (
-    (user("one"), answer("", "first", [("look", {"path": "a", "deep": 1.5})])),
-    (result("much"), answer("I see.", "second", [("look", {"path": "b"})])),
-    (result("more"), answer("Done.", "third")),
-    (user("go on"), answer("Done.", "fourth")),
-    (user("go on"), answer("Done.", "fifth")),
-    (user("go on"), answer("Done.")),
-    (user("go on"), answer("Done.", 'six "th"\n')),
-    (user("end"), answer("Bye.", "last")),
-)
-
-
-def talk(turns=TURNS, **settings):
-    found = Talk(**settings)
-    for message, said in turns:
-        found.step(message, said)
-    return found
 
 
 @pytest.mark.parametrize("api", ["chat", "messages"])
