@@ -57,6 +57,7 @@ from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.transport.polling import poll_plainly
 from cacheproxy.proxy.upstream.health import Health
+from cacheproxy.proxy.upstream.probe import is_up
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.tables import UpstreamTable
 from cacheproxy.totals.migrations import TotalsError
@@ -66,6 +67,8 @@ from cacheproxy.web.cures import Cures
 _T = TypeVar("_T")
 _CURE, _CURE_SECONDS = "cure", 30.0
 """Rules are proven in a thread of plugins, whose functions they may call: for how long."""
+_CHECK_SECONDS = 2.0
+"""For which a load balancer's check waits for the upstream."""
 _SWITCH_SECONDS = 0.0005
 """How long a busy thread may keep the reactor waiting for the interpreter, each time that it asks.
 With Python's own 0.005, streams beside a large body come in larger steps (benchmarks/README.md)."""
@@ -194,11 +197,19 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
                     run=partial(_in_a_thread, lasting),
                 ),
                 before=lasting.records.take.settle,
+                is_up=partial(_is_up, servers, reactor),
             ),
         ),
         limits=_limits(config),
         access=access,
     )
+
+
+async def _is_up(servers: Servers, reactor: Any) -> bool:
+    """Return whether any upstream takes requests: as known, where they are asked anyway."""
+    if len(servers.all) > 1:
+        return any(server.health.is_up for server in servers.all)
+    return await is_up(servers.first.upstream, reactor, _CHECK_SECONDS)
 
 
 def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:

@@ -36,6 +36,8 @@ from cacheproxy.web.memory_store import Unkept
 from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
 from cacheproxy.web.pages import OwnPages
+from cacheproxy.web.ready import PATH as READY
+from cacheproxy.web.ready import named_or, ready
 from cacheproxy.web.reload import PATH as RELOAD
 from cacheproxy.web.reload import reload
 
@@ -86,10 +88,12 @@ class Shown:
         *,
         cures: Cures,
         before: Callable[[], None],
+        is_up: Callable[[], Awaitable[bool]],
     ) -> OwnPages:
         """Return the pages; ``before`` is called before any of them is made.
 
-        ``rules``: those that edit requests. ``cures``: the page of rules for what broke.
+                ``is_up``: whether an upstream answers now. ``rules``: those that edit requests. ``cures``:
+        the page of rules for what broke.
         """
         names, first = [rule.name for rule in rules], servers.first
         page = partial(
@@ -105,6 +109,7 @@ class Shown:
             thinking=None if first.keeping is None else first.keeping.told,
             profile=first.profiling.told,
         )
+        check = partial(ready, is_up)
         metrics = MetricsPage(
             self.metrics,
             Standing(
@@ -119,7 +124,7 @@ class Shown:
         )
         board = self.dashboard
         return OwnPages(
-            {HEALTH: page, EXCHANGES: partial(exchanges, self.recent)},
+            {READY: check, EXCHANGES: partial(exchanges, self.recent)},
             {
                 DIAGNOSIS: partial(diagnosis, self.recent, names, lambda: board.captures),
                 DETAIL: board.detail,
@@ -130,6 +135,7 @@ class Shown:
                 **static_files(),
                 METRICS: metrics,
                 LIVE: self.live,
+                HEALTH: partial(named_or, access, page, check),
                 LOGIN: partial(login, access),
                 RELOAD: lambda request: reload(self.reload, request),
             },

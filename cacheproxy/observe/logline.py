@@ -101,22 +101,14 @@ def verdict(exchange: Exchange) -> str:
     return "side" if exchange.side else exchange.verdict.judgement
 
 
-<<<<<<< HEAD
-def why(exchange: Exchange) -> str:
-    """Return what broke a turn, by its shape and place, never the text itself; and the command."""
-    verdict_, moved = exchange.verdict, _moved(exchange)
-    if verdict_ is None or exchange.side or moved:
-        return moved
-=======
 def why(exchange: Exchange, proxy: str = "") -> str:
     """Return what broke a turn, by its shape and place, never the text itself; and the command.
 
     ``proxy``: what the command needs beside it, see ``LogLine``.
     """
-    verdict_ = exchange.verdict
-    if verdict_ is None or exchange.side:
-        return ""
->>>>>>> main
+    verdict_, moved = exchange.verdict, _moved(exchange)
+    if verdict_ is None or exchange.side or moved:
+        return moved
     if verdict_.reason is None:
         return "; ".join(verdict_.evidence)
     said = said_of(verdict_, exchange.usage)

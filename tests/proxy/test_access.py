@@ -9,7 +9,7 @@ import pytest
 from .harness import Client, Proxy
 
 TOKEN = "a-token-for-tests"
-PATHS = ["/v1/messages", "/v1/chat/completions", "/_cacheproxy/health", "/"]
+PATHS = ["/v1/messages", "/v1/chat/completions", "/_cacheproxy/exchanges", "/"]
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,9 @@ OWN = b"/_cacheproxy"
 """Our own pages are under this path; everything else belongs to the upstream, but for …"""
 DASHBOARD = b"/dashboard"
 """… what leads to our own page, for those who look for it there."""
-_OPEN = (OWN, OWN + b"/", DASHBOARD)
+READY, HEALTH = OWN + b"/ready", OWN + b"/health"
+"""What load balancers ask for, by whatever name they have for us, or none."""
+_OPEN = (OWN, OWN + b"/", DASHBOARD, READY)
 _OPEN_FOLDER = OWN + b"/static/"
 """What holds no data: the page that asks for the token, and its script."""
 
@@ -58,14 +60,15 @@ class Access:
         which no browser can reach, so that its name does not matter. HTTP/1.0 knows requests
         without a Host (RFC 9112, section 3.2, asks for exactly one from HTTP/1.1 on).
         """
-        hosts = values(b"host")
-        if len(hosts) > 1 or (not hosts and not http10):
+        hosts, is_check = values(b"host"), path in (READY, HEALTH)
+        if len(hosts) > 1 or (not hosts and not http10 and not is_check):
             return Refusal(400, "a request has exactly one Host header")
-        host = hosts[0].decode("latin-1").strip() if hosts else "localhost"
-        if not self._is_ours(host, address):
+        host = _host_in(values)
+        is_ours = self._is_ours(host, address)
+        if not is_ours and not is_check:
             return Refusal(421, _not_ours(host))
         origins, sites = values(b"origin"), values(b"sec-fetch-site")
-        foreign = origins and not _origins_of(host).issuperset(origins)
+        foreign = origins and not (is_ours and _origins_of(host).issuperset(origins))
         if foreign or not _SAME_SITE.issuperset(sites):
             return Refusal(403, "web pages of other sites may not use this proxy")
         if self.token and not self._is_known(values, path):
@@ -75,6 +78,10 @@ class Access:
                 "or in the header X-Cacheproxy-Token",
             )
         return None
+
+    def is_named(self, values: Values, address: str) -> bool:
+        """Whether who asks calls us by a name of ours. Else it may be a web page's (see above)."""
+        return self._is_ours(_host_in(values), address)
 
     @property
     def cookie(self) -> tuple[bytes, bytes]:
@@ -126,6 +133,11 @@ class Access:
         if not address or name == "localhost" or name in self.hosts:
             return True
         return _is_loopback(name) or name == address.removeprefix("::ffff:")
+
+
+def _host_in(values: Values) -> str:
+    hosts = values(b"host")
+    return hosts[0].decode("latin-1").strip() if hosts else "localhost"
 
 
 @lru_cache(maxsize=64)

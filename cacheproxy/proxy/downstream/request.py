@@ -103,6 +103,11 @@ class ProxyRequest:
         return self._head.values(name.lower())
 
     @property
+    def address(self) -> str:
+        """Ours, at which its connection came in; "" for a socket in the file system."""
+        return getattr(self.channel.transport.getHost(), "host", "")
+
+    @property
     def secure(self) -> bool:
         """Whether it came over TLS."""
         return self.channel.secure

@@ -16,6 +16,7 @@ from cacheproxy.proxy.upstream.failures import explain
 from cacheproxy.proxy.upstream.upstream import Upstream
 
 _MOST_BYTES = 4 << 20
+_DOWN = (502, 503, 504)
 
 
 class Answer(NamedTuple):
@@ -50,6 +51,15 @@ async def ask(
     """Do the same; return status and body."""
     status, body, _ = await answer(upstream, request, clock, seconds, via=via)
     return status, body
+
+
+async def is_up(upstream: Upstream, clock: Any, seconds: float) -> bool:
+    """Whether it answers within ``seconds``; llama-server says 503 while it loads a model."""
+    try:
+        status, _ = await ask(upstream, Request("GET", HEALTH), clock, seconds)
+    except Exception:  # nobody is there, or it is slow
+        return False
+    return status not in _DOWN
 
 
 async def trouble(upstream: Upstream, clock: Any, seconds: float) -> str | None:

@@ -138,7 +138,7 @@ def cookie(access):
     ("paths", "bare", "with_cookie"),
     [
         # our own pages
-        (("/data", "/diagnose/last", "/live", "/login", "/static", "/health", "//"), 401, None),
+        (("/data", "/diagnose/last", "/live", "/login", "/static", "/exchanges", "//"), 401, None),
         # the page that asks for the token holds no data
         (("", "/", "/static/dashboard.js"), None, None),
         # a browser that sends the cookie elsewhere gains nothing by it
@@ -186,3 +186,31 @@ def test_the_cookie_does_not_tell_the_token():
     assert first[0] != second[0]
     assert first[1] != second[1]
     assert len(first[1]) == 64
+
+
+CHECKS = (b"/_cacheproxy/ready", b"/_cacheproxy/health")
+
+
+@pytest.mark.parametrize("path", CHECKS)
+def test_a_load_balancer_asks_by_its_own_name_or_none(path):
+    """It checks by an address, by its own host name, or as HTTP/1.1 forbids."""
+    assert status(path=path) is None
+    assert status(path=path, host="balancer.lan") is None
+    assert status(path=path, host=["a", "b"]) == 400
+    for more in (b"x", b"/", b"/../exchanges"):
+        assert status(path=path + more) == 400
+        assert status(path=path + more, host="balancer.lan") == 421
+
+
+@pytest.mark.parametrize("path", CHECKS)
+def test_a_page_of_another_site_does_not(path):
+    """Also where it has given our address its own name."""
+    assert status(path=path, host="evil.example", origin="http://evil.example") == 403
+    assert status(path=path, host="evil.example", sec_fetch_site="cross-site") == 403
+    assert status(path=path, host="localhost", origin="http://localhost") is None
+
+
+def test_ready_needs_no_token():
+    """It tells nothing but that. The page health tells more."""
+    access = Access(token=TOKEN)
+    assert [status(access, path=path) for path in CHECKS] == [None, 401]
