@@ -92,7 +92,7 @@ class Shown:
     ) -> OwnPages:
         """Return the pages; ``before`` is called before any of them is made.
 
-                ``is_up``: whether an upstream answers now. ``rules``: those that edit requests. ``cures``:
+        ``is_up``: whether an upstream answers now. ``rules``: those that edit requests. ``cures``:
         the page of rules for what broke.
         """
         names, first = [rule.name for rule in rules], servers.first
