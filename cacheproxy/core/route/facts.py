@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 from cacheproxy.core.conversation.store import Turn
-from cacheproxy.core.prompt.prompt import Part
 from cacheproxy.core.prompt.request import Request
 
 _CHARS_PER_TOKEN = 3.6
@@ -85,7 +84,7 @@ def kind_of(request: Request, turn: Turn) -> Kind:
     opening = "" if body.get("tools") else _opening(request)
     if _is_compaction(messages, opening):
         return Kind.COMPACTION
-    if opening and not _has_answers(turn, messages) and _TITLE.search(opening):
+    if opening and not _has_answers(messages) and _TITLE.search(opening):
         return Kind.TITLE
     return Kind.SUBAGENT if turn.root not in (None, turn.session) else Kind.MAIN
 
@@ -96,10 +95,8 @@ def _is_compaction(messages: list[Any], opening: str) -> bool:
     return bool(_COMPACTION.search(asked) or (opening and _COMPACTION.search(opening)))
 
 
-def _has_answers(turn: Turn, messages: list[Any]) -> bool:
+def _has_answers(messages: list[Any]) -> bool:
     """Whether the model has said something in it."""
-    if turn.prompt is not None:
-        return any(segment.source == "model" for segment in turn.prompt.of(Part.MESSAGES))
     return any(isinstance(each, dict) and each.get("role") == "assistant" for each in messages)
 
 
