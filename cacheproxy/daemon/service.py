@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import ILogObserver, Logger, globalLogPublisher
 
 from cacheproxy.config import ConfigError
+from cacheproxy.core.route.price import FREE
 from cacheproxy.core.server.profile_text import says
 from cacheproxy.core.server.status import Look, State
 from cacheproxy.daemon import banner
@@ -197,10 +198,14 @@ class ProxyService(MultiService):
         servers = arrangement.servers
         lasting.records.judging.known = {one.upstream.url.text: one.proving for one in servers.all}
         lasting.shown.latest.looks.clear()
+        lasting.records.set_prices(
+            {one.name: one.target.price for one in servers.all if one.target.price != FREE}
+        )
         lasting.records.log_line.verbose = arrangement.config.verbose
         self._listening.grace = arrangement.config.grace
         board.url = servers.first.upstream.url.text
         board.profile = lambda: servers.first.profiling.profile
+        board.upstreams = servers.as_list
         board.active = [rule.name for rule in arrangement.rules if arrangement.edits]
         board.captures = arrangement.config.capture
         lasting.shown.live.close()  # browsers come back, and in by the new settings
@@ -226,6 +231,8 @@ class ProxyService(MultiService):
         arrangement, lasting = self._arrangement, self._lasting
         first, listening = arrangement.servers.first, self._listening
         profiling = first.profiling
+        others = arrangement.servers.all[1:]
+        asked = [Deferred.fromCoroutine(server.profiling.learn()) for server in others]
         if self._pollers:
             await self._pollers[0].first_look(_LOOK_SECONDS)
         else:
@@ -236,6 +243,8 @@ class ProxyService(MultiService):
             why = await trouble(first.upstream, lasting.reactor, seconds)
         else:
             await profiling.learn()
+        for each in asked:
+            await each
         lifetime = await self._lifetime()
         if not self.running:
             return
@@ -252,6 +261,8 @@ class ProxyService(MultiService):
             thinking="" if first.keeping is None else first.keeping.says,
             cache=says(profiling.profile).get("memory"),
             trouble=why,
+            name=first.name,
+            others=[(one.name, one.profiling.profile.server) for one in others],
         )
         gc.freeze()  # what has been made by now stays: the collector need not look at it again
         for line in lines:

@@ -108,6 +108,7 @@ class Shown:
             placement=None if first.placing is None else first.placing.told,
             thinking=None if first.keeping is None else first.keeping.told,
             profile=first.profiling.told,
+            upstreams=servers.as_list,
         )
         check = partial(ready, is_up)
         metrics = MetricsPage(

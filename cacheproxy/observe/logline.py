@@ -118,12 +118,13 @@ def why(exchange: Exchange, proxy: str = "") -> str:
 
 def _moved(exchange: Exchange) -> str:
     """From where to where a conversation went, of several upstreams, and what that took."""
-    was, now, verdict_ = exchange.was_at, exchange.server, exchange.verdict
-    if not was or was == now:
+    verdict_ = exchange.verdict
+    if not exchange.has_moved:
         return ""
     lost = verdict_.lost if verdict_ is not None and verdict_.reason is Reason.MOVED else None
     tokens = exchange.usage.evaluated if lost is None else lost.tokens
-    return f"moved: {was} -> {now}" + ("" if tokens is None else f", {tokens:,} tokens")
+    where = f"moved: {exchange.was_at} -> {exchange.server}"
+    return where if tokens is None else f"{where}, {tokens:,} tokens"
 
 
 def _turn(exchange: Exchange) -> str:

@@ -45,7 +45,8 @@ class Exchange:
     when the verdict was reached. ``spared``: what it did not have to evaluate thanks to us, None
     for nothing, or where nobody knows. ``place``: where its conversation's store put it, None for
     no turn. ``server``: the upstream's name, and ``route``: that of the route it took, "" where
-    there is but one; ``was_at``: the name of the upstream that the turn before went to.
+    there is but one; ``was_at``: the name of the upstream that the turn before went to. ``price``:
+    what the upstream charges for it, None for nothing, or where nobody has said.
     """
 
     received: Request
@@ -76,6 +77,12 @@ class Exchange:
     server: str = ""
     route: str = ""
     was_at: str = ""
+    price: float | None = None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether its conversation was at another upstream before."""
+        return bool(self.was_at) and self.was_at != self.server
 
     @property
     def has_failed(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from cacheproxy.core.route.choose import Standing, Target
 from cacheproxy.core.route.stamp import Stamp
@@ -51,6 +52,21 @@ class Server:
         """Return how it is doing; ``speed``: of its prefill, tokens a second."""
         context = self.max_context or self.profiling.profile.memory.context
         return Standing(self.health.is_up, context, speed, self.health.waiting)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for a page."""
+        profile, target = self.profiling.profile, self.target
+        return {
+            "name": self.name,
+            "url": self.upstream.url.text,
+            "state": "up" if self.health.is_up else "down",
+            "says": profile.server.summary if profile.server is not None else "",
+            "context": self.max_context or profile.memory.context,
+            "waiting": self.health.waiting,
+            "edits": self.edits,
+            "fallback": target.is_fallback,
+            "models": list(target.models),
+        }
 
     def refused(self) -> None:
         """It has refused a connection: another server may take its place."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from twisted.logger import Logger
 
@@ -79,6 +79,10 @@ class Servers:
     def at(self, url: str) -> Server | None:
         """Return the one at ``url``."""
         return next((one for one in self.all if one.upstream.url.text == url), None)
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Return plain values of each for a page, where there are several."""
+        return [] if self._only is not None else [server.as_dict() for server in self.all]
 
     def start(self) -> None:
         """Ask from now on whether they are up, where there are several."""
