@@ -1,11 +1,12 @@
 """How many turns of the recorded traffic only add to the turn before, as captured and through us.
 
-    python benchmarks/pairs.py [--only 'claude*'] [--list]
+    python benchmarks/pairs.py [--only 'claude*'] [--list] [--proxies 3]
 
 Takes every capture (tests/captures) through the rules of all installed packages, as the proxy does,
 without a server: requests that extend one another make pairs, and a pair is pure append if the
 later prompt begins with the whole earlier one. Prints a Markdown table; ``--list`` names the place
-where each other pair parts. The figures on what a server renders are those of benchmarks/reuse.py.
+where each other pair parts. With ``--proxies`` so many of them, which know nothing of each other,
+have the requests by turns; a pair is what the one server behind them sees. The figures on what a server renders are those of benchmarks/reuse.py.
 """
 
 from __future__ import annotations
@@ -37,15 +38,23 @@ class Pair(NamedTuple):
     sent: Parting
 
 
-def pairs(requests: list[Request], settings: Config) -> Iterator[Pair]:
+def pairs(requests: list[Request], settings: Config, proxies: int = 1) -> Iterator[Pair]:
     """Yield the pairs among the requests of one capture, in their order."""
     known = configured(settings)
     hooks, rules = known.packages.session_hooks(), known.on
+    others = [Store() for _ in range(proxies)]
     store, memo = Store(), Memo()
     unedited: dict[int, Prompt] = {}
     for number, request in enumerate(requests):
         came = Request(request.method, request.target, request.headers, request.body, memo)
-        prepared = run(prepare(came, rules, hooks, store))
+        if proxies == 1:
+            prepared = run(prepare(came, rules, hooks, store))
+        else:  # what one of them sends is what the server has, and its store knows
+            mine = others[number % proxies]
+            ready = run(prepare(came, rules, hooks, mine))
+            if ready.turn is not None:
+                mine.end(ready.turn.session, mine.begin(ready.turn, ready.request), None)
+            prepared = run(prepare(ready.request, (), hooks, store))
         turn, own = prepared.turn, prompt_of(came)
         if turn is None or turn.prompt is None or own is None:
             continue
@@ -63,6 +72,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="*", help="captures whose names match")
     parser.add_argument("--list", action="store_true", help="name the pairs that part")
+    parser.add_argument("--proxies", type=int, default=1, help="how many, by turns")
     asked = parser.parse_args()
     print("| capture | pairs | as captured | through |\n|---|---|---|---|")
     sums, parted = [0, 0, 0], []
@@ -70,7 +80,7 @@ def main() -> int:
         name = capture_name(file)
         if not fnmatch(name, asked.only):
             continue
-        found = list(pairs(load_capture(file), Config()))
+        found = list(pairs(load_capture(file), Config(), asked.proxies))
         counts = (
             len(found),
             sum(pair.captured.was is None for pair in found),

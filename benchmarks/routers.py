@@ -7,7 +7,7 @@
 Nine recorded sessions of several clients take turns, request by request, for one token each, at
 three embedded llama.cpp servers with the settings that llama-server has by default. Before them
 stands the proxy, and between both the router, run by the files and the command of the page.
-Besides: one server alone, the servers by turns with and without the proxy, and a direct stick on
+Besides: one server alone, the servers at random with and without the proxy, and a direct stick on
 the root key without any router. Prints a Markdown table: tokens evaluated, the share reused, and
 the turns that another server had than the turn before of their root conversation. One or two
 minutes for each row. Routers are looked for in PATH.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import random
 import sys
 import tempfile
 import time
@@ -56,15 +57,19 @@ def alone(model: Path, sent, *, through: bool) -> Tally:
 
 
 def spread(model: Path, sent, *, through: bool, sticks: bool) -> Tally:
-    """Three servers: by turns, or the first of a root key in turn and all others there."""
+    """Three servers: at random, or the first of a root key in turn and all others there."""
     with fleet_of(model) as fleet, ExitStack() as stack:
         urls = fleet.urls
         if through:
             urls = [stack.enter_context(ProxyService(url, *QUIET)).url for url in urls]
-        turns, homes = itertools.cycle(urls), dict[str, str]()
+        turns, homes, chance = itertools.cycle(urls), dict[str, str](), random.Random(1)
 
         def url_for(key: str) -> str:
-            return homes.setdefault(key, next(turns)) if sticks else next(turns)
+            if not sticks:
+                return chance.choice(urls)
+            if key not in homes:
+                homes[key] = next(turns)
+            return homes[key]
 
         return drive(sent, fleet, url_for)
 
@@ -99,8 +104,8 @@ def main() -> int:
         rows: dict[str, Callable[[], Tally]] = {
             "one server, direct": lambda: alone(model, sent, through=False),
             "one server": lambda: alone(model, sent, through=True),
-            "by turns, direct": lambda: spread(model, sent, through=False, sticks=False),
-            "by turns": lambda: spread(model, sent, through=True, sticks=False),
+            "at random, direct": lambda: spread(model, sent, through=False, sticks=False),
+            "at random": lambda: spread(model, sent, through=True, sticks=False),
             "stick, direct": lambda: spread(model, sent, through=False, sticks=True),
             "stick": lambda: spread(model, sent, through=True, sticks=True),
         }

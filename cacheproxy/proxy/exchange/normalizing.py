@@ -13,6 +13,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.collector import Collector
+from cacheproxy.core.conversation.elsewhere import was_elsewhere
 from cacheproxy.core.conversation.prepare import Prepared, prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
@@ -29,6 +30,7 @@ _log = Logger()
 _THREAD_ABOVE = 128 << 10
 """Bytes to be scanned beyond which the work goes to a thread, so that nothing holds the reactor for
 5 ms, even where all messages are tiny (benchmarks/README.md)."""
+_ELSEWHERE = "elsewhere"
 _SECONDS = 1.0
 _SECONDS_PER_MIB = 0.25
 """A plugin's deadline. Where all messages are tiny, our own slowest rule takes 0.05 s per MiB of
@@ -137,6 +139,16 @@ class Normalizing:
         for hook, problem in prepared.problems:
             self._failures.of(hook).failed += 1
             _log.warn("plugin {hook} {problem}", hook=hook, problem=problem)
+        turn = prepared.turn
+        if turn is not None and _ELSEWHERE not in self._told and was_elsewhere(turn):
+            self._told.add(_ELSEWHERE)
+            _log.warn(
+                "{session}: another proxy must have served the turn before, which this one has "
+                "not seen: pinned values and verdicts begin anew with each change of proxy. Let "
+                "the balancer keep a conversation at one proxy: docs/running.md has the "
+                "configuration (logged once)",
+                session=turn.session.label,
+            )
         request = prepared.request
         looked_at = request.dialect is not None and request.is_read
         if looked_at and request.not_understood and request.not_understood not in self._told:

@@ -459,3 +459,22 @@ def test_what_others_do_to_their_request_reaches_nobody(reactor):
     assert prepared(unit, second).request.json["system"] == f"{agent}id=a"
     assert first.json == {"system": f"{agent}id=a", "messages": []}
     assert len(seen) == 6
+
+
+def test_a_turn_that_another_proxy_had_is_said_once(log):
+    """With what to do, and none of its text."""
+    store, roles = Store(), ("user", "assistant") * 4
+    normalizing = Normalizing(TurningReactor(), (), store, edit=True, workers=None, failures=None)
+    for session in (b"one", b"two"):
+        for count in (1, 5, 7):
+            said = [{"role": role, "content": "secret"} for role in roles[:count]]
+            body = json.dumps({"messages": said}).encode()
+            head = ((b"x-session-id", session),)
+            done = Deferred.fromCoroutine(
+                normalizing.prepare(Request("POST", "/v1/messages", head, body))
+            )
+            store.begin(done.result.turn, done.result.request)
+    (line,) = log
+    assert line.startswith("client/one: another proxy must have served the turn before")
+    assert "docs/running.md" in line
+    assert "secret" not in line
