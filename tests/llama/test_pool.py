@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import signal
+import threading
 
 import pytest
 
@@ -13,7 +14,7 @@ from cacheproxy.asking import Site
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.replay.proxy import ProxyService
 from tests import needs
-from tests.proxy.harness import eventually
+from tests.proxy.harness import TIMEOUT, Client, eventually
 
 from .replay import TOLERANCE
 
@@ -158,3 +159,67 @@ def test_a_conversation_that_outgrows_its_context_moves_to_a_larger_one(pool):
 def _contexts(url):
     page = json.loads(Site(url).get("/_cacheproxy/health").body)
     return [each["context"] for each in page["upstreams"]]
+
+
+STREAMS = 60
+
+
+def test_a_worker_that_is_killed_under_sixty_streams(pool):
+    """Its streams are seen to be cut; all next turns are answered, and no other's move."""
+    many = {"n_parallel": 64, "cache_ram_mib": 0, "n_ctx": 262_144, "sampling__ignore_eos": True}
+    found = pool(big=many, big2=many, big3=many)
+    host, port = found.proxy.url.removeprefix("http://").split(":")
+    sessions = [f"s{number}" for number in range(STREAMS)]
+    begun, killed = threading.Barrier(STREAMS + 1), threading.Event()
+    ends, homes = {}, {}
+
+    def stream(session):
+        asked = body(session, 1, tools=True, system="You help.", words=40)
+        asked |= {"stream": True, "max_tokens": 20_000}
+        with Client((host, int(port))) as client:
+            named = b"X-Session-ID: " + session.encode()
+            client.ask(
+                "/v1/messages", json.dumps(asked).encode(), named, b"User-Agent: claude-cli/2"
+            )
+            pieces = client.pieces(client.begin())
+            next(pieces)
+            begun.wait(TIMEOUT)
+            killed.wait(TIMEOUT)
+            try:
+                for _, piece in zip(range(2000), pieces, strict=False):
+                    ends[session] = "goes on" if b"message_stop" not in piece else "whole"
+            except (EOFError, ConnectionError):
+                ends[session] = "cut"
+
+    threads = [threading.Thread(target=stream, args=(session,)) for session in sessions]
+    for thread in threads:
+        thread.start()
+    begun.wait(TIMEOUT)
+    found.servers["big2"].signal(signal.SIGKILL)
+    eventually(found.servers["big2"].has_ended)
+    killed.set()
+    for thread in threads:
+        thread.join(TIMEOUT)
+    assert len(ends) == STREAMS
+    cut = {session for session in sessions if ends[session] == "cut"}
+    assert 0 < len(cut) < STREAMS
+    eventually(lambda: _idle(found))
+    for session in sessions:
+        homes[session] = found.ask(session, 2, words=40)[2]
+    assert "big2" not in homes.values()
+    found.proxy.log()
+    eventually(lambda: found.proxy.log().count("at big") >= 2 * STREAMS - len(cut))
+    moves = re.findall(r"moved: (\S+) -> (\S+)", found.proxy.log())
+    assert {was for was, _ in moves} == {"big2"}
+    assert len(moves) == len(cut)
+
+
+def _idle(found):
+    """Whether nothing is evaluated any more: the clients have left."""
+    slots = [
+        slot
+        for server in found.servers.values()
+        if not server.has_ended()
+        for slot in json.loads(Site(server.url).get("/slots").body)
+    ]
+    return not any(slot["is_processing"] for slot in slots)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from cacheproxy.core.route.facts import Facts
+from cacheproxy.core.route.pattern import fits
 from cacheproxy.core.route.price import FREE, Price
 from cacheproxy.core.route.rendezvous import ranked
 from cacheproxy.core.route.route import Route
@@ -21,7 +21,7 @@ _ROOM = 512
 """Tokens of a context that are left for the answer, at least: else the prompt has outgrown it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Target:
     """An upstream, as far as a choice looks at it.
 
@@ -38,7 +38,7 @@ class Target:
         """Whether it has ``model``; a request that names none goes anywhere."""
         if not self.models or not model:
             return True
-        return any(fnmatchcase(model, pattern) for pattern in self.models)
+        return any(fits(model, pattern) for pattern in self.models)
 
 
 class Standing(NamedTuple):
@@ -91,16 +91,16 @@ def choose(
     spare = [one for one in targets if one.is_fallback and one not in mine]
     fit = _fitting(mine, standing, facts, route, known)
     up = [one for one in fit if standing(one.name).is_up]
-    down = ranked(known.key, [one.name for one in fit if one not in up])
+    down = [one.name for one in fit if one not in up] if len(up) < len(fit) else []
     others = [
         one.name
-        for one in _fitting(spare, standing, facts, route, known)
+        for one in (_fitting(spare, standing, facts, route, known) if spare else ())
         if standing(one.name).is_up and one.serves(facts.model)
     ]
     if up or not others:
         first = _ordered(up, standing, facts, route, known)
-        return Order((*first, *others, *down))
-    return Order((*others, *down), is_fallback=True)
+        return Order((*first, *others, *ranked(known.key, down)))
+    return Order((*others, *ranked(known.key, down)), is_fallback=True)
 
 
 def _fitting(
@@ -112,11 +112,10 @@ def _fitting(
 ) -> list[Target]:
     """Return those that can take it; where none has the model or the room, who comes closest."""
     serving = [one for one in targets if one.serves(facts.model)] or targets
-    contexts = {one.name: standing(one.name).context for one in serving}
-    fit = [one for one in serving if _fits(contexts[one.name], facts.tokens)]
-    if not fit:
-        widest = max((contexts[one.name] or 0 for one in serving), default=0)
-        fit = [one for one in serving if (contexts[one.name] or 0) == widest]
+    fit = [one for one in serving if _fits(standing(one.name).context, facts.tokens)]
+    if not fit and serving:
+        widest = max(standing(one.name).context or 0 for one in serving)
+        fit = [one for one in serving if (standing(one.name).context or 0) == widest]
     if route.max_cost is None:
         return fit
     return [one for one in fit if _cost(one, facts, known) <= route.max_cost]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Literal
 
 from cacheproxy.core.route.facts import Facts, Kind
+from cacheproxy.core.route.pattern import fits
 
 Preference = Literal["", "latency", "cost"]
 
@@ -39,8 +39,8 @@ class Route:
             and (self.has_tools is None or self.has_tools is facts.has_tools)
             and self.least <= facts.tokens
             and (self.most is None or facts.tokens <= self.most)
-            and (self.model == "*" or fnmatchcase(facts.model, self.model))
-            and (self.client == "*" or fnmatchcase(facts.client, self.client))
+            and fits(facts.model, self.model)
+            and fits(facts.client, self.client)
         )
 
 
