@@ -52,9 +52,7 @@ Work = Callable[[], object]
 
 def chosen(package: Any) -> list[Normalizer]:
     """The rules that are on by default, as the proxy runs its own."""
-    client = package.cacheproxy_client()
-    rules = package.cacheproxy_rules()
-    return [settled(rule, client) for rule in rules if rule.default]
+    return [settled(rule, package.CLIENT) for rule in package.RULES if rule.default]
 
 
 CLAUDE, OPENCLAW = chosen(cacheproxy_claude_code), chosen(cacheproxy_openclaw)

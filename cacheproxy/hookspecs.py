@@ -36,6 +36,8 @@ def hookimpl(function: _F) -> _F:
 def cacheproxy_client() -> Client:
     """Return the client that this package is for, with the marks that identify it.
 
+    A module may set ``CLIENT`` instead.
+
     Called once, at start-up. The package's rules and its hooks cacheproxy_normalize and
     cacheproxy_session see this client's requests alone: another client's user may have typed, or
     keep in a file, the very text that a rule looks for. A mark is something that the client itself
@@ -56,6 +58,8 @@ def cacheproxy_client() -> Client:
 @_hookspec
 def cacheproxy_rules() -> Iterable[Normalizer]:
     """Return the package's rules: ``Rule`` (a row in a table) and ``CodeRule`` objects.
+
+    A module may set ``RULES`` instead.
 
     Called once, at start-up, for at most 1,000 rules. They edit requests of the package's client
     alone (cacheproxy_client). Each rule has a name of its own: users switch it on and off by this

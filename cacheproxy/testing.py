@@ -123,10 +123,9 @@ def capture_name(path: str | Path) -> str:
 def rules_of(plugin: Any) -> list[Normalizer]:
     """Return the rules of a client package as the proxy runs them: for its client alone.
 
-    ``plugin``: its module, with cacheproxy_client and cacheproxy_rules.
+    ``plugin``: its module, with CLIENT and RULES.
     """
-    client = plugin.cacheproxy_client()
-    return [settled(rule, client) for rule in plugin.cacheproxy_rules()]
+    return [settled(rule, plugin.CLIENT) for rule in plugin.RULES]
 
 
 def rule_named(rules: Iterable[Normalizer], name: str) -> Normalizer:

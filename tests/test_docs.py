@@ -71,7 +71,7 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
     assert_untouched(rules, request(clock, headers={"User-Agent": "OtherAgent/2.0"}))
     (tmp_path / "rules.py").write_text(file)
     (named,) = Packages().with_files([str(tmp_path / "rules.py")])
-    assert (named.client, named.rules) == (module.cacheproxy_client(), tuple(rules))
+    assert (named.client, named.rules) == (module.CLIENT, tuple(rules))
     monkeypatch.setitem(sys.modules, "cacheproxy_example", module)
     tried = types.ModuleType("test_example")
     exec(tests, tried.__dict__)

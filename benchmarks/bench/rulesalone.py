@@ -29,13 +29,13 @@ _SECONDS = 0.2
 
 
 def shipped(package: Any) -> list[Any]:
-    """The rules that are on as shipped; trees before hook cacheproxy_client have none."""
-    has_client = hasattr(package, "cacheproxy_client")
-    more = {"client": package.cacheproxy_client()} if has_client else {}
+    """The rules that are on as shipped; earlier trees have a hook for the client, or none."""
+    before = getattr(package, "cacheproxy_client", lambda: None)
+    client = getattr(package, "CLIENT", None) or before()
+    more = {"client": client} if client else {}
     if "own" in signature(settled).parameters:  # trees before functions were marked as quick
         more["own"] = True
-    rules = package.cacheproxy_rules()
-    return [settled(rule, **more) for rule in rules if rule.default]
+    return [settled(rule, **more) for rule in package.RULES if rule.default]
 
 
 CLAUDE, OPENCLAW = shipped(cacheproxy_claude_code), shipped(cacheproxy_openclaw)

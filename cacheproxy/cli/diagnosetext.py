@@ -8,6 +8,7 @@ from textwrap import wrap
 from cacheproxy.cli.inspecttext import place_name
 from cacheproxy.core.conversation.verdict import CHANGED, Basis, Count, Judgement, Reason
 from cacheproxy.core.diagnose.report import Report
+from cacheproxy.core.judge.counted import near
 
 _SAID = (Reason.MODEL_CHANGED, Reason.PREVIOUS_NOT_FOUND)
 """Reasons that the first sentence has named."""
@@ -92,7 +93,9 @@ def _server(found: Report) -> Iterator[str]:
     if found.seconds:
         did += f" in {found.seconds:.1f} s"
     if found.reason in CHANGED and found.path is not None:
-        yield f"The server agrees: it {did}."
+        equal = found.equal.tokens if found.equal is not None else found.reused
+        agrees = abs(equal - found.reused) <= near(equal)
+        yield f"The server agrees: it {did}." if agrees else f"The server {did}."
         return
     yield f"The server {did}."
     if found.reason is not None and found.reason not in _SAID:

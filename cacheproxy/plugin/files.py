@@ -14,15 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
-from cacheproxy.hookspecs import hookimpl
 from cacheproxy.plugin.errors import PluginError
-from cacheproxy.plugin.hooks import PREFIX
+from cacheproxy.plugin.hooks import PREFIX, TABLES
 from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
 from cacheproxy.plugin.search_path import without_working_directory
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-_TABLES = {"CLIENT": "cacheproxy_client", "RULES": "cacheproxy_rules"}
-"""What a file may set instead of writing a hook that returns it."""
 SLOW_SECONDS = 5.0
 """How long a file may run before a line says that everything waits for it."""
 _NAMED = "mend --plugin, or plugin in the config file"
@@ -46,7 +43,7 @@ def load_file(path: Path, earlier: Package | None = None) -> Package:
     try:
         with _said_if_slow(path), without_working_directory():
             exec(compile(source, str(path), "exec", dont_inherit=True), vars(module))  # noqa: S102
-            _take_tables(module)
+            _check(module)
             # A module's name has underscores where a rule's has hyphens.
             package = package_of(module, name, rule_name=name.replace("_", "-").lower())
     except KeyboardInterrupt:
@@ -111,17 +108,13 @@ def _read(path: Path) -> tuple[bytes, str | None]:
         raise PluginError(f"plugin {path}: cannot be read: {reason}; {_NAMED}") from None
 
 
-def _take_tables(module: ModuleType) -> None:
-    """Make hooks of the tables in ``module``; raises PluginError for a hook without its mark."""
+def _check(module: ModuleType) -> None:
+    """Raise PluginError for a hook without its mark, and where there is none."""
     for name in filter(_is_hook, dir(module)):
         function = getattr(module, name)
         if callable(function) and not hasattr(function, "cacheproxy_impl"):
             raise PluginError(f"{name} lacks its mark: write @hookimpl above it", function)
-    for table, hook in _TABLES.items():
-        if hasattr(module, table) and not hasattr(module, hook):
-            found = getattr(module, table)
-            setattr(module, hook, hookimpl(lambda found=found: found))  # pluggy passes no default
-    if not any(map(_is_hook, dir(module))):
+    if not any(_is_hook(name) or name in TABLES for name in dir(module)):
         raise PluginError("it has no hooks: mark functions with @hookimpl, or set CLIENT and RULES")
 
 

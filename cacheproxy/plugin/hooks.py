@@ -23,6 +23,8 @@ from cacheproxy.plugin.errors import PluginError
 
 PREFIX = "cacheproxy_"
 """What the names of all hooks begin with."""
+TABLES = {"CLIENT": "cacheproxy_client", "RULES": "cacheproxy_rules"}
+"""What a module may set instead of writing a hook that returns it."""
 _MOST_RULES = 1000
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
@@ -36,6 +38,7 @@ class Hooks:
     """
 
     def __init__(self, plugin: object, name: str) -> None:
+        _take_tables(plugin)
         manager = pluggy.PluginManager(hookspecs.PROJECT)
         manager.add_hookspecs(hookspecs)
         for attribute in dir(plugin):
@@ -117,6 +120,15 @@ class Hooks:
         answers = self._hook.cacheproxy_normalize(request=request, previous=previous)
         for answer in answers:
             yield from answer
+
+
+def _take_tables(plugin: object) -> None:
+    """Make hooks of the tables in a module."""
+    for table, hook in TABLES.items() if isinstance(plugin, ModuleType) else ():
+        if hasattr(plugin, table) and not hasattr(plugin, hook):
+            found = getattr(plugin, table)
+            # pluggy passes no default
+            setattr(plugin, hook, hookspecs.hookimpl(lambda found=found: found))
 
 
 def _named_in(message: str, plugin: object) -> object:

@@ -36,7 +36,7 @@ from cacheproxy import (
 )
 
 _DEVELOPER = "Act as an expert software developer"
-AIDER = Client(
+CLIENT = Client(
     name="aider",
     head=(
         f"{_DEVELOPER}.\nAlways use best practices when coding.\n",
@@ -133,18 +133,6 @@ PIN_DATE = Rule(
     literals=("- Current date: ",),
 )
 RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDER, PIN_DATE)
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return aider, with what tells its requests."""
-    return AIDER
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
-    """Return the rules; the README says what each is for."""
-    return RULES
 
 
 @hookimpl

@@ -22,9 +22,9 @@ sentence of the system text tells.
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_HEAD, Client, Rule, hookimpl
+from cacheproxy import SYSTEM_HEAD, Client, Rule
 
-CLINE = Client(
+CLIENT = Client(
     name="cline",
     agents=("cline/",),
     head=(
@@ -48,15 +48,4 @@ PIN_DATE = Rule(
     note=r"Today's date is now \g<volatile>.",
     literals=("2. Date: ",),
 )
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return Cline, with what tells its requests."""
-    return CLINE
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule, ...]:
-    """Return the rules; the README says what each is for."""
-    return (PIN_DATE,)
+RULES = (PIN_DATE,)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from cacheproxy import Client, Request, hookimpl, quick
 
-CODEX = Client(
+CLIENT = Client(
     name="codex",
     agents=("codex",),
     headers=("x-codex-turn-metadata", "x-codex-window-id"),
@@ -41,12 +41,6 @@ _HEADERS = (
     (b"x-openai-subagent",),
 )
 _KEYS = ("session_id", "thread_id", "x-codex-parent-thread-id", "x-openai-subagent")
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return Codex, with what tells its requests."""
-    return CODEX
 
 
 @hookimpl

@@ -24,9 +24,9 @@ It is made anew whenever the prompt is built: when a session goes on the next da
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_TEXT, Client, Rule, hookimpl
+from cacheproxy import SYSTEM_TEXT, Client, Rule
 
-CRUSH = Client(
+CLIENT = Client(
     name="crush",
     agents=("charm-crush/",),
     # Behind a gateway that sends a user agent of its own.
@@ -64,15 +64,3 @@ PIN_GIT_STATUS = Rule(
     literals=("Git status (snapshot at conversation start",),
 )
 RULES = (PIN_DATE, PIN_GIT_STATUS)
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return Crush, with what tells its requests."""
-    return CRUSH
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule, ...]:
-    """Return the rules; the README says what each is for."""
-    return RULES

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cacheproxy import REMOVE, Client, CodeRule, Edit, Request, hookimpl, quick
+from cacheproxy import REMOVE, Client, CodeRule, Edit, Request, quick
 
-GEMINI_CLI = Client(name="gemini", agents=("geminicli",))
+CLIENT = Client(name="gemini", agents=("geminicli",))
 
 
 @quick
@@ -40,15 +40,3 @@ RESPONSE_ONCE = CodeRule(
     literals=("functionResponse",),
 )
 RULES: tuple[CodeRule, ...] = (RESPONSE_ONCE,)
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return Gemini CLI, with what tells its requests."""
-    return GEMINI_CLI
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[CodeRule, ...]:
-    """Return the rules; the README says what each is for."""
-    return RULES

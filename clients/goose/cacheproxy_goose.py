@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from cacheproxy import SYSTEM_HEAD, Client, Request, Rule, hookimpl, quick
 
-GOOSE = Client(
+CLIENT = Client(
     name="goose",
     head=(
         "You are a general-purpose AI agent called goose, created by ",
@@ -41,18 +41,7 @@ PIN_DATE = Rule(
     note=r"The current date is now \g<volatile>.",
     literals=("The current date is ",),
 )
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return goose, with what tells its requests."""
-    return GOOSE
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule, ...]:
-    """Return the rules; the README says what each is for."""
-    return (PIN_DATE,)
+RULES = (PIN_DATE,)
 
 
 @hookimpl

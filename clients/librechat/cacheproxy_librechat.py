@@ -14,9 +14,9 @@ its requests, one that its own configuration adds (README.md).
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_TEXT, Client, Rule, hookimpl
+from cacheproxy import SYSTEM_TEXT, Client, Rule
 
-LIBRECHAT = Client(name="librechat", headers=("x-librechat-session-id",))
+CLIENT = Client(name="librechat", headers=("x-librechat-session-id",))
 _DAY = r"\((?:(?:Sun|Mon|Tues|Wednes|Thurs|Fri|Satur)day|[0-6])\)"
 
 PIN_DATE = Rule(
@@ -40,15 +40,3 @@ PIN_TIME = Rule(
     note=r"The current time is now \g<volatile>.",
 )
 RULES = (PIN_DATE, PIN_TIME)
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return LibreChat, with what tells its requests."""
-    return LIBRECHAT
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule, ...]:
-    """Return the rules; the README says what each is for."""
-    return RULES

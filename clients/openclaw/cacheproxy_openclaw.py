@@ -55,7 +55,7 @@ _INTRODUCTION = (
     r"## Inbound Context \(trusted metadata\)[ \t]*\r?\n"
     r"(?:(?!#|```)[^\n]*\n){0,12}?```json[ \t]*\r?\n"
 )
-OPENCLAW = Client(
+CLIENT = Client(
     name="openclaw",
     agents=("openclaw/",),
     head=(
@@ -221,10 +221,9 @@ def _contexts(request: Request, previous: Request | None) -> Iterator[Edit]:
 def _is_context(message: dict[str, Any]) -> bool:
     if message.get("role") != "user":
         return False
-    texts = [block.get("text") for block in _blocks(message) if isinstance(block, dict)]
-    return all(isinstance(text, str) for text in texts) and bool(
-        _CONTEXT.fullmatch("\n\n".join(texts))
-    )
+    found = [block.get("text") for block in _blocks(message) if isinstance(block, dict)]
+    texts = [text for text in found if isinstance(text, str)]
+    return texts == found and bool(_CONTEXT.fullmatch("\n\n".join(texts)))
 
 
 def _is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -290,18 +289,6 @@ RULES: tuple[Rule | CodeRule, ...] = (
     KEEP_CONTEXT,
     PIN_CURRENT_DATE,
 )
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return OpenClaw, with what tells its requests."""
-    return OPENCLAW
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
-    """Return the rules; the README says what each is for."""
-    return RULES
 
 
 @hookimpl

@@ -23,9 +23,9 @@ cacheproxy itself, from any client.
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_TEXT, Client, Rule, hookimpl
+from cacheproxy import SYSTEM_TEXT, Client, Rule
 
-OPENCODE = Client(
+CLIENT = Client(
     name="opencode",
     agents=("opencode/",),
     # One prompt for each family of models.
@@ -48,15 +48,4 @@ PIN_DATE = Rule(
     note=r"Today's date is now \g<volatile>.",
     literals=("  Today's date: ",),
 )
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return opencode, with what tells its requests."""
-    return OPENCODE
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule, ...]:
-    """Return the rules; the README says what each is for."""
-    return (PIN_DATE,)
+RULES = (PIN_DATE,)

@@ -15,9 +15,9 @@ sentence of the system text tells.
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_HEAD, Client, Rule, hookimpl
+from cacheproxy import SYSTEM_HEAD, Client, Rule
 
-PI = Client(
+CLIENT = Client(
     name="pi",
     agents=("pi/", "pi-coding-agent"),
     head=(
@@ -40,15 +40,4 @@ PIN_DATE = Rule(
     note=r"Today's date is now \g<volatile>.",
     literals=("Current date",),
 )
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return pi, with what tells its requests."""
-    return PI
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule, ...]:
-    """Return the rules; the README says what each is for."""
-    return (PIN_DATE,)
+RULES = (PIN_DATE,)

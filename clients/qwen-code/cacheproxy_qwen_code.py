@@ -52,7 +52,7 @@ from cacheproxy import (
 )
 
 _EXTRACTION = "You are now acting as the managed memory extraction subagent for an AI coding"
-QWEN_CODE = Client(
+CLIENT = Client(
     name="qwen",
     agents=("qwencode/",),
     # Behind a gateway that sends a user agent of its own.
@@ -160,7 +160,8 @@ PIN_FOLDERS = Rule(
     where=FIRST_USER_TEXT,
     pattern=(
         _CONTEXT + r"[^\n]*\nMy operating system is: [^\n]*\n(?:[^\n]*\n){1,50}?"
-        rf"{_FOLDERS}\n\n(?P<volatile>[\s\S]+?)(?:\n</system-reminder>)?\s*\Z"
+        rf"{_FOLDERS}\n\n(?P<volatile>(?:(?!\n</system-reminder>)[\s\S])*\S)"
+        r"\s*(?:</system-reminder>\s*)?\Z"
     ),
     why="folder tree of the first turn kept",
     pin=True,
@@ -168,18 +169,6 @@ PIN_FOLDERS = Rule(
     literals=("This is the Qwen Code. ",),
 )
 RULES: tuple[Rule | CodeRule, ...] = (KEEP_REMINDERS, PIN_GIT_STATUS, PIN_DATE, PIN_FOLDERS)
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return Qwen Code, with what tells its requests."""
-    return QWEN_CODE
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
-    """Return the rules; the README says what each is for."""
-    return RULES
 
 
 @hookimpl

@@ -344,9 +344,6 @@ class TestText:
         assert "Nothing to propose" in "".join(cure_lines(Cure(7), "x"))
 
 
-def test_apply_needs_propose():
+def test_it_needs_propose_and_a_proxy():
     assert "--apply goes with --propose" in one_line(run("--apply"))
-
-
-def test_nobody_is_there():
     assert "start it" in one_line(run("--propose", "--proxy", "http://127.0.0.1:9"))

@@ -63,6 +63,14 @@ def test_a_change_with_which_the_count_agrees():
     assert "cost 9,980 tokens" in said
 
 
+def test_a_change_with_which_the_count_does_not_agree():
+    """A server may take another slot where little is shared."""
+    found = replace(CHANGED, equal=Count(2_600, "estimated"), reused=0, evaluated=11_000)
+    said = text(found)
+    assert "The server reused 0 tokens and evaluated 11,000" in said
+    assert "agrees" not in said
+
+
 def test_where_nothing_was_measured_a_change_is_named_and_its_cost_is_not():
     said = text(replace(UNMEASURED, advice=(Advice("a rule", "--enable ids"),)))
     assert "then differ in system[0]." in said

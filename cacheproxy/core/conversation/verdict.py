@@ -69,7 +69,7 @@ class Evidence(StrEnum):
     OTHERS = "another conversation had its place meanwhile"
     SLOTS = "no slot held it any more"
     FULL = "more was evaluated meanwhile than the cache holds"
-    BEGUN_ELSEWHERE = "its turns before were not seen by this proxy, so pinned values begin anew"
+    BEGUN_ELSEWHERE = "it begins with answers that were not seen here, so pinned values begin anew"
 
 
 @dataclass(frozen=True, slots=True)

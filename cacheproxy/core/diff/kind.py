@@ -6,8 +6,10 @@ The log and the totals name the kind, since they must not show the texts (law 7)
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 
 class Kind(StrEnum):
@@ -60,6 +62,7 @@ EDGE_AFTER = r"(?![0-9A-Za-z])"
 _COMPILED = {
     kind: re.compile(f"{EDGE_BEFORE}(?:{shape}){EDGE_AFTER}") for kind, shape in SHAPES.items()
 }
+_LINE = re.compile(rf"{STATUS_LINE}(?=\n|\Z)")
 _STATUS = re.compile(rf"{STATUS_LINE}(?:\n{STATUS_LINE})*(?=\n|\Z)")
 _ABOUT_GIT = re.compile(r"(?i)git|status|commits")
 _HEADING = 400
@@ -82,18 +85,14 @@ def token_at(was: str, now: str, was_at: int, now_at: int) -> Token | None:
 
     ``was_at``, ``now_at``: where they part. Both must hold a token of the same shape there.
     """
-    for kind, pattern in _COMPILED.items():
-        one = _covering(pattern, was, was_at)
-        other = _covering(pattern, now, now_at)
+    for kind, find in _FINDING.items():
+        one, other = find(was, was_at), find(now, now_at)
         if one is None or other is None or was[slice(*one)] == now[slice(*other)]:
             continue
         # Equal text stands before the difference, so the tokens begin equally far before it.
         if was_at - one[0] == now_at - other[0]:
             return Token(kind, one, other)
-    one, other = status_at(was, was_at), status_at(now, now_at)
-    if one is None or other is None or was_at - one[0] != now_at - other[0]:
-        return None
-    return Token(Kind.GIT, one, other) if was[slice(*one)] != now[slice(*other)] else None
+    return None
 
 
 def status_at(text: str, position: int) -> tuple[int, int] | None:
@@ -103,9 +102,9 @@ def status_at(text: str, position: int) -> tuple[int, int] | None:
     are.
     """
     line = text.rfind("\n", 0, position) + 1
-    if not _STATUS.match(text, line):
+    if not _LINE.match(text, line):
         line = text.rfind("\n", 0, max(0, line - 1)) + 1
-    while line and _STATUS.match(text, above := text.rfind("\n", 0, line - 1) + 1):
+    while line and _LINE.match(text, above := text.rfind("\n", 0, line - 1) + 1):
         line = above
     found = _STATUS.match(text, line)
     if found is None or position > found.end() + 1:
@@ -129,3 +128,10 @@ def _covering(pattern: re.Pattern[str], text: str, position: int) -> tuple[int, 
         if found.start() > position:
             return None
     return None
+
+
+# First: a commit's hash looks like a nonce, a file's name may hold a date.
+_FINDING: dict[Kind, Callable[[str, int], tuple[int, int] | None]] = {
+    Kind.GIT: status_at,
+    **{kind: partial(_covering, pattern) for kind, pattern in _COMPILED.items()},
+}

@@ -82,7 +82,7 @@ LLAMA = ServerFlags(
 )
 SIMILARITY = Setting(
     "--slot-prompt-similarity 0.5",
-    "a request that has only its head in common with a conversation leaves it its slot",
+    "a request that shares less than half of itself with a conversation leaves it its slot",
 )
 RAM_CACHE = Setting(
     "--cache-ram 8192",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cacheproxy_aider
 import pytest
-from cacheproxy_aider import AIDER, cacheproxy_session
+from cacheproxy_aider import CLIENT, cacheproxy_session
 
 from cacheproxy.testing import (
     assert_extends,
@@ -86,8 +86,8 @@ def test_other_clients_may_say_the_same():
             for day in (MONDAY, TUESDAY)
         )
         assert_untouched(RULES, later, first)
-    assert AIDER.sent(turn("hello"))
-    assert not AIDER.sent(turn("hello", identity="Act as an expert software developer. Be kind."))
+    assert CLIENT.sent(turn("hello"))
+    assert not CLIENT.sent(turn("hello", identity="Act as an expert software developer. Be kind."))
 
 
 def test_what_was_typed_may_be_a_whole_document():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cacheproxy_aider
 import pytest
-from cacheproxy_aider import AIDER, cacheproxy_session
+from cacheproxy_aider import CLIENT, cacheproxy_session
 
 from cacheproxy.testing import (
     assert_untouched,
@@ -38,5 +38,5 @@ def test_with_the_reminder_kept_a_turn_extends_the_one_before(path):
 def test_all_requests_are_told_and_have_one_session(path):
     """Both edit formats, and questions; aider's own first messages are the same in all sessions."""
     turns = load_capture(path)
-    assert all(AIDER.sent(turn) for turn in turns)
+    assert all(CLIENT.sent(turn) for turn in turns)
     assert len({cacheproxy_session(turn) for turn in turns}) == 1

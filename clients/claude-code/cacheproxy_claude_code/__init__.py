@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cacheproxy import Client, CodeRule, Rule, hookimpl
+from cacheproxy import Client, CodeRule, Rule
 from cacheproxy_claude_code.billing import BILLING_HEADER, DROP_BILLING_HEADER, LITERAL
 from cacheproxy_claude_code.pins import PIN_CURRENT_DATE, PIN_DATE, PIN_GIT_STATUS, PIN_MONTH
 
-CLAUDE_CODE = Client(
+CLIENT = Client(
     name="claude",
     agents=("claude-cli/",),
     headers=("x-claude-code-session-id",),
@@ -26,15 +26,3 @@ RULES: tuple[Rule | CodeRule, ...] = (
     PIN_DATE,
     PIN_MONTH,
 )
-
-
-@hookimpl
-def cacheproxy_client() -> Client:
-    """Return Claude Code, with what tells its requests."""
-    return CLAUDE_CODE
-
-
-@hookimpl
-def cacheproxy_rules() -> tuple[Rule | CodeRule, ...]:
-    """Return the rules; the README says what each is for."""
-    return RULES

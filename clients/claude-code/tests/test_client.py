@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cacheproxy_claude_code
 import pytest
-from cacheproxy_claude_code import CLAUDE_CODE
+from cacheproxy_claude_code import CLIENT
 from cacheproxy_claude_code.billing import CONSTANT
 
 from cacheproxy.testing import assert_extends, assert_untouched, normalized, request, rules_of
@@ -44,7 +44,7 @@ each_shape = pytest.mark.parametrize(("path", "shape"), SHAPES.items(), ids=list
 @pytest.mark.parametrize("headers", OWN)
 def test_its_own_headers_tell(path, shape, headers):
     """Whatever the prompt begins with: a system prompt of the user's own, too."""
-    assert CLAUDE_CODE.sent(request(shape("Be kind."), path, headers))
+    assert CLIENT.sent(request(shape("Be kind."), path, headers))
 
 
 @each_shape
@@ -56,8 +56,8 @@ def test_behind_a_gateway_the_beginning_of_the_prompt_tells(path, shape, agent):
     wanted = request(shape(CONSTANT, IDENTITIES[0], "Be kind."), path, headers)
     assert normalized(ON, turn).body == wanted.body
     for identity in IDENTITIES:
-        assert CLAUDE_CODE.sent(request(shape(identity, "Be kind."), path, headers))
-        assert CLAUDE_CODE.sent(request(shape(f"{identity}\nBe kind."), path, headers))
+        assert CLIENT.sent(request(shape(identity, "Be kind."), path, headers))
+        assert CLIENT.sent(request(shape(f"{identity}\nBe kind."), path, headers))
 
 
 @each_shape
@@ -94,5 +94,5 @@ def test_its_words_elsewhere_do_not_tell(path, shape, agent, text):
         {"role": "system", "content": text},
     ]
     turn = request(body, path, headers)
-    assert not CLAUDE_CODE.sent(turn)
+    assert not CLIENT.sent(turn)
     assert_untouched(RULES, turn, request(shape(DATE.format(2)), path))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import cacheproxy_cline
 import pytest
-from cacheproxy_cline import CLINE
+from cacheproxy_cline import CLIENT
 
 from cacheproxy.testing import (
     capture_name,
@@ -29,7 +29,7 @@ NOTE = rb"\n\n<system-reminder>\nToday's date is now 11/22/2026.\n</system-remin
 def test_every_turn_extends_the_one_before(path, midnight):
     """The first date stays, and the next one is told once: nothing else changes."""
     turns = load_capture(path)
-    assert all(CLINE.sent(one) and one.body.count(DATES[0]) == 1 for one in turns)
+    assert all(CLIENT.sent(one) and one.body.count(DATES[0]) == 1 for one in turns)
     assert parted(turns) == {}
     late = [one.with_body(one.body.replace(*DATES)) for one in turns[midnight:]]
     over = [*turns[:midnight], *late]

@@ -6,7 +6,7 @@ from functools import partial
 
 import cacheproxy_cline
 import pytest
-from cacheproxy_cline import CLINE
+from cacheproxy_cline import CLIENT
 
 from cacheproxy.core.prompt.client import declared_name
 from cacheproxy.testing import APIS, assert_told_once, assert_untouched, conversation, rules_of
@@ -50,16 +50,16 @@ each_api = pytest.mark.parametrize("path", APIS)
 def test_the_first_sentence_tells_and_names_the_session(path, head):
     """Its user agent is an SDK's; not where another client names itself."""
     one = turn(path, head + ENV, "hi")
-    assert CLINE.sent(one)
-    assert declared_name(one, [CLINE]) == "cline"
+    assert CLIENT.sent(one)
+    assert declared_name(one, [CLIENT]) == "cline"
     for agent in OTHERS:
-        assert not CLINE.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
+        assert not CLIENT.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
 
 
 def test_the_user_agent_of_its_extension_tells():
     """With any system prompt."""
-    assert CLINE.sent(turn(APIS[0], "Be kind.", "hi", headers={"User-Agent": "Cline/3.40.0"}))
-    assert not CLINE.sent(turn(APIS[0], "Be kind.", "hi"))
+    assert CLIENT.sent(turn(APIS[0], "Be kind.", "hi", headers={"User-Agent": "Cline/3.40.0"}))
+    assert not CLIENT.sent(turn(APIS[0], "Be kind.", "hi"))
 
 
 @each_api

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cacheproxy_codex import CODEX, cacheproxy_session
+from cacheproxy_codex import CLIENT, cacheproxy_session
 
 from cacheproxy.core.conversation.session import parent_of, session_of
 from cacheproxy.core.prompt.client import declared_name
@@ -40,7 +40,7 @@ def turn(system, headers, *said, **more):
 @pytest.mark.parametrize("headers", OWN)
 def test_its_own_headers_tell(headers):
     """Whatever the prompt begins with, and whatever program it runs in."""
-    assert CODEX.sent(turn("Be kind.", headers, "hi"))
+    assert CLIENT.sent(turn("Be kind.", headers, "hi"))
 
 
 @pytest.mark.parametrize("agent", ["litellm/1.80.0", "AsyncOpenAI/Python 2.20.0", ""])
@@ -49,8 +49,8 @@ def test_behind_a_gateway_the_beginning_of_the_prompt_tells(head, agent):
     """In the first message, or in the instructions of earlier versions."""
     headers = {"User-Agent": agent}
     for one in (turn(head, headers), request({"instructions": head, "input": []}, PATH, headers)):
-        assert CODEX.sent(one)
-        assert declared_name(one, [CODEX]) == "codex"
+        assert CLIENT.sent(one)
+        assert declared_name(one, [CLIENT]) == "codex"
 
 
 @pytest.mark.parametrize("agent", [*OTHERS, "OpenAI/JS 6.26.0", ""])
@@ -60,9 +60,9 @@ def test_its_words_in_another_clients_request_do_not_tell(agent, head):
     headers = {"User-Agent": agent}
     metadata = {"session_id": "s", "thread_id": "t"}
     one = turn(f"You are somebody. {head}", headers, head, client_metadata=metadata)
-    assert not CODEX.sent(one)
+    assert not CLIENT.sent(one)
     if agent in OTHERS:
-        assert not CODEX.sent(turn(head, headers, "hi"))
+        assert not CLIENT.sent(turn(head, headers, "hi"))
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_recorded_requests_are_told_with_and_without_their_headers(path):
             continue
         sessions.add(cacheproxy_session(one))
         bare = request(one.body, one.target)
-        assert CODEX.sent(one)
-        assert CODEX.sent(bare)
+        assert CLIENT.sent(one)
+        assert CLIENT.sent(bare)
         assert cacheproxy_session(bare) == cacheproxy_session(one)
     assert len(sessions) == (2 if "subagent" in path.name else 1)
     main, *helpers = sorted(sessions, key=len)

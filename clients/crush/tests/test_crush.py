@@ -6,7 +6,7 @@ from functools import partial
 
 import cacheproxy_crush
 import pytest
-from cacheproxy_crush import CRUSH
+from cacheproxy_crush import CLIENT
 
 from cacheproxy.testing import (
     assert_told_once,
@@ -72,6 +72,6 @@ def test_what_a_user_or_a_file_quotes_stays(around):
 def test_other_clients_may_say_the_same():
     """The user agent tells, or the first sentence behind a gateway."""
     for agent in ("opencode/1.2", "curl/8"):
-        assert not CRUSH.sent(turn("hello", identity="Be kind.", headers={"User-Agent": agent}))
-    assert CRUSH.sent(turn("hello", headers={"User-Agent": "litellm/1.80"}))
-    assert CRUSH.sent(turn("hello", identity="Be kind."))
+        assert not CLIENT.sent(turn("hello", identity="Be kind.", headers={"User-Agent": agent}))
+    assert CLIENT.sent(turn("hello", headers={"User-Agent": "litellm/1.80"}))
+    assert CLIENT.sent(turn("hello", identity="Be kind."))

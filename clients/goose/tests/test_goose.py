@@ -6,7 +6,7 @@ from functools import partial
 
 import cacheproxy_goose
 import pytest
-from cacheproxy_goose import GOOSE, cacheproxy_session
+from cacheproxy_goose import CLIENT, cacheproxy_session
 
 from cacheproxy.testing import assert_told_once, assert_untouched, conversation, rules_of
 
@@ -42,11 +42,11 @@ def test_what_a_user_quotes_stays(quoted):
 
 def test_the_beginning_of_the_system_text_tells():
     """Of subagents, too; not where another client says its name."""
-    assert GOOSE.sent(turn("hi"))
+    assert CLIENT.sent(turn("hi"))
     subagent = "You are a specialized subagent within the goose AI framework"
-    assert GOOSE.sent(turn("hi", identity=subagent))
-    assert not GOOSE.sent(turn("hi", identity="Be kind.\n\n"))
-    assert not GOOSE.sent(turn("hi", headers={"User-Agent": "opencode/1.2"}))
+    assert CLIENT.sent(turn("hi", identity=subagent))
+    assert not CLIENT.sent(turn("hi", identity="Be kind.\n\n"))
+    assert not CLIENT.sent(turn("hi", headers={"User-Agent": "opencode/1.2"}))
 
 
 def test_the_session_is_that_of_the_header():

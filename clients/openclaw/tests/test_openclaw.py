@@ -10,7 +10,7 @@ import json
 
 import cacheproxy_openclaw
 import pytest
-from cacheproxy_openclaw import OPENCLAW, RULES, cacheproxy_session
+from cacheproxy_openclaw import CLIENT, RULES, cacheproxy_session
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -415,7 +415,7 @@ def test_its_requests_are_told_by_the_system_text(api, as_blocks, system):
     turn = body(api, OURS[system], STAMP + "hi", as_blocks=as_blocks)
     for agent in AGENTS:
         assert normalized(ITS, from_agent(turn, agent)).body != turn.body
-        assert OPENCLAW.sent(from_agent(turn, agent))
+        assert CLIENT.sent(from_agent(turn, agent))
     for agent in OTHERS:
         assert_untouched(ITS, from_agent(turn, agent))
 
@@ -436,7 +436,7 @@ def test_another_clients_requests_are_left_alone(api, as_blocks, system):
     for agent in (*AGENTS, *OTHERS):
         turn = from_agent(body(api, NOT_OURS[system], *users, as_blocks=as_blocks), agent)
         assert_untouched(ITS, turn)
-        assert not OPENCLAW.sent(turn)
+        assert not CLIENT.sent(turn)
 
 
 def test_a_session_is_not_guessed():

@@ -6,7 +6,7 @@ import re
 
 import cacheproxy_opencode
 import pytest
-from cacheproxy_opencode import OPENCODE
+from cacheproxy_opencode import CLIENT
 
 from cacheproxy.core.conversation.session import parent_of, session_of
 from cacheproxy.testing import (
@@ -55,9 +55,9 @@ def test_every_turn_extends_the_one_before(path):
 def test_all_requests_are_its_own_with_and_without_its_user_agent(path):
     """But for the title, whose prompt could be anybody's."""
     for one in load_capture(path):
-        assert OPENCODE.sent(one)
+        assert CLIENT.sent(one)
         plain = one.__class__(one.method, one.target, (), one.body)
-        assert OPENCODE.sent(plain) == bool(one.json.get("tools"))
+        assert CLIENT.sent(plain) == bool(one.json.get("tools"))
 
 
 def test_a_subagent_works_for_the_session_that_called_it():

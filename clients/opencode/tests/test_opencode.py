@@ -6,7 +6,7 @@ from functools import partial
 
 import cacheproxy_opencode
 import pytest
-from cacheproxy_opencode import OPENCODE
+from cacheproxy_opencode import CLIENT
 
 from cacheproxy.testing import APIS, assert_told_once, assert_untouched, conversation, rules_of
 
@@ -40,17 +40,17 @@ turn = partial(conversation, headers=OWN)
 
 def test_its_user_agent_tells():
     """Whatever the prompt begins with: an agent of the user's own, a title."""
-    assert OPENCODE.sent(turn(APIS[0], "You are a title generator.", "hi"))
-    assert not OPENCODE.sent(turn(APIS[0], "You are a title generator.", "hi", headers=PLAIN))
+    assert CLIENT.sent(turn(APIS[0], "You are a title generator.", "hi"))
+    assert not CLIENT.sent(turn(APIS[0], "You are a title generator.", "hi", headers=PLAIN))
 
 
 @each_api
 @pytest.mark.parametrize("head", HEADS)
 def test_else_the_beginning_of_its_system_text_tells(path, head):
     """Of versions before 1.1, and behind a gateway; not where another client names itself."""
-    assert OPENCODE.sent(turn(path, f"{head}\n{ENV.format(FIRST)}", "hi", headers=PLAIN))
+    assert CLIENT.sent(turn(path, f"{head}\n{ENV.format(FIRST)}", "hi", headers=PLAIN))
     for agent in OTHERS:
-        assert not OPENCODE.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
+        assert not CLIENT.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
 
 
 SHAPES = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cacheproxy_pi
 import pytest
-from cacheproxy_pi import PI
+from cacheproxy_pi import CLIENT
 
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.testing import (
@@ -29,7 +29,7 @@ NOTE = (
 def test_every_turn_extends_the_one_before(path):
     """The first date stays, and the next one is told once: nothing else changes."""
     turns = load_capture(path)
-    assert all(map(PI.sent, turns))
+    assert all(map(CLIENT.sent, turns))
     assert len({session_of(one, client="pi") for one in turns}) == 1
     assert len(parted(turns)) == ("datechange" in capture_name(path))
     assert parted(turns, RULES) == {}

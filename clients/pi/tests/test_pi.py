@@ -6,7 +6,7 @@ from functools import partial
 
 import cacheproxy_pi
 import pytest
-from cacheproxy_pi import PI
+from cacheproxy_pi import CLIENT
 
 from cacheproxy.core.prompt.client import declared_name
 from cacheproxy.testing import APIS, assert_told_once, assert_untouched, conversation, rules_of
@@ -45,17 +45,17 @@ def end(version, day):
 def test_the_first_sentence_tells_and_names_the_session(path, head):
     """Its user agent is an SDK's; not where another client names itself."""
     one = turn(path, f"{head}\n\nAvailable tools:\n", "hi")
-    assert PI.sent(one)
-    assert declared_name(one, [PI]) == "pi"
+    assert CLIENT.sent(one)
+    assert declared_name(one, [CLIENT]) == "pi"
     for agent in OTHERS:
-        assert not PI.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
+        assert not CLIENT.sent(turn(path, head, "hi", headers={"User-Agent": agent}))
 
 
 @pytest.mark.parametrize("agent", OWN)
 def test_a_user_agent_of_its_own_tells(agent):
     """With any system prompt."""
-    assert PI.sent(turn(APIS[0], "Be kind.", "hi", headers={"User-Agent": agent}))
-    assert not PI.sent(turn(APIS[0], "Be kind.", "hi", headers={"User-Agent": f"x{agent}"}))
+    assert CLIENT.sent(turn(APIS[0], "Be kind.", "hi", headers={"User-Agent": agent}))
+    assert not CLIENT.sent(turn(APIS[0], "Be kind.", "hi", headers={"User-Agent": f"x{agent}"}))
 
 
 @each_api

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cacheproxy_qwen_code
 import pytest
-from cacheproxy_qwen_code import QWEN_CODE, cacheproxy_session
+from cacheproxy_qwen_code import CLIENT, cacheproxy_session
 
 from cacheproxy.testing import (
     assert_extends,
@@ -12,6 +12,7 @@ from cacheproxy.testing import (
     assert_untouched,
     normalized,
     request,
+    rule_named,
     rules_of,
 )
 
@@ -134,7 +135,7 @@ def test_another_client_may_say_the_same():
             for texts, day in ((["hello"], MONDAY), (["hello", "again"], TUESDAY))
         )
         assert_untouched(RULES, later, first)
-    assert QWEN_CODE.sent(turn("hello", headers={"User-Agent": "litellm/1.80"}))
+    assert CLIENT.sent(turn("hello", headers={"User-Agent": "litellm/1.80"}))
 
 
 def test_a_session_is_told_by_folder_and_first_words():
@@ -143,3 +144,9 @@ def test_a_session_is_told_by_folder_and_first_words():
     assert cacheproxy_session(turn("hello", "again", day=TUESDAY, file="b.py")) == session
     assert cacheproxy_session(turn("bye")) != session
     assert cacheproxy_session(request({"messages": []}, headers=AGENT)) is None
+
+
+def test_a_folder_tree_is_read_but_once():
+    """However much of it is blank: else this takes hours."""
+    later = turn("hello", "again", file=" " * 500_000 + "x")
+    assert_untouched([rule_named(RULES, "qwen-pin-folders")], later, turn("hello"))

@@ -68,6 +68,7 @@ COMMITS = "Recent commits:\n7a051a8 Add a\n1e99cfe Begin\n"
         (STATUS, "Git status:\n?? b.py\n"),
         (STATUS, "Git status:\n(clean)\n"),
         (COMMITS, "Recent commits:\nfd0ef95 Do\n7a051a8 Add a\n"),
+        (f"{STATUS}?? 2026-11-21.md\n", f"{STATUS}?? 2026-11-22.md\n"),
     ],
 )
 @pytest.mark.parametrize("after", ["", "\nand so on"])
@@ -75,10 +76,9 @@ def test_lines_of_a_git_status_are_one_token_however_many_they_are(was, now, aft
     texts = was + after, now + after
     at = common_prefix(*texts)
     token = token_at(*texts, at, at)
-    if token.kind is not Kind.NONCE:  # the id of a commit
-        assert token.kind is Kind.GIT
-        assert texts[0][slice(*token.was)] == was.partition("\n")[2].rstrip()
-        assert texts[1][slice(*token.now)] == now.partition("\n")[2].rstrip()
+    assert token.kind is Kind.GIT
+    assert texts[0][slice(*token.was)] == was.partition("\n")[2].rstrip()
+    assert texts[1][slice(*token.now)] == now.partition("\n")[2].rstrip()
 
 
 def test_lines_that_only_look_like_one_have_no_shape():
@@ -101,3 +101,10 @@ def test_nothing_raises(was, now, data):
 def test_what_stands_further_off_is_not_the_token():
     text = "12:30 " + "word " * 40
     assert token_at(text + "a", text + "b", len(text), len(text)) is None
+
+
+def test_each_line_of_a_git_status_is_looked_at_once():
+    """Else a long one takes hours."""
+    text = "git status:\n" + " M a.py\n" * 200_000
+    token = token_at(text, f"{text}?? b.py\n", len(text), len(text))
+    assert token.now == (12, len(text) + 7)
