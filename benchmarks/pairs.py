@@ -6,7 +6,8 @@ Takes every capture (tests/captures) through the rules of all installed packages
 without a server: requests that extend one another make pairs, and a pair is pure append if the
 later prompt begins with the whole earlier one. Prints a Markdown table; ``--list`` names the place
 where each other pair parts. With ``--proxies`` so many of them, which know nothing of each other,
-have the requests by turns; a pair is what the one server behind them sees. The figures on what a server renders are those of benchmarks/reuse.py.
+have the requests by turns; a pair is what the one server behind them sees. The figures on what a
+server renders are those of benchmarks/reuse.py.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@
 Nine recorded sessions of several clients take turns, request by request, for one token each, at
 three embedded llama.cpp servers with the settings that llama-server has by default. Before them
 stands the proxy, and between both the router, run by the files and the command of the page.
-Besides: one server alone, the servers at random with and without the proxy, and a direct stick on
-the root key without any router; and the servers as the proxy's own upstreams. Prints a Markdown
-table: tokens evaluated, the share reused, and the turns that another server had than the turn
-before of their root conversation. One or two minutes for each row. Routers are looked for in PATH.
+Besides: one server alone, the servers at random without the proxy, HAProxy without the key, a
+direct stick on the root key without any router, and the servers as the proxy's own upstreams.
+Prints a Markdown table: tokens evaluated, the share reused, and the turns that another server had
+than the turn before of their root conversation. One or two minutes for each row. Routers are looked
+for in PATH.
 """
 
 from __future__ import annotations
@@ -122,7 +123,6 @@ def main() -> int:
             "one server, direct": lambda: alone(model, sent, through=False),
             "one server": lambda: alone(model, sent, through=True),
             "at random, direct": lambda: spread(model, sent, through=False, sticks=False),
-            "at random": lambda: spread(model, sent, through=True, sticks=False),
             "stick, direct": lambda: spread(model, sent, through=False, sticks=True),
             "stick": lambda: spread(model, sent, through=True, sticks=True),
         }
@@ -130,6 +130,8 @@ def main() -> int:
         rows["own pool, three proxies by turns"] = lambda: own_pool(model, sent, proxies=3)
         for name, recipe in recipes().items():
             rows[name] = lambda recipe=recipe: routed(model, sent, recipe)
+        keyless = recipes()["HAProxy"]._replace(options=())
+        rows["HAProxy, no key"] = lambda: routed(model, sent, keyless)
         heads = ("", "evaluated", "reused", "moved", "seconds", "not answered")
         print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
         for name, measure in rows.items():

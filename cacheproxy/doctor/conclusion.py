@@ -91,6 +91,9 @@ def _of_trials(known: Known) -> Conclusion:
         elif all(trial.error for trial in known.trials):
             why = "The test requests were not answered as they should."
         return Conclusion(Answer.NOT_MEASURED, why)
+    if any(trial.has_several for trial in measured):
+        text = "Several servers answer by turns, and none has what another one read."
+        return Conclusion(Answer.NO, text)
     if not working:
         last = measured[0]
         if last.same is not None and last.same.is_reused and _has_no_rule(last, known):

@@ -28,6 +28,7 @@ from cacheproxy.doctor import (
     record,
     rehearse,
     reuse,
+    router,
     slots,
     template,
     traffic,
@@ -112,7 +113,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     findings += _another_upstream(running, url)
     kind = server.server.kind if server.server is not None else ""
     findings += failing.check(after.record, running.url, time.time(), kind)
-    findings += _on_trials(trials, running, found, kind)
+    findings += _on_trials(trials, running, found, kind, site)
     if guard.finding is not None:
         findings.append(guard.finding)
     elif kind and not trials:
@@ -180,14 +181,15 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
 
 
 def _on_trials(
-    trials: Sequence[Trial], running: Proxy, found: Configured, kind: str
+    trials: Sequence[Trial], running: Proxy, found: Configured, kind: str, site: Site
 ) -> list[Finding]:
     here = tuple(rule.name for rule in found.on)
     has_package = any(package.distribution == outcome.PACKAGE for package in found.packages)
     findings = []
+    cure = router.cure_of(site) if any(trial.has_several for trial in trials) else ""
     for trial in trials:
         on = running.rules if trial.through_proxy else here
-        findings.append(outcome.check(trial, on, kind, has_package=has_package))
+        findings.append(outcome.check(trial, on, kind, has_package=has_package, cure=cure))
     return findings + outcome.unsaid(trials, kind)
 
 

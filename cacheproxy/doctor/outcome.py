@@ -15,11 +15,13 @@ NO_MODEL = "default"
 """The model that is asked for where the server lists none."""
 
 
-def check(trial: Trial, rules: tuple[str, ...], kind: str, *, has_package: bool) -> Finding:
+def check(
+    trial: Trial, rules: tuple[str, ...], kind: str, *, has_package: bool, cure: str = ""
+) -> Finding:
     """Return the finding on ``trial``; ``rules``: the names of those that were on.
 
     ``kind``: the server's. ``has_package``: whether the package that brings the rule for the
-    header is installed.
+    header is installed. ``cure``: what mends the router, where there is one.
     """
     if trial.error is not None:
         return Finding("reuse", State.WARN, trial.error, _mend(trial.error, kind))
@@ -45,6 +47,13 @@ def check(trial: Trial, rules: tuple[str, ...], kind: str, *, has_package: bool)
         fix = _saying(kind) or "compare the seconds; cacheproxy demo --upstream URL shows more"
         return Finding("reuse", State.WARN, text, fix)
     sent = f"{trial.path}: sent one {prompt}prompt twice with different billing headers: "
+    if trial.has_several:
+        text = (
+            f"{trial.path}: of one {prompt}prompt sent again and again {how} one answer reused it "
+            "and another did not: several servers answer by turns, and the router keeps no "
+            "conversation at one (if it is one server, others' requests pushed the prompt out)"
+        )
+        return Finding("reuse", State.FAIL, text, cure)
     if trial.works:
         text = f"{sent}the second answer reused {_reused(second)} tokens {how}"
         text += f" (without: {without.usage.reused or 0:,})" if without is not None else ""

@@ -19,6 +19,9 @@ GOOD = 0.8
 message in their own way."""
 ANSWER_SECONDS = 300.0
 """A busy server answers when a slot is free."""
+_FEW, _MOST_SERVERS = 2, 5
+"""How often to look whether another server answers: at one, each costs a token, or all of them
+where it keeps nothing."""
 _NOT_SERVED = (404, 405, 501)
 _FIRST, _SECOND = Header("1a2", "a1b2c"), Header("3b4", "d3e4f")
 _OTHER, _OTHER_CCH = Header("5c6", "0a9b8"), Header("5c6", "7c6d5")
@@ -66,7 +69,9 @@ class Trial:
     header, not edited. ``cch_only``: the same again but for the cch, which llama.cpp repairs by
     itself on ``/v1/messages``. ``same``: exactly what was sent before, which tells whether the
     server reuses anything at all. ``again``: the first once more, after those unlike it: on a
-    server with one slot it tells whether the RAM cache is on.
+    server with one slot it tells whether the RAM cache is on. ``repeated``: the second, if it was
+    reused, else ``same``, once more and more often until it fares in another way: then several
+    servers answer.
 
     ``through_proxy``: through the one that runs, else through the rules in this process.
     ``edited``: whether the rules changed anything, None where the proxy that runs knows.
@@ -83,6 +88,7 @@ class Trial:
     cch_only: Shot | None = None
     same: Shot | None = None
     again: Shot | None = None
+    repeated: Shot | None = None
     edited: bool | None = None
     error: str | None = None
     held_back: bool = False
@@ -97,6 +103,14 @@ class Trial:
     def is_short(self) -> bool:
         """Whether the prompt is too short for the server's blocks to tell anything."""
         return self.second is not None and bool(self.second.usage.prompt) and not self.second.whole
+
+    @property
+    def has_several(self) -> bool:
+        """Whether several servers answer there: one has a prompt, and another has not."""
+        before = self.second if self.works else self.same
+        if before is None or self.repeated is None:
+            return False
+        return before.is_reused is not self.repeated.is_reused
 
     @property
     def works(self) -> bool:
@@ -135,9 +149,10 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
 ) -> Trial | None:
     """Send the requests; None if the server does not serve the path of ``api``.
 
-    Three of about 600 tokens, of which one or two are computed; a fourth where it tells more; and
-    longer ones where the server keeps large blocks. ``mark``: text that no earlier prompt has, so
-    that the first is cold. ``may_send``: asked before each prompt that is unlike those before.
+    Three of about 600 tokens, of which one or two are computed, and a few that are repeated; a
+    fourth where it tells more; and longer ones where the server keeps large blocks. ``mark``: text
+    that no earlier prompt has, so that the first is cold. ``may_send``: asked before each prompt
+    that is unlike those before.
     ``has_one_slot``: whether ``again`` tells something. ``counters``: the server's. Never raises.
     """
     counters = counters or Counters(upstream, has_them=False)
@@ -195,22 +210,38 @@ class _Trying:
         is_new = self.proxy is None and not self.edited
         second = self.send("second", _SECOND, with_rules=True, is_new=is_new)
         is_lost = not second.is_reused and second.share is not None
+        if second.is_reused:
+            self.repeat(second, _SECOND, _FEW, with_rules=True)
         try:
             without = self.send("without", _OTHER, with_rules=False, is_new=True)
         except _NotServedError:
             if self.proxy is None:
                 raise
             if is_lost:
-                self.send("same", _SECOND, with_rules=True)
+                self.send_same(_SECOND, with_rules=True)
             return True
         if self.path == PATHS["messages"] and not without.is_reused:
             self.send("cch_only", _OTHER_CCH, with_rules=False, is_new=True)
         if is_lost:
             last = _OTHER_CCH if "cch_only" in self.found else _OTHER
-            self.send("same", last, with_rules=False)
+            self.send_same(last, with_rules=False)
         if has_one_slot and second.is_reused and not without.is_reused:
             self.send("again", _FIRST, with_rules=True)
         return False
+
+    def send_same(self, header: Header, *, with_rules: bool) -> None:
+        """Send what was sent last, which a single server has now, if it keeps anything."""
+        same = self.send("same", header, with_rules=with_rules)
+        if same.share is not None:
+            self.repeat(same, header, _MOST_SERVERS, with_rules=with_rules)
+
+    def repeat(self, shot: Shot, header: Header, most: int, *, with_rules: bool) -> None:
+        """Send it until it fares unlike ``shot``: a router may give it to another server."""
+        for _ in range(most):
+            is_new = not shot.is_reused
+            again = self.send("repeated", header, with_rules=with_rules, is_new=is_new)
+            if again.is_reused is not shot.is_reused:
+                break
 
     def send(self, name: str, header: Header, *, with_rules: bool, is_new: bool = False) -> Shot:
         ours = max((shot.usage.prompt or 0 for shot in self.found.values()), default=0)

@@ -46,7 +46,7 @@ _HELLO = json.dumps(
 
 
 _CREDENTIALS = ("authorization", "x-api-key", "api-key")
-_SERVE = "cacheproxy serve --upstream http://localhost:9000 --session-header X-Session-ID"
+_SERVE = "cacheproxy serve --upstream http://localhost:9000 --session-header X-Conversation-Key"
 
 
 class Recipe(NamedTuple):
