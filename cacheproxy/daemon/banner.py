@@ -40,13 +40,15 @@ def rest(
     trouble: str | None = None,
     name: str = "",
     others: Sequence[tuple[str, Server | None]] = (),
+    warnings: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
     ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``placement``:
     what is known of it. ``thinking``: what is done with earlier reasoning, "" for nothing.
     ``cache``: what is known of its memory, and of how it reports reuse. ``trouble``: why there is
-    no ``server``, if that is known. ``name``: of the upstream, and ``others``: of the others.
+    no ``server``, if that is known. ``name``: of the upstream, and ``others``: of the others;
+    ``warnings``: what speaks against how they are put together.
     """
     yield ""
     if server is None:
@@ -74,6 +76,8 @@ def rest(
         yield from _ways_in(_from_here(address))
     if open_to_others:
         yield "  access      other machines can reach it: clients send the token as their API key"
+    for warning in warnings:
+        yield f"  warning     {warning}"
     if is_loop:
         yield "  warning     the upstream is this proxy itself, so every request gets 508:"
         yield "              set --upstream or --port"

@@ -87,6 +87,9 @@ class ProxyService(MultiService):
             self._refuse_start(1, str(error))
         if self._listening.is_open_to_others and not self._arrangement.access.token:
             self._refuse_start(2, self._needs_token())
+        itself = self._itself(self._arrangement)
+        if itself and self._arrangement.config.upstreams:  # else it may still be mended by a reload
+            self._refuse_start(2, itself)
 
     def startService(self) -> None:
         """Print the banner: the first line at once, the rest when the upstream has answered."""
@@ -212,13 +215,20 @@ class ProxyService(MultiService):
 
     def _objection(self, arrangement: Arrangement) -> str | None:
         """Return what speaks against ``arrangement`` at the address we listen on."""
+        itself = self._itself(arrangement)
+        if itself:
+            return itself
+        if self._listening.is_open_to_others and not arrangement.access.token:
+            return self._needs_token()
+        return None
+
+    def _itself(self, arrangement: Arrangement) -> str:
+        """Return which upstream is this very proxy, "" for none."""
         for server in arrangement.servers.all:
             url = server.upstream.url
             if is_same(self._listening.host, url):
                 return f"upstream {server.name or url.text} is this proxy itself"
-        if self._listening.is_open_to_others and not arrangement.access.token:
-            return self._needs_token()
-        return None
+        return ""
 
     def _needs_token(self) -> str:
         return (
@@ -263,6 +273,7 @@ class ProxyService(MultiService):
             trouble=why,
             name=first.name,
             others=[(one.name, one.profiling.profile.server) for one in others],
+            warnings=arrangement.servers.warnings(),
         )
         gc.freeze()  # what has been made by now stays: the collector need not look at it again
         for line in lines:

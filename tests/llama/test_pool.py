@@ -166,7 +166,7 @@ STREAMS = 60
 
 def test_a_worker_that_is_killed_under_sixty_streams(pool):
     """Its streams are seen to be cut; all next turns are answered, and no other's move."""
-    many = {"n_parallel": 64, "cache_ram_mib": 0, "n_ctx": 262_144, "sampling__ignore_eos": True}
+    many = {"n_parallel": 40, "cache_ram_mib": 0, "n_ctx": 131_072, "sampling__ignore_eos": True}
     found = pool(big=many, big2=many, big3=many)
     host, port = found.proxy.url.removeprefix("http://").split(":")
     sessions = [f"s{number}" for number in range(STREAMS)]
@@ -175,7 +175,7 @@ def test_a_worker_that_is_killed_under_sixty_streams(pool):
 
     def stream(session):
         asked = body(session, 1, tools=True, system="You help.", words=40)
-        asked |= {"stream": True, "max_tokens": 20_000}
+        asked |= {"stream": True, "max_tokens": 3000}
         with Client((host, int(port))) as client:
             named = b"X-Session-ID: " + session.encode()
             client.ask(

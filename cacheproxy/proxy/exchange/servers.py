@@ -84,6 +84,25 @@ class Servers:
         """Return plain values of each for a page, where there are several."""
         return [] if self._only is not None else [server.as_dict() for server in self.all]
 
+    def warnings(self) -> list[str]:
+        """Return what speaks against a pool: what moves would go on with another model."""
+        if self._only is not None:
+            return []
+        found = []
+        usual = tuple(server.name for server in self.all if not server.target.is_fallback)
+        for route in self._routes[:-1] or self._routes:
+            models = {
+                name: server.model
+                for name in route.to or usual
+                if (server := self._by_name[name].profiling.profile.server) is not None
+                and server.model is not None
+            }
+            if len(set(models.values())) > 1:
+                each = ", ".join(f"{name} {model}" for name, model in models.items())
+                what = f"the upstreams of route {route.name}" if route.name else "the upstreams"
+                found.append(f"{what} serve different models: {each}")
+        return found
+
     def start(self) -> None:
         """Ask from now on whether they are up, where there are several."""
         if self._only is None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 
 import pytest
 
-from tests.proxy.harness import TIMEOUT, Client, Proxy, Upstream, sound_upstream, whole
+from tests.proxy.harness import Client, Proxy, Upstream, sound_upstream, whole
 
 BIG = ("big", "big2", "big3")
 
@@ -93,11 +94,11 @@ def pool(tmp_path):
     """Start the pool: ``names`` of upstreams, each with more ``keys`` of its table, and routes."""
     with contextlib.ExitStack() as stack:
 
-        def start(*names, routes="", environ=None, options=(), **keys):
+        def start(*names, routes="", environ=None, options=(), scripts=None, **keys):
             upstreams, text = {}, ""
             for name in names or BIG:
                 found = stack.enter_context(sound_upstream())
-                found.reset(spoken(name))
+                found.reset((scripts or {}).get(name) or spoken(name))
                 upstreams[name] = found
                 text += (
                     f'[[upstream]]\nname = "{name}"\nurl = "{found.url}"\n{keys.get(name, "")}\n'
@@ -112,9 +113,4 @@ def pool(tmp_path):
 
 def revived(port):
     """Another upstream at the ``port`` of one that was closed."""
-    import socket
-
     return Upstream(socket.create_server(("127.0.0.1", port), backlog=512))
-
-
-__all__ = ["TIMEOUT"]
