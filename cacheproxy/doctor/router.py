@@ -13,9 +13,9 @@ _PAGE = "docs/fleet.md"
 class Router:
     """A router: the ``header`` it reads, ``where`` it is told, the ``line`` that tells it.
 
-    It shows itself by ``software``, how its header Server begins; or by the ``member`` of a page,
-    as (path, name), and by ``owner`` of the models that it lists. ``more``: options of the proxy
-    before it.
+    It shows itself by ``software``, how its header Server begins; or by a ``member``, or word, of a
+    page, as (path, name), and by ``owner`` of the models that it lists. ``more``: options of the
+    proxy before it.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Router:
             return models.software.lower().startswith(self.software)
         path, name = self.member
         page = site.tell(path) if self.owner in models.body.decode("latin-1") else None
-        return isinstance(page, dict) and name in page
+        return isinstance(page, dict | str) and name in page
 
 
 def cure_of(site: Site) -> str:
@@ -111,7 +111,7 @@ ROUTERS = (
         "X-Session-ID",
         "in router_settings of litellm.yaml",
         'optional_pre_call_checks: ["session_affinity"]',
-        member=("/health/readiness", "litellm_version"),
+        member=("/health/liveliness", "alive"),
         more=_TRANSLATED,
     ),
 )

@@ -22,7 +22,7 @@ PAGES = {
     "vllm-router": {"/list_workers": {"urls": []}, "/workers": {"workers": []}},
     "SMG": {"/workers": {"workers": []}, "/v1/models": {"data": [{"owned_by": "self_hosted"}]}},
     "sglang-router": {"/workers": {"workers": []}, "/v1/models": {"data": [{"owned_by": "local"}]}},
-    "LiteLLM": {"/health/readiness": {"status": "connected", "litellm_version": "1.106.2"}},
+    "LiteLLM": {"/health/liveliness": "I'm alive!"},
 }
 """As the real ones answer: vllm-router 0.1.17, smg 1.13.0, sglang-router 0.3.2, LiteLLM 1.106.2."""
 

@@ -68,7 +68,7 @@ def test_the_page_has_a_file_or_a_command_for_each_router():
     found = recipes()
     assert list(found) == [
         *("HAProxy", "nginx", "Caddy", "Envoy"),
-        *("vllm-router", "SMG", "sglang-router", "LiteLLM"),
+        *("vllm-router", "SMG", "sglang-router", "LiteLLM", "Ray Serve"),
     ]
     for recipe in found.values():
         text = "".join([recipe.command, *recipe.files.values()])

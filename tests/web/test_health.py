@@ -8,6 +8,7 @@ from importlib.metadata import version
 import pytest
 from twisted.internet.defer import Deferred
 
+from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.web.health import PATH
 from cacheproxy.web.pages import OwnPages
 from tests.proxy.harness import Client, Proxy, answer_ok, free_port, whole
@@ -17,6 +18,7 @@ from .asking import Asking, get
 pytestmark = pytest.mark.slow
 
 HEALTH = PATH.decode()
+OURS = [rule.name for rule in BUILT_IN]
 RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'x'\nreplacement = ''\n"
 PAGES = {
     b"/props": {
@@ -62,8 +64,8 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
     assert answer.status == 200
     assert json.loads(answer.body) == {
         "version": version("cacheproxy-llm"),
-        "rules": ["stamp"],
-        "clients": {"stamp": "*"},
+        "rules": ["stamp", *OURS],
+        "clients": dict.fromkeys(("stamp", *OURS), "*"),
         "placement": {"setting": "auto", "late": "unknown", "says": ""},
         "thinking": {"setting": "auto", "on": False, "says": ""},
         "profile": {
@@ -158,7 +160,7 @@ def test_an_upstream_that_is_down(tmp_path):
         assert "does not answer yet" in proxy.output
     assert found["upstream"]["state"] == "down"
     assert "server" not in found["upstream"]
-    assert found["rules"] == []
+    assert found["rules"] == OURS
 
 
 def test_for_a_remote_upstream_no_rule_is_on(tmp_path):
