@@ -107,7 +107,7 @@ class Metrics:
     def _count_route(self, exchange: Exchange, upstream: str) -> None:
         route, usage = self._routes.of(exchange.route or "none"), exchange.usage
         self._route_requests[upstream, route] += 1
-        if exchange.has_moved and exchange.turn:
+        if exchange.has_moved:
             self._moved[upstream,] += 1
         if exchange.price is not None:
             self._route_price[upstream, route] += exchange.price

@@ -81,8 +81,8 @@ class Exchange:
 
     @property
     def has_moved(self) -> bool:
-        """Whether its conversation was at another upstream before."""
-        return bool(self.was_at) and self.was_at != self.server
+        """Whether it is a turn whose conversation was at another upstream before."""
+        return self.turn > 0 and bool(self.was_at) and self.was_at != self.server
 
     @property
     def has_failed(self) -> bool:

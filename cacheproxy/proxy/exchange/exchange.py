@@ -189,7 +189,7 @@ class _Running:
                     if self.place is not None and prepared.turn is not None and status < 400:
                         self.context.servers.settle(chosen, server, prepared.turn, self.place.lane)
                     return response
-                server.turned_down(status)
+                server.turned_down()
                 response.abort()
             server.health.waiting -= 1
         raise AssertionError("the last one returns or raises")

@@ -76,7 +76,6 @@ class Server:
         if self.name:
             self.health.set(is_up=False)
 
-    def turned_down(self, status: int) -> None:
-        """It has turned down a request with ``status``: if it is not only busy, it is not up."""
-        if status == 503:
-            self.health.set(is_up=False)
+    def turned_down(self) -> None:
+        """It has turned down a request as one that it has no room for: perhaps it is not up."""
+        self.health.doubt()

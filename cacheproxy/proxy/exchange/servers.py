@@ -56,6 +56,7 @@ class Servers:
         self._by_name = {server.name: server for server in servers}
         self._targets = [server.target for server in servers]
         self._routes = (*routes, EVERYWHERE)
+        self._asks_kind = any(route.kinds for route in routes)
         self._store = store
         self._speed = speed
         self._only = Chosen(self.all) if len(self.all) == 1 else None
@@ -129,7 +130,7 @@ class Servers:
         if turn is None:
             order = choose(self._targets, standing, Facts(), EVERYWHERE, Known())
             return Chosen(self._named(order))
-        facts = facts_of(prepared.request, turn)
+        facts = facts_of(prepared.request, turn, with_kind=self._asks_kind)
         key = root_key(prepared.request, turn.session)
         for route in self._routes:
             if not route.matches(facts):

@@ -28,7 +28,7 @@ class Health:
     """Asks ``upstream`` every few seconds, once started. ``name``: as people know it.
 
     ``waiting``: requests of ours that are under way there. It counts as up until it refuses a
-    connection or says that it is not.
+    connection or says that it is not. ``is_asking``: whether a question is under way.
     """
 
     def __init__(self, upstream: Upstream, name: str, clock: Any, via: bytes = b"") -> None:
@@ -39,6 +39,7 @@ class Health:
         self._clock = clock
         self._via = via
         self._asking: Deferred[None] | None = None
+        self.is_asking = False
         self._loop = LoopingCall(self._ask)
         self._loop.clock = clock
 
@@ -46,6 +47,11 @@ class Health:
         """Ask now, and from now on."""
         if not self._loop.running:
             self._loop.start(EVERY, now=True)
+
+    def doubt(self) -> None:
+        """Ask now: a request was turned down by it, or by a gateway before it."""
+        if self._loop.running and not self.is_asking:
+            self._ask()
 
     def stop(self) -> None:
         """Ask no more."""
@@ -70,6 +76,7 @@ class Health:
 
     async def _once(self) -> None:
         question = Request("GET", HEALTH, ((b"Accept", b"*/*"),))
+        self.is_asking = True
         try:
             status, _ = await ask(self._upstream, question, self._clock, _SECONDS, via=self._via)
         except (ConnectError, DNSLookupError):
@@ -78,3 +85,5 @@ class Health:
             return
         else:
             self.set(is_up=status not in _DOWN)
+        finally:
+            self.is_asking = False
