@@ -33,16 +33,18 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``name``: as routes, logs and pages call it. ``key_env``: the environment variable with the key
     that is sent to it instead of the client's. ``models``: those it serves, with ``*`` and ``?``;
-    all, if none is named. ``max_context``: tokens of a prompt; else what the server says.
-    ``remote``: prompts may leave this network for it, unedited. ``fallback``: it is used only while
-    all others are down. ``cost_in``, ``cost_out``, ``cost_cached``: for a million tokens of prompt,
-    answer, and prompt that it has cached.
+    all, if none is named. ``model``: the name to ask it for instead of the client's.
+    ``max_context``: tokens of a prompt; else what the server says. ``remote``: prompts may leave
+    this network for it, unedited. ``fallback``: it is used only while all others are down.
+    ``cost_in``, ``cost_out``, ``cost_cached``: for a million tokens of prompt, answer, and prompt
+    that it has cached.
     """
 
     name: str
     url: str
     key_env: str = ""
     models: tuple[str, ...] = ()
+    model: str = ""
     max_context: _Tokens | None = None
     remote: bool = False
     fallback: bool = False

@@ -243,6 +243,7 @@ def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
         keeping=Keeping(reactor, profiling, store, config.keep_thinking) if edits else None,
         stamp=Stamp(config.session_header if edits else ()),
         max_context=table.max_context,
+        model=table.model,
     )
 
 

@@ -8,6 +8,7 @@ from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.route.model import asking_for
 from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.thinking.keeping import Asked
 from cacheproxy.proxy.exchange.context import ExchangeContext
@@ -46,6 +47,10 @@ class Attempt:
         if not self.server.edits:
             self.prepared = Prepared(self.received, turn=self.prepared.turn)
         self.reports = self.prepared.reports
+        if self.server.model:
+            request, report = asking_for(self.prepared.request, self.server.model)
+            self.prepared = self.prepared._replace(request=request)
+            self.reports += () if report is None else (report,)
 
     async def send(self) -> UpstreamConnection | None:
         """Return the response once its head has come, None where ``counted`` is the answer.

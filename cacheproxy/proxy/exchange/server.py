@@ -24,7 +24,8 @@ class Server:
     ``health``: asked where there are several; ``target``: what a choice looks at. ``placing``:
     where late system messages go, ``keeping``: what becomes of earlier reasoning; None where
     nothing is edited. ``stamp``: headers that tell routers whose conversation it is.
-    ``max_context``: tokens of a prompt, None for what it says itself.
+    ``max_context``: tokens of a prompt, None for what it says itself. ``model``: asked for instead
+    of the client's, "" for the client's.
     """
 
     upstream: Upstream
@@ -37,6 +38,7 @@ class Server:
     keeping: Keeping | None = None
     stamp: Stamp = field(default_factory=Stamp)
     max_context: int | None = None
+    model: str = ""
 
     @property
     def name(self) -> str:

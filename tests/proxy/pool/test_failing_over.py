@@ -133,7 +133,7 @@ def test_a_remote_upstream_gets_requests_as_they_came_and_its_own_key(pool):
     found = pool(
         "cloud",
         "here",
-        cloud='remote = true\nkey_env = "CLOUD_KEY"\nmodels = ["cloud-*"]',
+        cloud='remote = true\nkey_env = "CLOUD_KEY"\nmodels = ["cloud-*"]\nmodel = "theirs"',
         here='models = ["here"]',
         routes=rule,
         environ={"CLOUD_KEY": "sk-cloud-1"},
@@ -146,6 +146,7 @@ def test_a_remote_upstream_gets_requests_as_they_came_and_its_own_key(pool):
             assert json.loads(client.answer().body)["content"][0]["text"] == name
         got = next(r for r in found.upstreams[name].requests.queue if b"POST" in r.line)
         assert json.loads(got.body)["system"] == f"x {stamp}"
+        assert json.loads(got.body)["model"] == ("theirs" if name == "cloud" else "here")
         keys = got.values(b"x-api-key"), got.values(b"authorization")
         assert keys == (([b"sk-cloud-1"], []) if name == "cloud" else ([b"mine"], [b"Bearer mine"]))
     assert "sk-cloud-1" not in found.proxy.output
