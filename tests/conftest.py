@@ -45,6 +45,15 @@ STARTS = 3
 """How often a shared fixture may fail before the rest of its tests fail with it."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads the settings of who runs it, or adds to their lifetime totals."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        yield
+
+
 @pytest.fixture(scope="session")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with every capture, unpacked, as ``--capture`` would have written it."""

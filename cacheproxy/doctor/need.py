@@ -17,6 +17,9 @@ _LATE = (
 )
 
 
+_MOST_NAMED, _RULES = 5, "cacheproxy rules"
+
+
 @dataclass(frozen=True, slots=True)
 class Need:
     """``is_superfluous``: whether to take the proxy out; ``text``: why, or why not."""
@@ -46,7 +49,8 @@ def judge(
     ]
     others = [name for name in rules if not _is_for_header(name) and name not in NAMES]
     strangers = [name for name in clients if name != "claude"]
-    rest = f"; other rules: {', '.join(others)}" if others else ""
+    named = ", ".join(others) if len(others) <= _MOST_NAMED else f"{len(others)}, see {_RULES}"
+    rest = f"; other rules: {named}" if others else ""
     off = settings.header_off
     if off is not None:
         text = f"with {ATTRIBUTION}=0 Claude Code has no volatile header to make constant"
