@@ -264,6 +264,8 @@ class _Running:
         if self.gone is not None:
             by_us = self.gone.check(ConnectionAborted)
             return Outcome.CLIENT_LEFT, "broken off by the proxy" if by_us else None
+        if self.chosen is not None and not failure.check(TranslationError):
+            self.attempt.server.health.doubt()
         if self.relay is not None:  # the relay has broken off the response
             return Outcome.UPSTREAM_FAILED, failure.getErrorMessage()
         where = self.attempt.server.upstream.url.text

@@ -49,7 +49,7 @@ class Health:
             self._loop.start(EVERY, now=True)
 
     def doubt(self) -> None:
-        """Ask now: a request was turned down by it, or by a gateway before it."""
+        """Ask now: a request was turned down, or came to no end."""
         if self._loop.running and not self.is_asking:
             self._ask()
 
