@@ -7,10 +7,11 @@
 Nine recorded sessions of several clients take turns, request by request, for one token each, at
 three embedded llama.cpp servers with the settings that llama-server has by default. Before them
 stands the proxy, and between both the router, run by the files and the command of the page.
-Besides: one server alone, the servers at random without the proxy, HAProxy without the key, and a
-direct stick on the root key without any router. Prints a Markdown table: tokens evaluated, the
-share reused, and the turns that another server had than the turn before of their root
-conversation. One or two minutes for each row. Routers are looked for in PATH.
+Besides: one server alone, the servers at random without the proxy, HAProxy without the key, a
+direct stick on the root key without any router, and the servers as the proxy's own upstreams.
+Prints a Markdown table: tokens evaluated, the share reused, and the turns that another server had
+than the turn before of their root conversation. One or two minutes for each row. Routers are looked
+for in PATH.
 """
 
 from __future__ import annotations
@@ -85,6 +86,23 @@ def routed(model: Path, sent, recipe: Recipe) -> Tally:
         return drive(sent, fleet, lambda _: proxy.url, recipe.key)
 
 
+def own_pool(model: Path, sent, *, proxies: int = 1) -> Tally:
+    """Three servers as upstreams of one proxy, or of several that take turns."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        fleet_of(model) as fleet,
+        ExitStack() as stack,
+    ):
+        file = Path(folder, "pool.toml")
+        tables = (
+            f'[[upstream]]\nname = "big{at}"\nurl = "{url}"\n' for at, url in enumerate(fleet.urls)
+        )
+        file.write_text("".join(tables), encoding="utf-8")
+        made = (ProxyService("", "--config", str(file), *QUIET) for _ in range(proxies))
+        turns = itertools.cycle([stack.enter_context(proxy).url for proxy in made])
+        return drive(sent, fleet, lambda _: next(turns))
+
+
 def main() -> int:
     """Print the table, row by row."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -108,6 +126,8 @@ def main() -> int:
             "stick, direct": lambda: spread(model, sent, through=False, sticks=True),
             "stick": lambda: spread(model, sent, through=True, sticks=True),
         }
+        rows["own pool"] = lambda: own_pool(model, sent)
+        rows["own pool, three proxies by turns"] = lambda: own_pool(model, sent, proxies=3)
         for name, recipe in recipes().items():
             rows[name] = lambda recipe=recipe: routed(model, sent, recipe)
         keyless = recipes()["HAProxy"]._replace(options=())
@@ -123,6 +143,7 @@ def main() -> int:
                     print(f"{name}: {error}", file=sys.stderr, flush=True)
                     continue
                 print(row(name, tally, time.monotonic() - begun), flush=True)
+                print(sorted(tally.homes.values()), file=sys.stderr)
     return 0
 
 

@@ -8,6 +8,7 @@ The command line wins over the environment, which wins over the file.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from cacheproxy.core.route.stamp import Stamp, StampError
 from cacheproxy.core.rules.normalizer import RuleError
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.server.base_url import server_root
+from cacheproxy.tables import RouteTable, TableError, UpstreamTable, check, converted
 
 ENV_PREFIX = "CACHEPROXY_"
 _GONE = {
@@ -32,6 +34,7 @@ _GONE = {
     "proxies run behind HAProxy or nginx",
 }
 """Settings there were, and why there are none any more."""
+_BOTH = re.compile(r"^\s*upstream\s*=.*^\s*\[\[\s*upstream\s*\]\]", re.MULTILINE | re.DOTALL)
 _Names = tuple[str, ...]
 
 
@@ -157,6 +160,14 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     ] = False
     verbose: Annotated[bool, _row("log body sizes and each edit")] = False
     rule: tuple[RuleTable, ...] = ()
+    upstreams: tuple[UpstreamTable, ...] = ()
+    """The file's ``[[upstream]]`` tables; ``upstream`` is the first one's URL then."""
+    route: tuple[RouteTable, ...] = ()
+
+    @property
+    def servers(self) -> tuple[UpstreamTable, ...]:
+        """All upstreams; without tables there is one, without a name."""
+        return self.upstreams or (UpstreamTable("", self.upstream),)
 
     def token_header(self) -> dict[str, str]:
         """Return the header by which our own commands get in."""
@@ -198,7 +209,7 @@ class Option:
 
 
 def options() -> Iterator[Option]:
-    """Yield the settings that have an option and an environment variable: all but ``rule``."""
+    """Yield the settings that have an option and an environment variable: all but the tables."""
     hints = get_type_hints(Config, include_extras=True)
     for info in msgspec.structs.fields(Config):
         kind, *extras = get_args(hints[info.name])
@@ -251,7 +262,19 @@ def load(
     given = {field: environ[name] for name, field in names.items() if environ.get(name)}
     merged |= _located(_checked(given, "the environment", strict=False), here)
     merged |= _located(_checked(dict(command_line), "the command line", strict=False), here)
+    if "upstream" in merged and "upstreams" in merged:
+        raise ConfigError(
+            f"there are [[upstream]] tables in {path}, and one upstream is given besides: take "
+            "either out"
+        )
     config = msgspec.convert(merged, Config)
+    try:
+        for table in config.upstreams:
+            table.key(environ)
+    except TableError as error:
+        raise ConfigError(str(error)) from None
+    if config.upstreams:
+        return msgspec.structs.replace(config, upstream=server_root(config.upstreams[0].url))
     return msgspec.structs.replace(config, upstream=server_root(config.upstream))
 
 
@@ -271,11 +294,17 @@ def _located(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    text = ""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        return tomllib.loads(text)
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        if _BOTH.search(text):
+            raise ConfigError(
+                f"the config file {path} has upstream and [[upstream]] tables: take either out"
+            ) from None
         raise ConfigError(f"the config file {path} is not TOML: {error}") from None
 
 
@@ -287,6 +316,16 @@ def _checked(values: dict[str, Any], source: str, *, strict: bool) -> dict[str, 
         value = values.get(option.field)
         if option.kind is tuple and isinstance(value, str):
             values[option.field] = [part.strip() for part in value.split(",") if part.strip()]
+    tables = values.get("upstream")
+    if isinstance(tables, list) and any(isinstance(table, dict) for table in tables):
+        values["upstreams"] = values.pop("upstream")
+    try:
+        for field, kind in (("upstreams", UpstreamTable), ("route", RouteTable)):
+            if isinstance(values.get(field), list):
+                values[field] = converted(values[field], kind)
+        check(values.get("upstreams", ()), values.get("route", ()))
+    except TableError as error:
+        raise ConfigError(f"{source}: {error}") from None
     try:
         config = msgspec.convert(values, Config, strict=strict)
     except msgspec.ValidationError as error:

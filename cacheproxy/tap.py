@@ -47,6 +47,8 @@ from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
+from cacheproxy.proxy.exchange.server import Server
+from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.proxy.learning.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
@@ -54,8 +56,10 @@ from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.transport.polling import poll_plainly
+from cacheproxy.proxy.upstream.health import Health
 from cacheproxy.proxy.upstream.probe import is_up
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
+from cacheproxy.tables import UpstreamTable
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.cures import Cures
@@ -140,32 +144,17 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
     """
     reactor, plugins, store = lasting.reactor, lasting.plugins, lasting.store
-    via = b"1.1 " + lasting.via
-    url = UpstreamURL.parse(config.upstream)
-    edits = config.edit_remote or is_local(url.host)
     found = configured(config, plugins.packages.with_files(config.plugin, config.block))
-    upstream = Upstream(reactor, url, config.connect_timeout, config.upstream_silence)
-    dialects = Dialects(upstream, reactor, config.dialect, via)
-    translating = Translating(
-        reactor,
-        dialects,
-        Counting(upstream, reactor, store.spellings()),
-        time.time,
+    servers = Servers(
+        [_server(lasting, config, table) for table in config.servers],
+        [table.route(number) for number, table in enumerate(config.route, 1)],
+        store,
+        lasting.records.speed,
     )
-    profiling = Profiling(
-        reactor,
-        upstream,
-        dialects,
-        translating,
-        asks=edits and config.placement in (AUTO, QUIET),
-        wall=time.time,
-        via=via,
-    )
-    placing = Placing(reactor, profiling, config.placement)
-    keeping = Keeping(reactor, profiling, store, config.keep_thinking)
+    edits = any(server.edits for server in servers.all)
     context = ExchangeContext(
+        servers=servers,
         clock=reactor,
-        upstream=upstream,
         normalizing=Normalizing(
             reactor,
             found.on,
@@ -181,10 +170,6 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         finished=lasting.records.take,
         wall=time.time,
         via=lasting.via,
-        translating=translating,
-        placing=placing if edits else None,
-        keeping=keeping if edits else None,
-        stamp=Stamp(config.session_header if edits else ()),
         keep_bodies=lasting.records.capture is not None,
         ping_after=config.ping_after,
         progressed=lasting.shown.latest.prefills,
@@ -192,38 +177,73 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     access = Access(frozenset(name.lower() for name in config.allow_host), config.token)
     return Arrangement(
         config=config,
-        upstream=upstream,
+        servers=servers,
         packages=found.packages,
         rules=found.on,
         edits=edits,
         resource=ProxyResource(
             context,
             lasting.shown.pages(
-                url.text,
+                servers,
                 found.on if edits else (),
                 access,
-                profiling,
-                context.placing,
                 cures=Cures(
                     recent=lasting.shown.recent,
                     store=store,
                     found=found,
                     edits=edits,
                     file=lasting.shown.file,
-                    profile=lambda: profiling.profile,
+                    profile=lambda: servers.first.profiling.profile,
                     run=partial(_in_a_thread, lasting),
                 ),
-                keeping=context.keeping,
                 before=lasting.records.take.settle,
-                is_up=partial(is_up, upstream, reactor, _CHECK_SECONDS),
+                is_up=partial(_is_up, servers, reactor),
             ),
         ),
         limits=_limits(config),
         access=access,
-        placing=placing,
-        keeping=keeping,
-        profiling=profiling,
-        proving=Proving(reactor, upstream, profiling, via),
+    )
+
+
+async def _is_up(servers: Servers, reactor: Any) -> bool:
+    """Return whether any upstream takes requests: as known, where they are asked anyway."""
+    if len(servers.all) > 1:
+        return any(server.health.is_up for server in servers.all)
+    return await is_up(servers.first.upstream, reactor, _CHECK_SECONDS)
+
+
+def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
+    """Make all that deals with one upstream; raises UpstreamURLError."""
+    reactor, store, via = lasting.reactor, lasting.store, b"1.1 " + lasting.via
+    url = UpstreamURL.parse(table.url)
+    edits = config.edit_remote or (is_local(url.host) and not table.remote)
+    upstream = Upstream(
+        reactor, url, config.connect_timeout, config.upstream_silence, key=table.key()
+    )
+    dialects = Dialects(upstream, reactor, config.dialect, via)
+    counting = Counting(upstream, reactor, store.spellings())
+    translating = Translating(reactor, dialects, counting, time.time)
+    profiling = Profiling(
+        reactor,
+        upstream,
+        dialects,
+        translating,
+        asks=edits and config.placement in (AUTO, QUIET),
+        wall=time.time,
+        via=via,
+    )
+    return Server(
+        upstream,
+        translating,
+        profiling,
+        Proving(reactor, upstream, profiling, via),
+        Health(upstream, table.name, reactor, via),
+        table.target,
+        placing=Placing(reactor, profiling, config.placement) if edits else None,
+        keeping=Keeping(reactor, profiling, store, config.keep_thinking) if edits else None,
+        stamp=Stamp(config.session_header if edits else ()),
+        max_context=table.max_context,
+        model=table.model,
     )
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from cacheproxy.config import ENV_PREFIX, Config, Option, RuleTable, options
 from cacheproxy.daemon.reloading import NEED_A_RESTART
+from cacheproxy.tables import RouteTable, UpstreamTable
 
 PAGE = Path(__file__).with_name("configuration.md")
 _KINDS = {str: "text", int: "whole number", float: "number", bool: "yes or no", tuple: "names"}
@@ -39,6 +40,17 @@ max_body = 128
 ```
 
 A setting that cannot be used is one line and exit code 2.
+
+"""
+_TABLES = """\
+## `[[upstream]]`
+
+In the file only, instead of `upstream`: one of several model servers, with the keys {upstream}.
+[Several upstreams](routes.md) explains them.
+
+## `[[route]]`
+
+In the file only: which requests go to which of them, with the keys {route}.
 
 """
 _RULE = """\
@@ -90,7 +102,11 @@ def _range(field: str) -> str:
 
 
 def _rules() -> str:
-    return _RULE.format(keys=_joined(RuleTable.__struct_fields__))
+    tables = _TABLES.format(
+        upstream=_joined(UpstreamTable.__struct_fields__),
+        route=_joined(RouteTable.__struct_fields__),
+    )
+    return tables + _RULE.format(keys=_joined(RuleTable.__struct_fields__))
 
 
 def _joined(names: Iterable[str]) -> str:

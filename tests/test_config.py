@@ -47,10 +47,10 @@ def test_without_any_source_there_are_defaults():
     assert found.rule == ()
 
 
-def test_the_table_has_every_field_but_the_rules():
+def test_the_table_has_every_field_but_the_tables():
     """Each with a sentence, a flag and a default."""
     table = {option.field: option for option in options()}
-    assert set(table) == set(Config.__struct_fields__) - {"rule"}
+    assert set(table) == set(Config.__struct_fields__) - {"rule", "route", "upstreams"}
     assert all(option.help for option in table.values())
     assert table["edit_remote"].flag == "edit-remote"
     assert table["edit_remote"].kind is bool

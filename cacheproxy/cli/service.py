@@ -15,7 +15,7 @@ import click
 import platformdirs
 
 from cacheproxy.cli.settings import OneLine, arguments, fail, proxy_options
-from cacheproxy.config import load, options
+from cacheproxy.config import ENV_PREFIX, Config, load, options
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.upstream.upstream import UpstreamURL, UpstreamURLError
 from cacheproxy.units import launchd, systemd
@@ -166,21 +166,25 @@ def _unit(name: str, given: Mapping[str, Any]) -> Unit:
         state /= name
         if any(row.field == "state_dir" for row in options()):
             found.setdefault("state_dir", str(state))
-    grace = _checked(found)
-    environment = secrets(found)
-    return Unit(name, program(list(arguments(found))), state, _log(name), grace, environment)
+    config = _checked(found)
+    keys = {table.key_env: table.key() for table in config.upstreams if table.key_env}
+    environment = secrets(found) | keys
+    words = program(list(arguments(found)))
+    return Unit(name, words, state, _log(name), config.grace, environment)
 
 
-def _checked(found: Mapping[str, Any]) -> float:
+def _checked(found: Mapping[str, Any]) -> Config:
     """Let what is wrong be told now, and not by a service that does not start."""
     told = {field: value for field, value in found.items() if field != "config"}
-    config = load(told, {}, found.get("config"))
+    others = {name: text for name, text in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    config = load(told, others, found.get("config"))
     try:
-        UpstreamURL.parse(config.upstream)
+        for table in config.servers:
+            UpstreamURL.parse(table.url)
     except UpstreamURLError as error:
         fail(str(error))
     configured(config)
-    return config.grace
+    return config
 
 
 def _log(name: str) -> Path:

@@ -38,26 +38,34 @@ def rest(
     thinking: str = "",
     cache: str | None = None,
     trouble: str | None = None,
+    name: str = "",
+    others: Sequence[tuple[str, Server | None]] = (),
+    warnings: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yield the lines below: the upstream, the rules, and how clients get here.
 
     ``lifetime``: what ``lifetime_line`` returned, or None where no totals are kept. ``placement``:
     what is known of it. ``thinking``: what is done with earlier reasoning, "" for nothing.
     ``cache``: what is known of its memory, and of how it reports reuse. ``trouble``: why there is
-    no ``server``, if that is known.
+    no ``server``, if that is known. ``name``: of the upstream, and ``others``: of the others;
+    ``warnings``: what speaks against how they are put together.
     """
     yield ""
     if server is None:
         why = trouble or "it does not answer yet"
-        yield f"  upstream    OFFLINE: {why}; requests get 502 until it does"
+        then = "the others get its requests" if others else "requests get 502"
+        yield f"  upstream    {f'{name} ' if name else ''}OFFLINE: {why}; {then} until it does"
     else:
-        yield f"  upstream    ONLINE: {server.summary}"
+        yield f"  upstream    {f'{name} ' if name else ''}ONLINE: {server.summary}"
     if cache:
         yield f"  cache       {cache}"
     if placement is not None:
         yield f"  template    {placement.says}"
     if thinking:
         yield f"  thinking    {thinking}"
+    for other, known in others:
+        state = "OFFLINE: it does not answer yet" if known is None else f"ONLINE: {known.summary}"
+        yield f"  upstream    {other} {state}"
     yield f"  rules       {_rules(rules, packages, edits=edits)}"
     for package in packages:
         if package.error is not None:
@@ -68,6 +76,8 @@ def rest(
         yield from _ways_in(_from_here(address))
     if open_to_others:
         yield "  access      other machines can reach it: clients send the token as their API key"
+    for warning in warnings:
+        yield f"  warning     {warning}"
     if is_loop:
         yield "  warning     the upstream is this proxy itself, so every request gets 508:"
         yield "              set --upstream or --port"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 
+from cacheproxy.core.route.price import Price
 from cacheproxy.core.server.status import Look
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.deferred_observer import Afterwards
@@ -54,6 +56,14 @@ class Records(Service):
         """Fire when all that waits has been seen, and written."""
         super().stopService()
         return Deferred.fromCoroutine(self._finish())
+
+    def set_prices(self, prices: Mapping[str, Price]) -> None:
+        """Price what ends from now on by ``prices``, by the upstreams' names."""
+        self._pricing.prices = prices
+
+    def speed(self, url: str) -> float | None:
+        """Return the speed of prefill of the upstream at ``url``, in tokens a second."""
+        return self._pricing.speed(url)
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""

@@ -18,6 +18,7 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.logger import ILogObserver, Logger, globalLogPublisher
 
 from cacheproxy.config import ConfigError
+from cacheproxy.core.route.price import FREE
 from cacheproxy.core.server.profile_text import says
 from cacheproxy.core.server.status import Look, State
 from cacheproxy.daemon import banner
@@ -60,10 +61,9 @@ class ProxyService(MultiService):
         self._reloading = reloading
         self._twistd = twistd
         self._signals = Signals(lasting.reactor, self._asked_to_stop, self._asked_to_reload)
-        self._poller = self._make_poller(arrangement)
-        for service in (lasting.records, listening, self._poller):
-            if service is not None:
-                service.setServiceParent(self)
+        self._pollers = self._made_pollers(arrangement)
+        for service in (lasting.records, listening, *self._pollers):
+            service.setServiceParent(self)
         lasting.shown.reload = self._reload
         self._put_in_force(arrangement)
 
@@ -87,6 +87,9 @@ class ProxyService(MultiService):
             self._refuse_start(1, str(error))
         if self._listening.is_open_to_others and not self._arrangement.access.token:
             self._refuse_start(2, self._needs_token())
+        itself = self._itself(self._arrangement)
+        if itself and self._arrangement.config.upstreams:  # else it may still be mended by a reload
+            self._refuse_start(2, itself)
 
     def startService(self) -> None:
         """Print the banner: the first line at once, the rest when the upstream has answered."""
@@ -94,10 +97,11 @@ class ProxyService(MultiService):
             self.privilegedStartService()
         super().startService()
         self._start_totals()
+        self._arrangement.servers.start()
         self._lasting.reactor.callWhenRunning(self._signals.take)
         self._lasting.records.log_line.proxy = banner.proxy_option(self._listening.url)
-        url = self._arrangement.upstream.url.text
-        self._say(banner.first_line(version(), self._listening.url, url))
+        where = self._arrangement.servers.where
+        self._say(banner.first_line(version(), self._listening.url, where))
         # Not before signals are taken: who reads "Ready." may send one.
         self._lasting.reactor.callWhenRunning(lambda: self._run(self._introduce()))
 
@@ -110,27 +114,33 @@ class ProxyService(MultiService):
 
     async def _stop(self) -> None:
         self._lasting.shown.live.close()
+        self._arrangement.servers.stop()
         for service in reversed(list(self)):
             await maybeDeferred(service.stopService)
         if self._listening.broken_off:
             exit_with(1)
 
-    def _make_poller(self, arrangement: Arrangement) -> Poller | None:
+    def _made_pollers(self, arrangement: Arrangement) -> list[Poller]:
         reactor, seconds = self._lasting.reactor, arrangement.config.poll
         if not seconds:
-            return None
-        return Poller(arrangement.upstream, seconds, self._looked, reactor, wall=time.time)
+            return []
+        return [
+            Poller(server.upstream, seconds, self._looked, reactor, wall=time.time)
+            for server in arrangement.servers.all
+        ]
 
     def _looked(self, look: Look) -> None:
         self._lasting.shown.looked(look)
         self._lasting.records.looked(look)
-        self._arrangement.proving.looked(look)
-        self._arrangement.profiling.looked(look)
+        server = self._arrangement.servers.at(look.url)
+        if server is not None:
+            server.proving.looked(look)
+            server.profiling.looked(look)
 
     def _start_totals(self) -> None:
         totals = self._lasting.records.totals
-        if totals is not None and self._poller is None:
-            totals.start(lambda: self._arrangement.upstream.url.text)
+        if totals is not None and not self._pollers:
+            totals.start(lambda: self._arrangement.servers.urls)
         elif totals is not None:
             totals.start()
 
@@ -161,37 +171,64 @@ class ProxyService(MultiService):
         objection = self._objection(arrangement)
         if objection:
             raise ConfigError(objection)
-        self._arrangement = arrangement
+        before, self._arrangement = self._arrangement, arrangement
+        before.servers.stop()
         changed = self._lasting.plugins.adopt(arrangement.packages)
         self._put_in_force(arrangement)
-        if self._poller is not None:
-            self._poller.upstream = arrangement.upstream
+        self._look_at(arrangement)
         for package in arrangement.packages:
             if package.warning is not None and package.name in changed:
                 _log.warn("plugin {name}: {warning}", name=package.name, warning=package.warning)
-        self._run(arrangement.profiling.learn())
+        for server in arrangement.servers.all:
+            self._run(server.profiling.learn())
         return changed
+
+    def _look_at(self, arrangement: Arrangement) -> None:
+        """Ask the servers of ``arrangement`` from now on."""
+        arrangement.servers.start()
+        if len(self._pollers) == 1 == len(arrangement.servers.all):
+            self._pollers[0].upstream = arrangement.servers.first.upstream
+            return
+        for poller in self._pollers:
+            poller.disownServiceParent()
+        self._pollers = self._made_pollers(arrangement)
+        for poller in self._pollers:
+            poller.setServiceParent(self)
 
     def _put_in_force(self, arrangement: Arrangement) -> None:
         lasting, board = self._lasting, self._lasting.shown.dashboard
         lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
-        lasting.records.judging.known = arrangement.proving
+        servers = arrangement.servers
+        lasting.records.judging.known = {one.upstream.url.text: one.proving for one in servers.all}
+        lasting.shown.latest.looks.clear()
+        lasting.records.set_prices(
+            {one.name: one.target.price for one in servers.all if one.target.price != FREE}
+        )
         lasting.records.log_line.verbose = arrangement.config.verbose
         self._listening.grace = arrangement.config.grace
-        board.url = arrangement.upstream.url.text
-        board.profile = lambda: arrangement.profiling.profile
+        board.url = servers.first.upstream.url.text
+        board.profile = lambda: servers.first.profiling.profile
+        board.upstreams = servers.as_list
         board.active = [rule.name for rule in arrangement.rules if arrangement.edits]
         board.captures = arrangement.config.capture
         lasting.shown.live.close()  # browsers come back, and in by the new settings
 
     def _objection(self, arrangement: Arrangement) -> str | None:
         """Return what speaks against ``arrangement`` at the address we listen on."""
-        url = arrangement.upstream.url
-        if is_same(self._listening.host, url):
-            return f"upstream {url.text} is this proxy itself"
+        itself = self._itself(arrangement)
+        if itself:
+            return itself
         if self._listening.is_open_to_others and not arrangement.access.token:
             return self._needs_token()
         return None
+
+    def _itself(self, arrangement: Arrangement) -> str:
+        """Return which upstream is this very proxy, "" for none."""
+        for server in arrangement.servers.all:
+            url = server.upstream.url
+            if is_same(self._listening.host, url):
+                return f"upstream {server.name or url.text} is this proxy itself"
+        return ""
 
     def _needs_token(self) -> str:
         return (
@@ -202,17 +239,22 @@ class ProxyService(MultiService):
     async def _introduce(self) -> None:
         """Say the rest, with what one look at the upstream tells: the poller's, if it looks."""
         arrangement, lasting = self._arrangement, self._lasting
-        profiling, listening = arrangement.profiling, self._listening
-        if self._poller is not None:
-            await self._poller.first_look(_LOOK_SECONDS)
+        first, listening = arrangement.servers.first, self._listening
+        profiling = first.profiling
+        others = arrangement.servers.all[1:]
+        asked = [Deferred.fromCoroutine(server.profiling.learn()) for server in others]
+        if self._pollers:
+            await self._pollers[0].first_look(_LOOK_SECONDS)
         else:
             await profiling.learn()
         look, why = profiling.last_look, None
         if look is None or look.state is State.DOWN:
             seconds = arrangement.config.connect_timeout + 1.0
-            why = await trouble(arrangement.upstream, lasting.reactor, seconds)
+            why = await trouble(first.upstream, lasting.reactor, seconds)
         else:
             await profiling.learn()
+        for each in asked:
+            await each
         lifetime = await self._lifetime()
         if not self.running:
             return
@@ -223,12 +265,15 @@ class ProxyService(MultiService):
             lasting.plugins.packages,
             edits=arrangement.edits,
             open_to_others=listening.is_open_to_others,
-            is_loop=is_same(listening.host, arrangement.upstream.url),
+            is_loop=is_same(listening.host, first.upstream.url),
             lifetime=lifetime,
-            placement=arrangement.placing.placement if arrangement.edits else None,
-            thinking=arrangement.keeping.says if arrangement.edits else "",
+            placement=None if first.placing is None else first.placing.placement,
+            thinking="" if first.keeping is None else first.keeping.says,
             cache=says(profiling.profile).get("memory"),
             trouble=why,
+            name=first.name,
+            others=[(one.name, one.profiling.profile.server) for one in others],
+            warnings=arrangement.servers.warnings(),
         )
         gc.freeze()  # what has been made by now stays: the collector need not look at it again
         for line in lines:

@@ -18,9 +18,7 @@ from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.site import ProxySite
-from cacheproxy.proxy.exchange.keeping import Keeping
-from cacheproxy.proxy.exchange.placing import Placing
-from cacheproxy.proxy.learning.profiling import Profiling
+from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.cures import PATH as CURE
 from cacheproxy.web.cures import Cures
@@ -78,48 +76,48 @@ class Shown:
 
     def looked(self, look: Look) -> None:
         """Take note of a look at the upstream."""
-        before, self.latest.look = self.latest.look, look
+        before, self.latest.looks[look.url] = self.latest.looks.get(look.url), look
         if before is None or before.state is not look.state:
             self.live.looked()
 
     def pages(
         self,
-        upstream: str,
+        servers: Servers,
         rules: Sequence[Normalizer],
         access: Access,
-        profiling: Profiling,
-        placing: Placing | None,
         *,
         cures: Cures,
-        keeping: Keeping | None,
         before: Callable[[], None],
         is_up: Callable[[], Awaitable[bool]],
     ) -> OwnPages:
         """Return the pages; ``before`` is called before any of them is made.
 
-        ``upstream``: its URL; ``is_up``: whether it answers now. ``rules``: those that edit
-        requests. ``placing``, ``keeping``: None where nothing is edited. ``cures``: the page of
-        rules for what broke.
+        ``is_up``: whether an upstream answers now. ``rules``: those that edit requests. ``cures``:
+        the page of rules for what broke.
         """
-        names = [rule.name for rule in rules]
+        names, first = [rule.name for rule in rules], servers.first
         page = partial(
             health,
             self._version,
-            upstream,
+            first.upstream.url.text,
             rules=names,
             failures=self._failures,
-            probe=profiling.server,
+            probe=first.profiling.server,
             clients={rule.name: client_name(rule) for rule in rules},
             recent=self.recent,
-            placement=None if placing is None else placing.told,
-            thinking=None if keeping is None else keeping.told,
-            profile=profiling.told,
+            placement=None if first.placing is None else first.placing.told,
+            thinking=None if first.keeping is None else first.keeping.told,
+            profile=first.profiling.told,
+            upstreams=servers.as_list,
         )
         check = partial(ready, is_up)
         metrics = MetricsPage(
             self.metrics,
             Standing(
-                self._version, self._failures, self._reactor.seconds, lambda: self.latest.look
+                self._version,
+                self._failures,
+                self._reactor.seconds,
+                lambda: list(self.latest.looks.values()),
             ),
             names,
             lambda work: deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work),

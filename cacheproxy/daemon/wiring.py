@@ -18,12 +18,8 @@ from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.downstream.site import ProxySite
-from cacheproxy.proxy.exchange.keeping import Keeping
-from cacheproxy.proxy.exchange.placing import Placing
-from cacheproxy.proxy.learning.profiling import Profiling
-from cacheproxy.proxy.learning.proving import Proving
+from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.proxy.resource import ProxyResource
-from cacheproxy.proxy.upstream.upstream import Upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +44,15 @@ class Lasting:
 class Arrangement:
     """What one configuration makes. An exchange keeps to the one it began with.
 
-    ``packages``: the plugins. ``rules``: those that are on; ``edits``: whether they are used
-    with this upstream.
-    ``placing``: where its late system messages go; ``keeping``: what
-    becomes of earlier reasoning; ``profiling``: what is known of it;
-    ``proving``: asks it what it rendered, and for its counters.
+    ``servers``: all that deals with the upstreams. ``packages``: the plugins. ``rules``: those that
+    are on; ``edits``: whether they are used with any upstream.
     """
 
     config: Config
-    upstream: Upstream
+    servers: Servers
     packages: Packages
     rules: Sequence[Normalizer]
     edits: bool
     resource: ProxyResource
     limits: Limits
     access: Access
-    placing: Placing
-    keeping: Keeping
-    profiling: Profiling
-    proving: Proving

@@ -109,7 +109,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     may_send = inputs.send is not False and edits
     trials = _trials(inputs, server, running, found, guard, on_step) if may_send else ()
 
-    findings = [*proxy.check(running, url), *upstreams.check(server)]
+    findings = [*proxy.check(running, url), *proxy.check_pool(running), *upstreams.check(server)]
     findings += _another_upstream(running, url)
     kind = server.server.kind if server.server is not None else ""
     findings += failing.check(after.record, running.url, time.time(), kind)

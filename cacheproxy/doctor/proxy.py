@@ -32,7 +32,8 @@ class Proxy:
     ``problem``: why ``version`` is None. ``reachable``: an address of this machine at which
     others can reach it, too; ``has_token``: they need a token then. ``placement``, ``profile``:
     what the proxy knows of the server's template, and of the server. ``keeps``: what it does with
-    earlier reasoning there, "" for nothing.
+    earlier reasoning there, "" for nothing. ``pool``: names of all its upstreams and whether they
+    are up, where there are several; ``upstream`` is the first.
     """
 
     url: str
@@ -45,6 +46,7 @@ class Proxy:
     keeps: str = ""
     reachable: str | None = None
     has_token: bool = False
+    pool: tuple[tuple[str, bool], ...] = ()
 
     @property
     def is_up(self) -> bool:
@@ -77,12 +79,26 @@ def look(url: str, headers: Mapping[str, str]) -> Proxy:
         keeps=_keeps(page.get("thinking")),
         reachable=_reachable(site),
         has_token=bool(headers),
+        pool=_pool(page.get("upstreams")),
     )
 
 
 def is_health(page: Any) -> bool:
     """Whether a JSON value is the health page of a cacheproxy."""
     return isinstance(page, dict) and isinstance(page.get("version"), str) and "upstream" in page
+
+
+def check_pool(proxy: Proxy) -> list[Finding]:
+    """Return a finding on all upstreams, where there are several."""
+    if not proxy.pool:
+        return []
+    down = [name for name, is_up in proxy.pool if not is_up]
+    names = ", ".join(f"{name} {'up' if is_up else 'DOWN'}" for name, is_up in proxy.pool)
+    text = f"{len(proxy.pool)} upstreams: {names}; the checks below are of the first"
+    if not down:
+        return [Finding("upstreams", State.OK, text)]
+    state = State.WARN if len(down) < len(proxy.pool) else State.FAIL
+    return [Finding("upstreams", state, text, f"start {', '.join(down)}")]
 
 
 def check(proxy: Proxy, upstream: str) -> list[Finding]:
@@ -107,6 +123,11 @@ def check(proxy: Proxy, upstream: str) -> list[Finding]:
 
 def _profile(page: Any) -> dict[str, Any] | None:
     return page if isinstance(page, dict) and isinstance(page.get("says"), dict) else None
+
+
+def _pool(page: Any) -> tuple[tuple[str, bool], ...]:
+    found = [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
+    return tuple((str(each.get("name"))[:32], each.get("state") == "up") for each in found)
 
 
 def _keeps(page: Any) -> str:

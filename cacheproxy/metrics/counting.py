@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from cacheproxy import hookimpl
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.speeds import generation_speed, prefill_speed
+from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Verdict
 from cacheproxy.core.privacy.redact import carried
 from cacheproxy.core.prompt.client import client_of
@@ -18,7 +19,8 @@ from cacheproxy.metrics.table import Row
 from cacheproxy.observe.body import body_of
 from cacheproxy.totals.record import has_failed
 
-_MOST_UPSTREAMS = 4
+_MOST_UPSTREAMS = 32
+_MOST_ROUTES = 32
 _MOST_CLIENTS = 24
 _MOST_MODELS = 24
 _MOST_RULES = 200
@@ -44,6 +46,7 @@ class Metrics:
         self._clients = Labels(_MOST_CLIENTS)
         self._models = Labels(_MOST_MODELS)
         self._rules = Labels(_MOST_RULES)
+        self._routes = Labels(_MOST_ROUTES)
         self._requests = self._begin(table.REQUESTS)
         self._prompt = self._begin(table.PROMPT_TOKENS)
         self._generated = self._begin(table.GENERATED_TOKENS)
@@ -57,6 +60,10 @@ class Metrics:
         self._rule_seconds = self._begin(table.RULE_SECONDS)
         self._hits = self._begin(table.RULE_HITS)
         self._edits = self._begin(table.RULE_EDITS)
+        self._route_requests = self._begin(table.ROUTE_REQUESTS)
+        self._route_tokens = self._begin(table.ROUTE_TOKENS)
+        self._route_price = self._begin(table.ROUTE_PRICE)
+        self._moved = self._begin(table.MOVED)
         self._first_byte = self._begin(table.FIRST_BYTE)
         self._duration = self._begin(table.DURATION)
         self._edit = self._begin(table.EDIT)
@@ -85,6 +92,8 @@ class Metrics:
         status_class = "none" if status is None else f"{status // 100}xx"
         self._requests[upstream, client, outcome, status_class] += 1
         self._count_times(exchange, upstream)
+        if exchange.server:
+            self._count_route(exchange, upstream)
         if exchange.turn:
             self._count_tokens(exchange, upstream, client)
         if exchange.verdict is not None and not has_failed(exchange.outcome, status):
@@ -94,6 +103,16 @@ class Metrics:
                 rule = self._rules.of(report.rule)
                 self._hits[rule,] += 1
                 self._edits[rule,] += len(report.edits)
+
+    def _count_route(self, exchange: Exchange, upstream: str) -> None:
+        route, usage = self._routes.of(exchange.route or "none"), exchange.usage
+        self._route_requests[upstream, route] += 1
+        if exchange.has_moved:
+            self._moved[upstream,] += 1
+        if exchange.price is not None:
+            self._route_price[upstream, route] += exchange.price
+        for tokens, source in _sources(usage):
+            self._route_tokens[upstream, route, source] += tokens
 
     def _count_times(self, exchange: Exchange, upstream: str) -> None:
         request = "other" if not exchange.turn else "side" if exchange.side else "turn"
@@ -112,18 +131,13 @@ class Metrics:
             model = UNKNOWN
         model = self._models.of(model, _carried(exchange))
         usage = exchange.usage
-        reused, evaluated, output = usage.reused, usage.evaluated, usage.output
-        if evaluated is not None and reused is not None:
-            self._prompt[upstream, client, "reused"] += reused
-            self._prompt[upstream, client, "evaluated"] += evaluated
-            self._model[upstream, model, "reused"] += reused
-            self._model[upstream, model, "evaluated"] += evaluated
-        elif usage.prompt is not None:
-            self._prompt[upstream, client, UNKNOWN] += usage.prompt
-            self._model[upstream, model, UNKNOWN] += usage.prompt
-        if output is not None:
-            self._generated[upstream, client] += output
-            self._model[upstream, model, "generated"] += output
+        evaluated, output = usage.evaluated, usage.output
+        for tokens, source in _sources(usage):
+            self._model[upstream, model, source] += tokens
+            if source == "generated":
+                self._generated[upstream, client] += tokens
+            else:
+                self._prompt[upstream, client, source] += tokens
         if prefill_speed(usage) is not None:
             self._timed_tokens[upstream, "prompt"] += evaluated or 0
             self._timed_seconds[upstream, "prompt"] += usage.prompt_seconds or 0
@@ -148,6 +162,17 @@ class Metrics:
             self._breaks[upstream, client, reason] += 1
             if verdict.lost is not None:
                 self._lost[upstream, reason] += verdict.lost.tokens
+
+
+def _sources(usage: Usage) -> Iterator[tuple[int, str]]:
+    """Yield the tokens of an exchange, and where they come from."""
+    if usage.evaluated is not None and usage.reused is not None:
+        yield usage.reused, "reused"
+        yield usage.evaluated, "evaluated"
+    elif usage.prompt is not None:
+        yield usage.prompt, UNKNOWN
+    if usage.output is not None:
+        yield usage.output, "generated"
 
 
 def _carried(exchange: Exchange) -> partial[frozenset[bytes]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,21 +23,21 @@ _OWN = b"/_cacheproxy"
 class Standing:
     """Whom to ask. All are asked on the reactor's thread.
 
-    ``look``: returns the latest look at the upstream, None before the first. ``seconds``: the
-    clock that looks are timed by.
+    ``looks``: returns the latest look at each upstream. ``seconds``: the clock that looks are timed
+    by.
     """
 
     version: str
     failures: Failures
     seconds: Callable[[], float]
-    look: Callable[[], Look | None] = lambda: None
+    looks: Callable[[], Sequence[Look]] = tuple
 
     def families(self, channels: Collection[Any]) -> list[Metric]:
         """Ask all there are to ask; ``channels``: the open ones, each with its ``requests``."""
         return [
             *self._failures(),
             *self._connections(channels),
-            *self._upstream(),
+            *self._upstreams(),
             _of(table.BUILD, ([self.version, platform.python_version()], 1)),
         ]
 
@@ -58,19 +58,24 @@ class Standing:
         yield _of(table.CONNECTIONS, ([], len(channels)))
         yield _of(table.STREAMS, ([], others))
 
-    def _upstream(self) -> Iterator[Metric]:
-        look = self.look()
-        if look is None:
+    def _upstreams(self) -> Iterator[Metric]:
+        looks = [(clean(look.url), look) for look in self.looks()]
+        if not looks:
             return
-        upstream = clean(look.url)
-        yield _of(table.UP, ([upstream], look.state is State.UP))
-        yield _of(table.POLL_AGE, ([upstream], max(0.0, self.seconds() - look.moment)))
-        if look.slots:
+        now = self.seconds()
+        yield _of(table.UP, *(([name], look.state is State.UP) for name, look in looks))
+        ages = (([name], max(0.0, now - look.moment)) for name, look in looks)
+        yield _of(table.POLL_AGE, *ages)
+        slots = []
+        for name, look in looks:
             busy = sum(slot.busy for slot in look.slots)
-            idle = len(look.slots) - busy
-            yield _of(table.SLOTS, ([upstream, "busy"], busy), ([upstream, "idle"], idle))
-        if look.kv is not None:
-            yield _of(table.KV_USED, ([upstream], look.kv))
+            if look.slots:
+                slots += [([name, "busy"], busy), ([name, "idle"], len(look.slots) - busy)]
+        if slots:
+            yield _of(table.SLOTS, *slots)
+        used = [([name], look.kv) for name, look in looks if look.kv is not None]
+        if used:
+            yield _of(table.KV_USED, *used)
 
 
 def _of(row: table.Row, *values: tuple[list[str], float]) -> Metric:

@@ -19,6 +19,7 @@ from prometheus_client.metrics_core import (
 _UPSTREAM = ("upstream",)
 _CLIENT = ("upstream", "client")
 _REQUEST = ("upstream", "request")
+_ROUTE = ("upstream", "route")
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _SLOW = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
@@ -112,6 +113,26 @@ RULE_HITS = _counter(
     "cacheproxy_rule_hits_total", ("rule",), "Requests that a rule edited; 0 for one that never did"
 )
 RULE_EDITS = _counter("cacheproxy_rule_edits_total", ("rule",), "Places that a rule edited")
+ROUTE_REQUESTS = _counter(
+    "cacheproxy_route_requests_total",
+    _ROUTE,
+    "Requests by the route they took, where there are several upstreams",
+)
+ROUTE_TOKENS = _counter(
+    "cacheproxy_route_tokens_total",
+    (*_ROUTE, "source"),
+    "Their tokens: reused, evaluated, unknown, or generated",
+)
+ROUTE_PRICE = _counter(
+    "cacheproxy_route_price_total",
+    _ROUTE,
+    "What the upstream charges for them, by the prices of the configuration",
+)
+MOVED = _counter(
+    "cacheproxy_moved_total",
+    _UPSTREAM,
+    "Turns whose conversation was at another upstream before",
+)
 FIRST_BYTE = Row(
     "cacheproxy_first_byte_seconds",
     "histogram",

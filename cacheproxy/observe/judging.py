@@ -8,7 +8,7 @@ this, so that observers see them in the order in which they finished.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -40,8 +40,6 @@ _MOST_HELD = 64
 
 class Known(Protocol):
     """What is known of an upstream, and who asks it for more."""
-
-    url: str
 
     @property
     def inferred(self) -> Inferred:
@@ -79,8 +77,8 @@ class Judging:
     """Takes finished exchanges, gives them on with their verdict, turn and side.
 
     ``deliver`` is called on the reactor thread, once for each exchange: for those of one session
-    in the order they finished. ``store``: where conversations are remembered. ``known``: of the
-    upstream, set by whoever knows it.
+    in the order they finished. ``store``: where conversations are remembered. ``known``: of each
+    upstream, by its URL, set by whoever knows it.
     """
 
     def __init__(
@@ -90,7 +88,7 @@ class Judging:
         store: Store,
         collector: Collector | None = None,
     ) -> None:
-        self.known: Known | None = None
+        self.known: Mapping[str, Known] = {}
         self._reactor = reactor
         self._collector = collector or Collector()
         self._deliver = deliver
@@ -152,8 +150,7 @@ class Judging:
             return None
 
     def _of(self, exchange: Exchange) -> Known | None:
-        known = self.known
-        return known if known is not None and known.url == exchange.upstream else None
+        return self.known.get(exchange.upstream)
 
     def _take(self, exchange: Exchange, number: int, judged: Judged | None) -> None:
         """Give an exchange on, once what it asks for is known and those before it are gone."""

@@ -1,4 +1,4 @@
-"""The upstream's latest status, and the prompts that it is evaluating."""
+"""Each upstream's latest status, and the prompts that are being evaluated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cacheproxy.observe.prefills import Prefills
 
 @dataclass(slots=True)
 class Latest:
-    """The look taken last, None before the first, and what runs now; for pages that show it."""
+    """The looks taken last, by the upstreams' URLs, and what runs now; for pages that show it."""
 
-    look: Look | None = None
+    looks: dict[str, Look] = field(default_factory=dict)
     prefills: Prefills = field(default_factory=Prefills)

@@ -13,7 +13,7 @@ from cacheproxy import hookimpl
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.speeds import generation_speed
 from cacheproxy.core.conversation.usage import Usage
-from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.judge.advice import is_curable
 from cacheproxy.core.judge.explain import said_of
@@ -106,14 +106,25 @@ def why(exchange: Exchange, proxy: str = "") -> str:
 
     ``proxy``: what the command needs beside it, see ``LogLine``.
     """
-    verdict_ = exchange.verdict
-    if verdict_ is None or exchange.side:
-        return ""
+    verdict_, moved = exchange.verdict, _moved(exchange)
+    if verdict_ is None or exchange.side or moved:
+        return moved
     if verdict_.reason is None:
         return "; ".join(verdict_.evidence)
     said = said_of(verdict_, exchange.usage)
     propose = " --propose" if is_curable(verdict_) else ""
     return f"{verdict_.reason}: {said}.   cacheproxy diagnose {exchange.number}{propose}{proxy}"
+
+
+def _moved(exchange: Exchange) -> str:
+    """From where to where a conversation went, of several upstreams, and what that took."""
+    verdict_ = exchange.verdict
+    if not exchange.has_moved:
+        return ""
+    lost = verdict_.lost if verdict_ is not None and verdict_.reason is Reason.MOVED else None
+    tokens = exchange.usage.evaluated if lost is None else lost.tokens
+    where = f"moved: {exchange.was_at} -> {exchange.server}"
+    return where if tokens is None else f"{where}, {tokens:,} tokens"
 
 
 def _turn(exchange: Exchange) -> str:
@@ -122,6 +133,8 @@ def _turn(exchange: Exchange) -> str:
     if exchange.first_byte is not None:
         parts.append(f"{exchange.first_byte:5.1f}s first")
     parts += [*_output(exchange.usage), verdict(exchange)]
+    if exchange.server:
+        parts.append(f"at {exchange.server}")
     edited = "; ".join(filter(None, (_placed(exchange), _edited(exchange))))
     return "  ".join(parts) + (f"  ({edited})" if edited else "")
 

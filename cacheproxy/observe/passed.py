@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.server.status import Look, State
 
-_TURNS, _LOOKS = 512, 64
+_TURNS, _LOOKS = 512, 256
 _MOST = 0.9
 """Share of a prompt that a slot must hold to be said to hold it."""
 
@@ -27,6 +27,7 @@ class Passed(NamedTuple):
 
 
 class _Seen(NamedTuple):
+    upstream: str
     wall: float
     is_down: bool
     held: int | None
@@ -47,7 +48,7 @@ class PassedTurns:
         """Take note of a look at the upstream."""
         idle = bool(look.slots) and not any(slot.busy for slot in look.slots)
         held = max(slot.used for slot in look.slots) if idle else None
-        self._looks.append(_Seen(look.wall, look.state is State.DOWN, held))
+        self._looks.append(_Seen(look.url, look.wall, look.state is State.DOWN, held))
 
     def since(self, ended: float, exchange: Exchange, lane: Lane) -> list[Passed]:
         """Return what other lanes did between ``ended`` and the prefill of ``exchange``."""
@@ -61,16 +62,18 @@ class PassedTurns:
             and turn.begun < begun
         ]
 
-    def was_down(self, since: float, until: float) -> bool:
-        """Whether the upstream was seen down."""
-        return any(look.is_down for look in self._between(since, until))
+    def was_down(self, upstream: str, since: float, until: float) -> bool:
+        """Whether ``upstream``, a URL, was seen down."""
+        return any(look.is_down for look in self._between(upstream, since, until))
 
-    def was_empty(self, since: float, until: float, tokens: int) -> bool:
+    def was_empty(self, upstream: str, since: float, until: float, tokens: int) -> bool:
         """Whether all slots were seen idle, and none held as much as ``tokens``."""
         return any(
             look.held is not None and look.held < _MOST * tokens
-            for look in self._between(since, until)
+            for look in self._between(upstream, since, until)
         )
 
-    def _between(self, since: float, until: float) -> list[_Seen]:
-        return [look for look in self._looks if since < look.wall < until]
+    def _between(self, upstream: str, since: float, until: float) -> list[_Seen]:
+        return [
+            look for look in self._looks if since < look.wall < until and look.upstream == upstream
+        ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.spared import Spared, spared_tokens
 from cacheproxy.core.conversation.speeds import Prefill
+from cacheproxy.core.route.price import Price
 from cacheproxy.core.server.counters import Reading, gain
 from cacheproxy.core.server.status import Look
 
@@ -30,9 +31,12 @@ class Pricing:
     the median of what its upstream showed lately, in answers, or, where these tell no times
     (llama-server's to ``/v1/messages``), in its counters. Prefill slows down as the context grows,
     and what is spared lies deep in it: the seconds are rather too few.
+
+    ``prices``: what upstreams charge, by their names, set anew when the configuration is.
     """
 
     def __init__(self, deliver: Callable[[Exchange], None]) -> None:
+        self.prices: Mapping[str, Price] = {}
         self._deliver = deliver
         self._upstreams: dict[str, _Upstream] = {}
 
@@ -46,7 +50,16 @@ class Pricing:
         if tokens and not exchange.has_failed:
             speed = own or known.prefill.speed
             exchange = replace(exchange, spared=Spared(tokens, tokens / speed if speed else None))
+        price = self.prices.get(exchange.server)
+        if price is not None and exchange.turn and usage.prompt is not None:
+            cost = price.of(usage.prompt, usage.reused or 0, usage.output or 0)
+            exchange = replace(exchange, price=cost)
         self._deliver(exchange)
+
+    def speed(self, url: str) -> float | None:
+        """Return the tokens a second that ``url`` evaluated lately, None for not known."""
+        known = self._upstreams.get(url)
+        return None if known is None else known.prefill.speed
 
     def looked(self, look: Look) -> None:
         """Learn the speed that the upstream's counters tell, unless answers have told it."""

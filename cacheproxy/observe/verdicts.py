@@ -184,9 +184,11 @@ class Verdicts:
             others=len({one.lane for one in others}),
             alike=min(shares, key=lambda share: abs(share - reused), default=None),
             evaluated=sum(one.evaluated or 0 for one in others),
-            restarted=self.passed.was_down(before.ended, exchange.wall)
+            restarted=self.passed.was_down(exchange.upstream, before.ended, exchange.wall)
             or (None if before.start is None else is_another(before.start, profile.start)),
-            emptied=self.passed.was_empty(before.ended, exchange.wall, before.tokens or 0),
+            emptied=self.passed.was_empty(
+                exchange.upstream, before.ended, exchange.wall, before.tokens or 0
+            ),
             moved=bool(before.upstream) and before.upstream != exchange.upstream,
         )
 

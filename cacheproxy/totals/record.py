@@ -15,6 +15,7 @@ from cacheproxy.observe.body import body_of
 LONGEST_NAME = 120
 """Characters of a name that a client chose."""
 LONGEST_PLACE = 200
+NO_COLUMNS = ("began", "client", "route", "price")
 _NO_VERDICT = Verdict(Judgement.UNKNOWN)
 
 
@@ -22,11 +23,14 @@ class Record(NamedTuple):
     """One exchange, by the columns that it is kept in (``schema/001.sql``), with texts for numbers.
 
     ``began``: seconds on the clock that only goes forward; ``client``: the session's, or as the
-    request names itself. These two are no columns.
+    request names itself; ``route``: the one that it took, None where there is but one upstream;
+    ``price``: what its upstream charges. These are no columns.
     """
 
     began: float
     client: str
+    route: str | None
+    price: float
     at: int
     number: int
     upstream: str
@@ -73,6 +77,8 @@ def record_of(exchange: Exchange, now: float) -> Record:
     return Record(
         began=now - exchange.seconds,
         client=session.client if session is not None else client_of(received),
+        route=exchange.route if exchange.server else None,
+        price=exchange.price or 0.0,
         at=milliseconds(exchange.wall),
         number=exchange.number,
         upstream=exchange.upstream,

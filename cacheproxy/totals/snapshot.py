@@ -45,6 +45,17 @@ def lifetime(store: Store) -> Json:
     }
 
 
+def routed(store: Store) -> list[Json]:
+    """Return what each upstream did for each route, over all restarts: those asked most first.
+
+    Tokens are those that answers told; ``price``: what they cost by the configuration.
+    """
+    return store.rows(
+        "SELECT url AS upstream, route, requests, prompt, reused, evaluated, output, price "
+        "FROM routed JOIN upstreams ON upstreams.id = upstream ORDER BY requests DESC LIMIT 64"
+    )
+
+
 def _figures(store: Store, target: int | None = None) -> Json:
     """Return the figures of one target, or of all."""
     execute, scope = store.connection.execute, {"target": target}

@@ -9,13 +9,13 @@ from typing import Any
 from cacheproxy.core.server.status import Look
 from cacheproxy.totals.lifetime import Lifetime
 from cacheproxy.totals.names import Names, safe
-from cacheproxy.totals.record import LONGEST_PLACE, Record
+from cacheproxy.totals.record import LONGEST_PLACE, NO_COLUMNS, Record
 from cacheproxy.totals.sums import ADD_SUMS
 
 Json = dict[str, Any]
 
 _WORDS = ("model", "dialect", "outcome", "verdict", "reason", "shape", "rules")
-_COLUMNS = ("under_way", *(name for name in Record._fields if name not in ("began", "client")))
+_COLUMNS = ("under_way", *(name for name in Record._fields if name not in NO_COLUMNS))
 _INSERT = (
     f"INSERT INTO exchanges ({', '.join(_COLUMNS)}) "  # noqa: S608 - our own names
     f"VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
@@ -31,6 +31,14 @@ UPDATE sessions SET last = max(last, :at), requests = requests + 1,
     context = ifnull(CASE WHEN :turn > 0 AND NOT :side THEN :prompt + ifnull(:output, 0) END,
         context)
 WHERE id = :session
+"""
+_ADD_ROUTED = """
+INSERT INTO routed VALUES (
+    :upstream, :route, 1, ifnull(:prompt, 0), ifnull(:reused, 0), ifnull(:evaluated, 0),
+    ifnull(:output, 0), :price
+) ON CONFLICT DO UPDATE SET requests = requests + 1, prompt = prompt + excluded.prompt,
+    reused = reused + excluded.reused, evaluated = evaluated + excluded.evaluated,
+    output = output + excluded.output, price = price + excluded.price
 """
 
 
@@ -65,6 +73,8 @@ class Store:
         if record.session is not None:
             row["session"] = names.session(record.client, record.session, row["upstream"], at)
             execute(_TOUCH_SESSION, row)
+        if record.route is not None:
+            execute(_ADD_ROUTED, row)
         execute(_INSERT, row)
 
     def look(self, look: Look) -> None:

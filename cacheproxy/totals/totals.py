@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,7 +36,7 @@ class Totals:
         self._database = Database(reactor, folder)
         self._tidying = LoopingCall(self._tidy)
         self._tidying.clock = reactor
-        self._unpolled: Callable[[], str] | None = None
+        self._unpolled: Callable[[], Iterable[str]] | None = None
 
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
@@ -53,10 +53,10 @@ class Totals:
         """Open the file once; raises TotalsError. Blocks."""
         self._database.check()
 
-    def start(self, unpolled: Callable[[], str] | None = None) -> None:
+    def start(self, unpolled: Callable[[], Iterable[str]] | None = None) -> None:
         """Begin the housekeeping.
 
-        ``unpolled``: returns the upstream's URL where nobody looks at it: then responses alone
+        ``unpolled``: returns the upstreams' URLs where nobody looks at them: then responses alone
         tell what was done.
         """
         self._unpolled = unpolled
@@ -87,9 +87,9 @@ class Totals:
 
     def _tidy(self) -> None:
         if self._unpolled is not None:
-            url = self._unpolled()
             moment = self._reactor.seconds()
-            self.looked(Look(url, self._wall(), moment, State.UP, Metrics.OFF))
+            for url in self._unpolled():
+                self.looked(Look(url, self._wall(), moment, State.UP, Metrics.OFF))
         self._database.run(lambda store: tidy(store, self.now)).addCallbacks(
             self._tidied, self._not_tidied
         )

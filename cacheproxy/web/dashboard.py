@@ -18,7 +18,7 @@ from cacheproxy.core.server.status import Look
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
 from cacheproxy.totals.requests import FILTERS, requests, sessions
-from cacheproxy.totals.snapshot import lifetime
+from cacheproxy.totals.snapshot import lifetime, routed
 from cacheproxy.totals.store import Store
 from cacheproxy.totals.windows import WINDOWS, breaks, overview
 from cacheproxy.web.headline import headline, speeds
@@ -51,7 +51,8 @@ class Dashboard:
     """The pages of data. ``kept``: whether ``source`` outlives the process.
 
     ``url``, ``active`` (names of the rules that are on) and ``profile`` (returns what is known of
-    the model server) are set anew when the configuration is.
+    the model server), and ``upstreams`` (what is known of each, where there are several) are set
+    anew when the configuration is.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Dashboard:
         self.url = ""
         self.active: Collection[str] = ()
         self.profile: Callable[[], Profile] = Profile
+        self.upstreams: Callable[[], list[Json]] = list
         self._source = source
         self._latest = latest
         self._recent = recent
@@ -94,12 +96,13 @@ class Dashboard:
 
     async def snapshot(self, window: str) -> Json:
         """Return the figures of ``window``, one of WINDOWS."""
-        now = self._source.now
+        now, look = self._source.now, self._latest.looks.get(self.url)
         found: Json = await self._source.ask(_figures, window, now)
         return {
             **self._fixed,
             "now": now / 1e3,
-            "upstream": upstream_of(self.url, self._latest.look) | {"says": says(self.profile())},
+            "upstream": upstream_of(self.url, look) | {"says": says(self.profile())},
+            "upstreams": self.upstreams(),
             "prefills": self._latest.prefills.as_json(),
             "rules": list(self.active),
             "reasons": PHRASES,
@@ -173,4 +176,5 @@ def _figures(store: Store, window: str, now: int) -> Json:
         "breaks": breaks(store, window, now),
         "sessions": sessions(store, round(found["start"] * 1e3), _SESSIONS),
         "lifetime": lifetime(store),
+        "routed": routed(store),
     }

@@ -27,6 +27,7 @@ async def health(
     placement: Callable[[], Awaitable[Mapping[str, Any]]] | None,
     thinking: Callable[[], Awaitable[Mapping[str, Any]]] | None,
     profile: Callable[[], Awaitable[Mapping[str, Any]]] | None,
+    upstreams: Callable[[], list[dict[str, Any]]] = list,
 ) -> Mapping[str, Any]:
     """Return the page: the upstream, the rules that are on, and how often each failed.
 
@@ -34,7 +35,8 @@ async def health(
     upstream says of itself, or None while it is down. ``recent``: the last exchanges.
     ``placement``: returns what is known of where the upstream puts late system messages, which it
     is asked for; ``thinking``: likewise what is done with earlier reasoning; ``profile``: of its
-    memory, its template and its reporting.
+    memory, its template and its reporting. ``upstreams`` returns what is known of each, where there
+    are several: ``upstream`` is the first of them.
     """
     server = await probe()
     state: dict[str, Any] = {"url": upstream, "state": "down" if server is None else "up"}
@@ -47,6 +49,7 @@ async def health(
         "rules": rules,
         "clients": clients,
         "upstream": state,
+        "upstreams": upstreams(),
         "placement": await _told(placement, server),
         "thinking": await _told(thinking, server),
         "profile": await _told(profile, server),

@@ -32,6 +32,16 @@ def test_the_first_line_says_who_listens_where_and_where_requests_go():
     )
 
 
+def test_all_upstreams_are_named():
+    """Each with what it is, or that it is not there."""
+    known = Server("llama-server", "b1", "model.gguf")
+    lines = rest(known, name="big", others=[("big2", None), ("small", known)]).split("\n")
+    assert f"  upstream    big ONLINE: {known.summary}" in lines
+    assert "  upstream    big2 OFFLINE: it does not answer yet" in lines
+    assert f"  upstream    small ONLINE: {known.summary}" in lines
+    assert "the others get its requests until it does" in rest(name="big", others=[("b", known)])
+
+
 def test_how_clients_get_here():
     """A line to copy for each API, and the dashboard."""
     lines = rest().split("\n")

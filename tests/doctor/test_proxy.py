@@ -64,3 +64,19 @@ def test_a_proxy_that_asks_for_a_token(tmp_path):
         assert found.state is State.OK
         assert record.read(url, {"X-Cacheproxy-Token": "a-secret"}).seen == ()
         assert record.read(url, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("states", "state", "fix"),
+    [
+        ({}, None, None),
+        ({"a": True, "b": True}, State.OK, None),
+        ({"a": True, "b": False}, State.WARN, "start b"),
+        ({"a": False, "b": False}, State.FAIL, "start a, b"),
+    ],
+)
+def test_several_upstreams_are_named(states, state, fix):
+    """With those that are down."""
+    found = proxies.check_pool(proxies.Proxy("http://x", version="1", pool=tuple(states.items())))
+    assert [(one.state, one.fix) for one in found] == ([(state, fix)] if state else [])
+    assert all(name in found[0].text for name in states)

@@ -230,3 +230,19 @@ def test_labels_are_bounded_however_many_names_there_are(metrics):
     assert value(said, "cacheproxy_requests_total") == 600
     assert "model-299" not in repr(said)
     assert "/v1/u" not in repr(said)
+
+
+def test_what_each_upstream_did_for_each_route(count):
+    """Only where there are several: requests, tokens, price, and turns that moved there."""
+    assert value(count(usage=Usage(1000, 900, 50)), "cacheproxy_route_requests_total") is None
+    at = {"server": "big", "route": "work", "was_at": "big2", "price": 0.25}
+    said = count(usage=Usage(1000, 900, 50), **at)
+    labels = {"upstream": UP, "route": "work"}
+    assert value(said, "cacheproxy_route_requests_total", **labels) == 1
+    assert value(said, "cacheproxy_route_tokens_total", source="reused", **labels) == 900
+    assert value(said, "cacheproxy_route_tokens_total", source="generated", **labels) == 50
+    assert value(said, "cacheproxy_route_price_total", **labels) == 0.25
+    assert value(said, "cacheproxy_moved_total", upstream=UP) == 1
+    said = count(usage=Usage(1000), server="big", was_at="big")
+    assert value(said, "cacheproxy_route_tokens_total", source="unknown", route="none") == 1000
+    assert value(said, "cacheproxy_moved_total", upstream=UP) == 1

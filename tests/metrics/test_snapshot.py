@@ -16,7 +16,9 @@ UP = "http://localhost:8080"
 
 
 def said_of(look=None, failures=None, channels=(), moment=100.0):
-    standing = Standing("1.2", failures or Failures(), lambda: moment, lambda: look)
+    standing = Standing(
+        "1.2", failures or Failures(), lambda: moment, lambda: [look] if look else []
+    )
     return shown(None, standing, channels=channels)
 
 

@@ -134,7 +134,8 @@ def test_the_work_is_not_done_on_the_calling_thread(judging, reactor, delivered)
 
 def test_what_was_judged_in_the_thread_is_asked_for_on_the_reactor(judging, reactor, delivered):
     """Nobody is asked before the reactor takes over."""
-    judging.known = server = Server()
+    server = Server()
+    judging.known = {server.url: server}
     for turn in conversation(LOSES[:3]):
         judging(turn)
     reactor.run(2)

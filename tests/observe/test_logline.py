@@ -84,6 +84,18 @@ def test_a_turn():
     )
 
 
+def test_of_several_upstreams_the_line_says_which_and_what_moved():
+    """The tokens are those that had to be evaluated where it went."""
+    assert line(server="big", was_at="big").endswith("  ok  at big")
+    lost = Verdict(Judgement.BREAK, Reason.MOVED, lost=Count(18_211, "measured"))
+    for changes, tokens in (({}, "283"), ({"verdict": lost}, "18,211")):
+        first, second = lines(exchange(server="big2", was_at="big", **changes))
+        assert first.endswith("  at big2")
+        assert second.strip() == f"moved: big -> big2, {tokens} tokens"
+    _, second = lines(exchange(server="big2", was_at="big", usage=Usage()))
+    assert second.strip() == "moved: big -> big2"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -89,22 +89,22 @@ def test_the_oldest_turns_and_looks_go_first():
     assert found[-1].lane == ("agent", "1999", 1)
     for number in range(2000):
         many.looked(look(float(number), state=State.DOWN))
-    assert not many.was_down(0.0, 1000.0)
-    assert many.was_down(1998.5, 2000.0)
+    assert not many.was_down(HERE, 0.0, 1000.0)
+    assert many.was_down(HERE, 1998.5, 2000.0)
 
 
 def test_a_server_was_down_if_it_was_seen_down_in_between():
     """Neither before nor after."""
     found = looked(look(5.0, state=State.DOWN), look(20.0), look(40.0, state=State.DOWN))
-    assert not found.was_down(10.0, 30.0)
-    assert not found.was_down(5.0, 40.0)
-    assert found.was_down(4.0, 30.0)
-    assert found.was_down(10.0, 41.0)
+    assert not found.was_down(HERE, 10.0, 30.0)
+    assert not found.was_down(HERE, 5.0, 40.0)
+    assert found.was_down(HERE, 4.0, 30.0)
+    assert found.was_down(HERE, 10.0, 41.0)
 
 
 def test_a_server_that_loads_a_model_is_not_down():
     """It is there."""
-    assert not looked(look(20.0, state=State.LOADING)).was_down(10.0, 30.0)
+    assert not looked(look(20.0, state=State.LOADING)).was_down(HERE, 10.0, 30.0)
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,11 @@ def test_a_server_that_loads_a_model_is_not_down():
 )
 def test_slots_are_empty_if_none_that_idles_holds_most_of_the_prompt(seen, is_empty):
     """A busy slot is filling up; one that was not told may hold anything."""
-    assert looked(seen).was_empty(10.0, 30.0, 1000) is is_empty
+    assert looked(seen).was_empty(HERE, 10.0, 30.0, 1000) is is_empty
 
 
 def test_one_empty_look_is_enough():
     """The slot may have been filled by another since."""
-    assert looked(look(15.0, 1000), look(20.0, 0), look(25.0, 1000)).was_empty(10.0, 30.0, 1000)
+    assert looked(look(15.0, 1000), look(20.0, 0), look(25.0, 1000)).was_empty(
+        HERE, 10.0, 30.0, 1000
+    )

@@ -6,6 +6,7 @@ import pytest
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
+from cacheproxy.core.route.price import Price
 from cacheproxy.observe.pricing import Pricing
 from tests.totals.builders import look
 
@@ -91,3 +92,23 @@ def test_upstreams_do_not_pile_up(price):
         price(turn(1000, 1.0, upstream=f"http://host:{number}"))
     assert price(turn(upstream="http://host:99")).seconds is not None
     assert price(turn(upstream="http://host:0")).seconds is None
+
+
+def test_what_an_upstream_charges():
+    """Of a turn that was counted, at an upstream with a price."""
+    found = []
+    pricing = Pricing(found.append)
+    pricing.prices = {"cloud": Price(3.0, 15.0, 0.3)}
+    for server, changes in (("cloud", {}), ("here", {}), ("cloud", {"turn": 0})):
+        pricing(turn(100, server=server, **changes))
+    first, *others = (each.price for each in found)
+    assert first == pytest.approx((100 * 3.0 + 900 * 0.3 + 5 * 15.0) / 1e6)
+    assert others == [None, None]
+
+
+def test_the_speed_of_an_upstream_is_what_it_showed_lately():
+    """None before it showed any."""
+    pricing = Pricing(lambda _: None)
+    assert pricing.speed("http://localhost:8080") is None
+    pricing(turn(1000, 2.0))
+    assert pricing.speed("http://localhost:8080") == 500.0

@@ -25,7 +25,7 @@ from typing import Any, Self
 TIMEOUT = 120.0
 """Seconds after which what was to happen never will: far more than it takes on a busy machine."""
 _RUN_TWISTD = "import sys; from twisted.scripts.twistd import run; sys.exit(run())"
-_BANNER = re.compile(r"^cacheproxy \S+ {3}http://(\S+):(\d+) {2}→ {2}\S+$")
+_BANNER = re.compile(r"^cacheproxy \S+ {3}http://(\S+):(\d+) {2}→ {2}.+$")
 
 Headers = list[tuple[bytes, bytes]]
 

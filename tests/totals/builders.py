@@ -17,6 +17,8 @@ MS = round(NOW * 1000)
 
 _PLAIN = Record(
     began=0.0,
+    route=None,
+    price=0.0,
     client="agent",
     at=MS,
     number=1,

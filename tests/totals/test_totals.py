@@ -63,7 +63,7 @@ def test_looks_are_counted(totals, reactor):
 
 def test_where_nobody_looks_at_the_upstream_responses_tell(totals, reactor):
     """Its housekeeping counts what has come since the last time."""
-    totals.start(unpolled=lambda: URL)
+    totals.start(unpolled=lambda: [URL])
     finished(totals, exchange(body("x"), usage=Usage(100, 80, 5), wall=NOW))
     assert ask(totals, reactor, lifetime)["all"]["exchanges"] == 0
     reactor.advance(60)

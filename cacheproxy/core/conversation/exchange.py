@@ -44,7 +44,9 @@ class Exchange:
     ``verdict``: of a turn, None for other requests. ``profile``: what was known of the upstream
     when the verdict was reached. ``spared``: what it did not have to evaluate thanks to us, None
     for nothing, or where nobody knows. ``place``: where its conversation's store put it, None for
-    no turn.
+    no turn. ``server``: the upstream's name, and ``route``: that of the route it took, "" where
+    there is but one; ``was_at``: the name of the upstream that the turn before went to. ``price``:
+    what the upstream charges for it, None for nothing, or where nobody has said.
     """
 
     received: Request
@@ -72,6 +74,15 @@ class Exchange:
     profile: Profile | None = None
     spared: Spared | None = None
     place: Place | None = None
+    server: str = ""
+    route: str = ""
+    was_at: str = ""
+    price: float | None = None
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it is a turn whose conversation was at another upstream before."""
+        return self.turn > 0 and bool(self.was_at) and self.was_at != self.server
 
     @property
     def has_failed(self) -> bool:

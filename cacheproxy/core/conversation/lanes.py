@@ -71,6 +71,17 @@ class Before(NamedTuple):
     start: str | None = None
 
 
+class Home(NamedTuple):
+    """Where a lane's prefix is, of several upstreams: its ``name``, and the ``route`` taken there.
+
+    ``start``: of the server then (see ``Profile``).
+    """
+
+    name: str
+    route: str = ""
+    start: str | None = None
+
+
 @dataclass(eq=False, slots=True)
 class Lane:
     """Requests that extend one another.
@@ -79,7 +90,7 @@ class Lane:
     as the rules left it, and ``prompt``: what it says, tools first. ``others``: the last requests
     with other tools, by the tools' names. ``turns``: how many were evaluated; ``before``: the last
     of these, None before the first. ``broken``: the last turn that broke, for a rule to be proven
-    on. ``cost``: bytes that all of it takes, roughly.
+    on. ``home``: None where there is one upstream. ``cost``: bytes that all of it takes, roughly.
     """
 
     number: int
@@ -89,6 +100,7 @@ class Lane:
     turns: int = 0
     before: Before | None = None
     broken: Pair | None = None
+    home: Home | None = None
     cost: int = 0
 
     def go_on(self, request: Request, prompt: Prompt) -> None:

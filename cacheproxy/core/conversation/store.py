@@ -12,7 +12,15 @@ from threading import Lock
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.conversation import Conversation
-from cacheproxy.core.conversation.lanes import Before, Lane, Pair, Place, find_lane, is_another
+from cacheproxy.core.conversation.lanes import (
+    Before,
+    Home,
+    Lane,
+    Pair,
+    Place,
+    find_lane,
+    is_another,
+)
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.thoughts import Thought
@@ -152,6 +160,28 @@ class Store:
             if session in self._known:
                 self._count(known)
             return known.place(lane, replaced=place.replaced)
+
+    def home(self, turn: Turn, route: str) -> Home | None:
+        """Return where the prefix of ``turn`` is, None for nowhere.
+
+        A new lane begins where others are of its session, or of its root, that took its ``route``:
+        it shares their beginning, as a rule.
+        """
+        if turn.lane is not None and turn.lane.home is not None:
+            return turn.lane.home
+        for session in (turn.session, turn.root):
+            lanes = () if session is None else self._lanes(session)
+            for lane in reversed(lanes):
+                if lane.home is not None and lane.home.route == route:
+                    return lane.home
+        return None
+
+    def settle(self, session: Session, number: int, home: Home) -> None:
+        """Take note that a turn of lane ``number`` is being answered at ``home``."""
+        known = self._known.get(session)
+        lane = known.lane(number) if known is not None else None
+        if lane is not None:
+            lane.home = home
 
     def spellings(self, session: Session | None = None) -> Spellings:
         """Return the tool calls of all conversations; new ones are kept as those of ``session``."""

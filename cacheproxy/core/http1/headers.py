@@ -24,12 +24,13 @@ _HOP_BY_HOP = frozenset(
 PROBE = b"x-cacheproxy-probe"
 """Marks a test request, as ``cacheproxy doctor`` sends: relayed like any other, never recorded."""
 
-_CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
+"""By which a server lets somebody in."""
 
 
 def credentials_in(headers: Headers, also: frozenset[bytes] = frozenset()) -> Headers:
     """Return those of ``headers`` that a server lets us in by, and ``also``."""
-    wanted = _CREDENTIALS | also
+    wanted = CREDENTIALS | also
     return tuple([field for field in headers if field[0].lower() in wanted])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 _BARE = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]+(?:/.*)?")
 """A host and its port, without a scheme."""
@@ -16,3 +17,11 @@ def server_root(text: str) -> str:
     """
     url = f"http://{text}" if _BARE.fullmatch(text) else text
     return url.rstrip("/").removesuffix("/v1").rstrip("/") if "://" in url else url
+
+
+def host_of(text: str) -> str:
+    """Return the host of a server's URL, "" where it has none that can be read."""
+    try:
+        return urlsplit(server_root(text)).hostname or ""
+    except ValueError:
+        return ""

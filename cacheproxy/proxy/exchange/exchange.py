@@ -1,4 +1,4 @@
-"""One request and its answer: ``_relay`` has all steps in order."""
+"""One request and its answer: ``_relay`` has all steps in order, ``Attempt`` those of a server."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import PROBE, for_client
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.core.placement.placing import NAME
 from cacheproxy.core.placement.refusal import Refusal
 from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.prefill import Prefill, PrefillReader, Progress
-from cacheproxy.core.thinking.keeping import Asked
 from cacheproxy.proxy.downstream.errors import reason_of
 from cacheproxy.proxy.downstream.request import ProxyRequest
+from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
-from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.relay import Relay
+from cacheproxy.proxy.exchange.servers import Chosen
 from cacheproxy.proxy.translation.translating import is_stream
 from cacheproxy.proxy.upstream.collect import collect
-from cacheproxy.proxy.upstream.failures import explain
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
+from cacheproxy.proxy.upstream.failures import ELSEWHERE, explain, is_ours
 from cacheproxy.translate.common.translation import Translation, TranslationError
 
 _log = Logger()
@@ -57,8 +56,8 @@ class _Running:
     """One exchange under way: what its record will say, as far as it is known.
 
     Moments are of ``context.clock``. ``reply``: an answer of our own making, or translated as a
-    whole. ``tap``: reads along with the answer. ``asked``: where its reasoning is remembered.
-    ``gone``: how the client left.
+    whole. ``tap``: reads along with the answer. ``attempt``: the last to have it answered, by
+    one of ``chosen``. ``gone``: how the client left.
     """
 
     context: ExchangeContext
@@ -66,21 +65,18 @@ class _Running:
     received: Request = field(init=False)
     started: float = field(init=False)
     wall: float = field(init=False)
-    sent: Request | None = None
-    reports: tuple[Report, ...] = ()
+    attempt: Attempt = field(init=False)
     session: Session | None = None
     turn: int = 0
     place: Place | None = None
-    edited_at: float | None = None
-    sent_at: float | None = None
     head_at: float | None = None
     first_byte_at: float | None = None
+    chosen: Chosen | None = None
     status: int | None = None
     response_headers: Headers = ()
     reply: bytes = b""
     tap: UsageReader | Refusal | None = None
     relay: Relay | None = None
-    asked: Asked | None = None
     gone: Failure | None = None
 
     def __post_init__(self) -> None:
@@ -89,6 +85,8 @@ class _Running:
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
         memo = context.normalizing.memo
         self.received = Request(method, target, down.headers, down.body, memo)
+        unsent = Prepared(self.received)
+        self.attempt = Attempt(context, context.servers.first, self.received, unsent)
 
     async def run(self) -> None:
         """Relay; then show the record to the observers, however it went."""
@@ -97,6 +95,8 @@ class _Running:
             await self._relay()
         except Exception:
             outcome, error = self._failed(Failure())
+        if self.chosen is not None:
+            self.attempt.server.health.waiting -= 1
         relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
         body = self._answered(relay)
         if not self.down.header_values(PROBE):  # else it is nobody's conversation
@@ -114,44 +114,17 @@ class _Running:
         context, down = self.context, self.down
         # 1. The rules edit it, and it is found out whose conversation it belongs to.
         prepared = await context.normalizing.prepare(self.received)
-        self.reports = prepared.reports
         if prepared.turn is not None and not down.header_values(PROBE):  # else it is no turn
             self._begin(prepared.turn, prepared.request)
-        # 2. Earlier reasoning stays in it, where this upstream's template can keep it.
-        request = await self._keep(prepared)
-        # 3. Its late system messages go to where this upstream can take them.
-        placed = await self._place(request)
-        self.edited_at = context.clock.seconds()
-        stamp = context.stamp.headers(self.received, prepared.session)
-        heals = True
-        while True:
-            # 4. A count of tokens that the upstream does not know is answered here.
-            counted = await context.translating.count(placed.request)
-            if counted is not None:
-                self._answer(200, counted)
-                return
-            # 5. Where the upstream speaks another dialect, it is translated.
-            translated = await context.translating.translate(
-                placed.request, context.store.spellings(self.session)
-            )
-            self.sent = sent = placed.request if translated is None else translated.request
-            # 6. It is sent.
-            self.sent_at = context.clock.seconds()
-            response = await context.upstream.request(sent, via=b"1.1 " + context.via, also=stamp)
-            # 7. It is sent once more, at most, after the upstream did not know the dialect,
-            if translated is None and await context.translating.learns_from(
-                response, placed.request
-            ):
-                placed = await self._place(request)
-                continue
-            # and once more, at most, after it refused what stands where in the messages.
-            if context.placing is None:
-                break
-            healed = await context.placing.healed(placed, request, response, may_heal=heals)
-            if healed is None:
-                break
-            placed, heals = self._take_placed(healed), False
-        # 8. Its answer's head goes down,
+        # 2. It is sent, to a server that is chosen, as that can take it.
+        response = await self._send(prepared)
+        attempt = self.attempt
+        if response is None:
+            assert attempt.counted is not None
+            self._answer(200, attempt.counted)
+            return
+        translated = attempt.translated
+        # 9. Its answer's head goes down,
         self._take_head(response.head, is_translated=translated is not None)
         through = None
         if translated is not None:
@@ -160,7 +133,7 @@ class _Running:
                 return
             through = translated.translation.stream()
         down.send_head(response.head.status, response.head.reason, self.response_headers)
-        # 9. and its body, as it comes.
+        # 10. and its body, as it comes.
         relay = self.relay = Relay(
             down,
             response,
@@ -168,7 +141,7 @@ class _Running:
             tap=self.tap,
             through=through,
             pings=self._pings(response.head),
-            keep=context.keep_bodies or self.asked is not None,
+            keep=context.keep_bodies or attempt.asked is not None,
             prefill=PrefillReader() if is_stream(response.head) else None,
             progressed=self._progressed,
         )
@@ -184,30 +157,42 @@ class _Running:
             self.place = self.context.store.begin(turn, request)
             self.turn = self.place.turn
 
-    async def _keep(self, prepared: Prepared) -> Request:
-        """Return the request with the reasoning of earlier turns in it, where that is kept."""
-        keeping = self.context.keeping
-        if keeping is None or not prepared.request.body:
-            return prepared.request
-        kept = await keeping.keep(prepared.request, prepared.turn, begins=self.turn > 0)
-        if kept.report is not None:
-            self.reports += (kept.report,)
-        self.asked = kept.asked if self.turn else None
-        return kept.request
+    async def _send(self, prepared: Prepared) -> UpstreamConnection | None:
+        """Have it answered: by another server, once, where the first one does not take it.
 
-    async def _place(self, request: Request) -> Placed:
-        """Return ``request`` with its late system messages where the upstream can take them."""
-        placing = self.context.placing
-        if placing is None:
-            return Placed(request)
-        return self._take_placed(await placing.place(request))
-
-    def _take_placed(self, placed: Placed) -> Placed:
-        """Report what was placed last."""
-        if placed.report is not None or placed.late:
-            others = tuple([report for report in self.reports if report.rule != NAME])
-            self.reports = others if placed.report is None else (*others, placed.report)
-        return placed
+        None: ``attempt.counted`` is the answer. Nothing has gone down yet.
+        """
+        chosen = self.chosen = self.context.servers.choose(prepared)
+        for server, is_last in zip(
+            chosen.servers[:2], (len(chosen.servers) == 1, True), strict=False
+        ):
+            self.attempt = Attempt(
+                self.context,
+                server,
+                self.received,
+                prepared,
+                self.session,
+                begins=self.turn > 0,
+            )
+            server.health.waiting += 1
+            try:
+                response = await self.attempt.send()
+            except (ConnectError, DNSLookupError) as error:
+                if self.gone is not None or is_ours(error):
+                    raise
+                server.refused()
+                if is_last:
+                    raise
+            else:
+                status = 0 if response is None else response.head.status
+                if response is None or is_last or status not in ELSEWHERE:
+                    if self.place is not None and prepared.turn is not None and status < 400:
+                        self.context.servers.settle(chosen, server, prepared.turn, self.place.lane)
+                    return response
+                server.turned_down()
+                response.abort()
+            server.health.waiting -= 1
+        raise AssertionError("the last one returns or raises")
 
     def _take_head(self, head: ResponseHead, *, is_translated: bool) -> None:
         self.head_at = self.context.clock.seconds()
@@ -238,8 +223,9 @@ class _Running:
     def _progressed(self, progress: Progress | None) -> None:
         """Tell how far the server is with the prompt; None: it is done with it."""
         prefill = None
-        if progress is not None and self.session is not None and self.sent_at is not None:
-            seconds = self.context.clock.seconds() - self.sent_at
+        sent_at = self.attempt.sent_at
+        if progress is not None and self.session is not None and sent_at is not None:
+            seconds = self.context.clock.seconds() - sent_at
             prefill = Prefill(self.session.label, self.turn, progress, seconds)
         self.context.progressed(id(self), prefill)
 
@@ -274,17 +260,18 @@ class _Running:
 
     def _failed(self, failure: Failure) -> tuple[Outcome, str | None]:
         """Tell the client what went wrong, in its dialect, if it is still there to hear it."""
-        context, down = self.context, self.down
+        down = self.down
         if self.gone is not None:
             by_us = self.gone.check(ConnectionAborted)
             return Outcome.CLIENT_LEFT, "broken off by the proxy" if by_us else None
+        if self.chosen is not None and not failure.check(TranslationError):
+            self.attempt.server.health.doubt()
         if self.relay is not None:  # the relay has broken off the response
             return Outcome.UPSTREAM_FAILED, failure.getErrorMessage()
-        if failure.check(ConnectError, DNSLookupError):
-            context.translating.forget()
-            if context.placing is not None:
-                context.placing.forget()
-        status, message = explain(failure, context.upstream.url.text)
+        where = self.attempt.server.upstream.url.text
+        if self.chosen is not None and failure.check(ConnectError, DNSLookupError):
+            where = self.chosen.where
+        status, message = explain(failure, where)
         if status == 500:
             _log.failure("an exchange failed", failure)
         if down.started:
@@ -300,45 +287,48 @@ class _Running:
 
     def _answered(self, relay: Relay | None) -> bytes | None:
         """Have the answer's reasoning remembered; return its body if that is recorded."""
-        context, keeping, session = self.context, self.context.keeping, self.session
+        session, asked, keeping = self.session, self.attempt.asked, self.attempt.server.keeping
         body = relay.body if relay is not None else self.reply or None
         is_whole = self.status == 200 and (relay is None or relay.bytes_down == len(body or b""))
-        if keeping is not None and session is not None and self.asked is not None and is_whole:
+        if keeping is not None and session is not None and asked is not None and is_whole:
             dialect, headers = self.received.dialect, self.response_headers
-            keeping.answered(session, self.asked, dialect, headers, body or b"")
-        return body if context.keep_bodies else None
+            keeping.answered(session, asked, dialect, headers, body or b"")
+        return body if self.context.keep_bodies else None
 
     def _record(
         self, relay: Relay | None, body: bytes | None, outcome: Outcome, error: str | None
     ) -> Exchange:
-        context, tap = self.context, self.tap
+        attempt, tap = self.attempt, self.tap
         if isinstance(tap, Refusal) and outcome is Outcome.COMPLETE:
-            error = tap.said(self.received, self.sent or self.received)
+            error = tap.said(self.received, attempt.sent or self.received)
         has_failed = self.status is not None and self.status >= 400
         first_byte_at, bytes_down = self.first_byte_at, len(self.reply)
         if relay is not None:
             first_byte_at, bytes_down = relay.first_byte, relay.bytes_down
         return Exchange(
             received=self.received,
-            sent=self.sent,
-            reports=self.reports,
+            sent=attempt.sent,
+            reports=attempt.reports,
             session=self.session,
-            turn=0 if has_failed or self.sent is None else self.turn,
-            upstream=context.upstream.url.text,
+            turn=0 if has_failed or attempt.sent is None else self.turn,
+            upstream=attempt.server.upstream.url.text,
             status=self.status,
             outcome=outcome,
             usage=tap.close() if isinstance(tap, UsageReader) else NOTHING,
             wall=self.wall,
             first_byte=self._after(first_byte_at),
-            seconds=context.clock.seconds() - self.started,
+            seconds=self.context.clock.seconds() - self.started,
             bytes_down=bytes_down,
             error=error,
-            edited_after=self._after(self.edited_at),
-            sent_after=self._after(self.sent_at),
+            edited_after=self._after(attempt.edited_at),
+            sent_after=self._after(attempt.sent_at),
             head_after=self._after(self.head_at),
             response_headers=self.response_headers,
             response_body=body,
             place=self.place,
+            server=attempt.server.name,
+            route=self.chosen.route if self.chosen is not None else "",
+            was_at=self.chosen.was if self.chosen is not None else "",
         )
 
     def _after(self, moment: float | None) -> float | None:

@@ -12,6 +12,14 @@ from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.proxy.upstream.silence import UpstreamSilent
 from cacheproxy.translate.common.translation import TranslationError
 
+ELSEWHERE = (429, 503)
+"""Statuses by which a server says that it has not looked at a request, so another one may."""
+
+
+def is_ours(error: BaseException | None) -> bool:
+    """Whether ``error`` is about this process, whatever server it asked."""
+    return getattr(error, "osError", None) in (errno.EMFILE, errno.ENFILE)
+
 
 def explain(failure: Failure, upstream: str) -> tuple[int, str]:
     """Return the status and one sentence for a request that never got a response."""
@@ -19,7 +27,7 @@ def explain(failure: Failure, upstream: str) -> tuple[int, str]:
         return 504, f"no connection to {upstream} in time; is the model server reachable?"
     if failure.check(DNSLookupError):
         return 502, f"the host of {upstream} is not known; check --upstream"
-    if getattr(failure.value, "osError", None) in (errno.EMFILE, errno.ENFILE):
+    if is_ours(failure.value):
         return 503, "out of file descriptors: raise the limit (ulimit -n), or come again"
     if failure.check(ConnectError):
         return 502, f"cannot connect to {upstream}; is the model server running there?"

@@ -132,7 +132,8 @@
     const nothing = total === 0 && !said.overview.sums.requests && !said.prefills.length;
     show("empty", nothing);
     for (const panel of document.querySelectorAll("main > .panel:not(#login):not(#empty)")) panel.hidden = nothing;
-    showUpstream(said.upstream);
+    showUpstream(said.upstream, said.upstreams);
+    showUpstreams(said.upstreams, said.routed, nothing);
     showVerdict(said);
     showSpeed(said);
     showSessions(said);
@@ -145,13 +146,25 @@
     say("about", `cacheproxy ${said.version} · ${rules}`);
   }
 
-  function showUpstream(upstream) {
+  function showUpstreams(upstreams, routed, nothing) {
+    show("upstreams", upstreams.length > 0 && !nothing);
+    $("upstreams-rows").replaceChildren(...upstreams.flatMap((each) => {
+      const did = routed.filter((one) => one.upstream === each.url);
+      return (did.length ? did : [null]).map((one) => el("tr", { role: "row" },
+        el("td", { role: "cell", class: "name", text: each.name, title: each.url }),
+        cell(one ? one.route || "–" : "–"), cell(each.state === "up" ? "up" : "does not answer"),
+        cell(one ? count(one.requests) : "0", "n"), cell(one ? compact(one.prompt) : "–", "n"),
+        cell(one && one.prompt ? percent(one.reused / one.prompt) : "–", "n"), cell(one && one.price ? one.price.toFixed(2) : "–", "n")));
+    }));
+  }
+
+  function showUpstream(upstream, others) {
     const server = upstream.server;
     const states = { up: "up", down: "does not answer", loading: "loading its model", unknown: "not looked at" };
     $("upstream-dot").className = `dot ${upstream.state}`;
     say("upstream-name", `${server ? server.summary : upstream.url} · ${states[upstream.state]}`);
     say("upstream-says", Object.values(upstream.says || {}).join(" · "));
-    const bad = upstream.state === "down" || upstream.state === "loading";
+    const bad = (upstream.state === "down" || upstream.state === "loading") && !others.some((each) => each.state === "up");
     if (bad) {
       const down = upstream.state === "down";
       say("banner-title", down ? "The model server does not answer" : "The model server is loading its model");

@@ -1,0 +1,155 @@
+"""Which upstream a request goes to, and where next if that one does not take it.
+
+The targets of its route that can take it: by model, by context, by price, by health. Among these a
+conversation stays where its prefix is; a new one goes where its key belongs (``rendezvous``), or
+where it is answered soonest or for the least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cacheproxy.core.route.facts import Facts
+from cacheproxy.core.route.pattern import fits
+from cacheproxy.core.route.price import FREE, Price
+from cacheproxy.core.route.rendezvous import ranked
+from cacheproxy.core.route.route import Route
+
+_ROOM = 512
+"""Tokens of a context that are left for the answer, at least: else the prompt has outgrown it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """An upstream, as far as a choice looks at it.
+
+    ``models``: those it serves, with ``*`` and ``?``; () for all. ``is_fallback``: only where no
+    other is up.
+    """
+
+    name: str
+    models: tuple[str, ...] = ()
+    price: Price = FREE
+    is_fallback: bool = False
+
+    def serves(self, model: str) -> bool:
+        """Whether it has ``model``; a request that names none goes anywhere."""
+        if not self.models or not model:
+            return True
+        return any(fits(model, pattern) for pattern in self.models)
+
+
+class Standing(NamedTuple):
+    """How a target is doing now.
+
+    ``context``: tokens of one prompt, None for not known. ``speed``: evaluated tokens a second,
+    None for not known. ``waiting``: requests under way there.
+    """
+
+    is_up: bool = True
+    context: int | None = None
+    speed: float | None = None
+    waiting: int = 0
+
+
+class Known(NamedTuple):
+    """What is known of a conversation: ``home``, the name of where its prefix is, "" for nowhere.
+
+    ``key``: see ``key.root_key``. ``cached``: tokens of its prefix there.
+    """
+
+    key: str = ""
+    home: str = ""
+    cached: int = 0
+
+
+class Order(NamedTuple):
+    """Names of upstreams, in the order in which they are asked.
+
+    ``is_fallback``: the first stands in for those of the route, all of which are down.
+    """
+
+    names: tuple[str, ...]
+    is_fallback: bool = False
+
+
+def choose(
+    targets: Sequence[Target],
+    standing: Callable[[str], Standing],
+    facts: Facts,
+    route: Route,
+    known: Known,
+) -> Order:
+    """Return where a request goes; ``standing`` returns how the target of a name is doing.
+
+    Those that are down come only where nothing else is left: it may be they have just come back.
+    No names: all are too dear for this route.
+    """
+    mine = [one for one in targets if (one.name in route.to if route.to else not one.is_fallback)]
+    spare = [one for one in targets if one.is_fallback and one not in mine]
+    fit = _fitting(mine, standing, facts, route, known)
+    up = [one for one in fit if standing(one.name).is_up]
+    down = [one.name for one in fit if one not in up] if len(up) < len(fit) else []
+    others = [
+        one.name
+        for one in (_fitting(spare, standing, facts, route, known) if spare else ())
+        if standing(one.name).is_up and one.serves(facts.model)
+    ]
+    if up or not others:
+        first = _ordered(up, standing, facts, route, known)
+        return Order((*first, *others, *ranked(known.key, down)))
+    return Order((*others, *ranked(known.key, down)), is_fallback=True)
+
+
+def _fitting(
+    targets: list[Target],
+    standing: Callable[[str], Standing],
+    facts: Facts,
+    route: Route,
+    known: Known,
+) -> list[Target]:
+    """Return those that can take it; where none has the model or the room, who comes closest."""
+    serving = [one for one in targets if one.serves(facts.model)] or targets
+    fit = [one for one in serving if _fits(standing(one.name).context, facts.tokens)]
+    if not fit and serving:
+        widest = max(standing(one.name).context or 0 for one in serving)
+        fit = [one for one in serving if (standing(one.name).context or 0) == widest]
+    if route.max_cost is None:
+        return fit
+    return [one for one in fit if _cost(one, facts, known) <= route.max_cost]
+
+
+def _fits(context: int | None, tokens: int) -> bool:
+    return context is None or tokens + min(_ROOM, context // 8) <= context
+
+
+def _ordered(
+    targets: list[Target],
+    standing: Callable[[str], Standing],
+    facts: Facts,
+    route: Route,
+    known: Known,
+) -> list[str]:
+    names = ranked(known.key, [one.name for one in targets])
+    if route.prefer == "cost":
+        costs = {one.name: _cost(one, facts, known) for one in targets}
+        names.sort(key=costs.__getitem__)
+    elif route.prefer == "latency":
+        names.sort(key=lambda name: _seconds(standing(name), facts))
+    if known.home in names:
+        names.remove(known.home)
+        names.insert(0, known.home)
+    return names
+
+
+def _cost(target: Target, facts: Facts, known: Known) -> float:
+    return target.price.of_prompt(facts.tokens, known.cached if target.name == known.home else 0)
+
+
+def _seconds(standing: Standing, facts: Facts) -> float:
+    """Return how long the prompt takes there, behind those that wait; one of no speed is tried."""
+    if standing.speed is None:
+        return float(standing.waiting)
+    return (1 + standing.waiting) * facts.tokens / standing.speed

@@ -1,0 +1,124 @@
+"""What is known of a request before it is sent, for a route to match."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from cacheproxy.core.conversation.store import Turn
+from cacheproxy.core.prompt.request import Request
+
+_CHARS_PER_TOKEN = 3.6
+"""Of a prompt that nobody has counted yet: rather too many tokens than too few."""
+_LOOKED_AT = 4000
+"""Characters of a text in which its purpose stands."""
+_TITLE = re.compile(r"\b(?:titles?|new conversation topic)\b", re.IGNORECASE)
+_COMPACTION = re.compile(
+    r"\bsummar(?:y of|i[sz]e|i[sz]ing) (?:the |our |this )?(?:entire |current )?"
+    r"(?:conversation|chat|session|history|messages)"
+    r"|\bcontext checkpoint compaction\b|\bcompact(?:ing|ion)? (?:the|this) conversation\b",
+    re.IGNORECASE,
+)
+
+
+class Kind(StrEnum):
+    """What a request is for."""
+
+    MAIN = "main"
+    TITLE = "title"
+    SUBAGENT = "subagent"
+    COMPACTION = "compaction"
+    COUNT = "count"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """``model``: as asked for, "" for none; ``tokens``: of the prompt, estimated."""
+
+    client: str = ""
+    model: str = ""
+    has_tools: bool = False
+    tokens: int = 0
+    kind: Kind = Kind.MAIN
+
+
+def facts_of(request: Request, turn: Turn, *, with_kind: bool = True) -> Facts:
+    """Return the facts of ``request``, which was found to be ``turn``.
+
+    ``with_kind``: whether anybody wants to know what it is for.
+    """
+    body = request.json or {}
+    model = body.get("model")
+    return Facts(
+        client=turn.session.client,
+        model=model if isinstance(model, str) else "",
+        has_tools=bool(body.get("tools")),
+        tokens=tokens_of(turn),
+        kind=kind_of(request, turn) if with_kind else Kind.MAIN,
+    )
+
+
+def tokens_of(turn: Turn) -> int:
+    """Return the tokens of a turn's prompt: by the density of the turn before, if it was counted.
+
+    An estimate; 0 where there is no prompt that we can read.
+    """
+    if turn.prompt is None:
+        return 0
+    before = None if turn.lane is None else turn.lane.before
+    if before is not None and before.tokens and before.sent.chars:
+        return round(turn.prompt.chars * before.tokens / before.sent.chars)
+    return round(turn.prompt.chars / _CHARS_PER_TOKEN)
+
+
+def kind_of(request: Request, turn: Turn) -> Kind:
+    """Return what ``request`` is for.
+
+    A title is asked for without tools, before anything was answered, by a system text that says
+    so; a compaction by the last message, or by the system text where there are no tools.
+    """
+    if request.path.rstrip("/").endswith("/count_tokens"):
+        return Kind.COUNT
+    body = request.json or {}
+    messages = body.get("messages") or body.get("input")
+    messages = messages if isinstance(messages, list) else [{"role": "user", "content": messages}]
+    opening = "" if body.get("tools") else _opening(request)
+    if _is_compaction(messages, opening):
+        return Kind.COMPACTION
+    if opening and not _has_answers(messages) and _TITLE.search(opening):
+        return Kind.TITLE
+    return Kind.SUBAGENT if turn.root not in (None, turn.session) else Kind.MAIN
+
+
+def _is_compaction(messages: list[Any], opening: str) -> bool:
+    last = messages[-1] if messages else None
+    asked = _text(last.get("content")) if isinstance(last, dict) else ""
+    return _asks_for_summary(asked) or _asks_for_summary(opening)
+
+
+def _asks_for_summary(text: str) -> bool:
+    lowered = text.lower()  # to look for these words takes a tenth of the time
+    return ("summar" in lowered or "compact" in lowered) and bool(_COMPACTION.search(text))
+
+
+def _has_answers(messages: list[Any]) -> bool:
+    """Whether the model has said something in it."""
+    return any(isinstance(each, dict) and each.get("role") == "assistant" for each in messages)
+
+
+def _opening(request: Request) -> str:
+    texts = [text for each in request.opening for text in each]
+    return "\n".join(text[:_LOOKED_AT] for text in texts)[: 2 * _LOOKED_AT]
+
+
+def _text(content: Any) -> str:
+    """Return the beginning of the last text of a message: what a client adds stands there."""
+    if isinstance(content, str):
+        return content[:_LOOKED_AT]
+    for block in reversed(content) if isinstance(content, list) else ():
+        text = block.get("text") if isinstance(block, dict) else None
+        if isinstance(text, str):
+            return text[:_LOOKED_AT]
+    return ""

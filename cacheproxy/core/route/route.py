@@ -1,0 +1,53 @@
+"""A route: which requests it is for, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from cacheproxy.core.route.facts import Facts, Kind
+from cacheproxy.core.route.pattern import fits
+
+Preference = Literal["", "latency", "cost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where requests go that match; what is not said matches all.
+
+    ``name``: for people. ``to``: names of upstreams, a pool if there are several. ``client`` and
+    ``model`` may hold ``*`` and ``?``. ``least``, ``most``: tokens of the prompt. ``prefer``: where
+    a new conversation goes in a pool. ``max_cost``: of one prompt, in the currency of the prices.
+    """
+
+    name: str
+    to: tuple[str, ...] = ()
+    client: str = "*"
+    model: str = "*"
+    has_tools: bool | None = None
+    least: int = 0
+    most: int | None = None
+    kinds: frozenset[Kind] = frozenset()
+    prefer: Preference = ""
+    max_cost: float | None = None
+
+    def matches(self, facts: Facts) -> bool:
+        """Whether a request of these facts takes this route."""
+        return (
+            (not self.kinds or facts.kind in self.kinds)
+            and (self.has_tools is None or self.has_tools is facts.has_tools)
+            and self.least <= facts.tokens
+            and (self.most is None or facts.tokens <= self.most)
+            and fits(facts.model, self.model)
+            and fits(facts.client, self.client)
+        )
+
+
+EVERYWHERE = Route("")
+"""Of a request that no route matches: to any upstream that is no fallback."""
+
+
+def route_of(routes: Iterable[Route], facts: Facts) -> Route:
+    """Return the first of ``routes`` that matches, EVERYWHERE if none does."""
+    return next((route for route in routes if route.matches(facts)), EVERYWHERE)

@@ -1,0 +1,118 @@
+"""A request on its way to one server: what is done to it for that server, until it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cacheproxy.core.conversation.prepare import Prepared
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.placement.placing import NAME
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.route.model import asking_for
+from cacheproxy.core.rules.fold import Report
+from cacheproxy.core.thinking.keeping import Asked
+from cacheproxy.proxy.exchange.context import ExchangeContext
+from cacheproxy.proxy.exchange.placing import Placed
+from cacheproxy.proxy.exchange.server import Server
+from cacheproxy.proxy.translation.translating import Translated
+from cacheproxy.proxy.upstream.connection import UpstreamConnection
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt to have ``prepared`` answered by ``server``.
+
+    ``received``: the request as it came; it goes on so where nothing is edited. ``session``: whose
+    it is, None for nobody's; ``begins``: whether it is a turn of it, so that its answer is to be
+    remembered. The rest is what an exchange's record will say, as far as it is known; moments are
+    of ``context.clock``. ``counted``: the whole answer, made here. ``translated``: None where it
+    went as it is. ``asked``: where its reasoning is remembered.
+    """
+
+    context: ExchangeContext
+    server: Server
+    received: Request
+    prepared: Prepared
+    session: Session | None = None
+    begins: bool = False
+    reports: tuple[Report, ...] = field(init=False)
+    sent: Request | None = None
+    edited_at: float | None = None
+    sent_at: float | None = None
+    counted: bytes | None = None
+    translated: Translated | None = None
+    asked: Asked | None = None
+
+    def __post_init__(self) -> None:
+        if not self.server.edits:
+            self.prepared = Prepared(self.received, turn=self.prepared.turn)
+        self.reports = self.prepared.reports
+        if self.server.model:
+            request, report = asking_for(self.prepared.request, self.server.model)
+            self.prepared = self.prepared._replace(request=request)
+            self.reports += () if report is None else (report,)
+
+    async def send(self) -> UpstreamConnection | None:
+        """Return the response once its head has come, None where ``counted`` is the answer.
+
+        What goes wrong is raised.
+        """
+        context, server = self.context, self.server
+        # 3. Earlier reasoning stays in it, where this upstream's template can keep it.
+        request = await self._keep()
+        # 4. Its late system messages go to where this upstream can take them.
+        placed = await self._place(request)
+        self.edited_at = context.clock.seconds()
+        stamp = server.stamp.headers(self.received, self.prepared.session)
+        heals = True
+        while True:
+            # 5. A count of tokens that the upstream does not know is answered here.
+            self.counted = await server.translating.count(placed.request)
+            if self.counted is not None:
+                return None
+            # 6. Where the upstream speaks another dialect, it is translated.
+            translated = self.translated = await server.translating.translate(
+                placed.request, context.store.spellings(self.session)
+            )
+            self.sent = sent = placed.request if translated is None else translated.request
+            # 7. It is sent.
+            self.sent_at = context.clock.seconds()
+            response = await server.upstream.request(sent, via=b"1.1 " + context.via, also=stamp)
+            # 8. It is sent once more, at most, after the upstream did not know the dialect,
+            if translated is None and await server.translating.learns_from(
+                response, placed.request
+            ):
+                placed = await self._place(request)
+                continue
+            # and once more, at most, after it refused what stands where in the messages.
+            if server.placing is None:
+                return response
+            healed = await server.placing.healed(placed, request, response, may_heal=heals)
+            if healed is None:
+                return response
+            placed, heals = self._take_placed(healed), False
+
+    async def _keep(self) -> Request:
+        """Return the request with the reasoning of earlier turns in it, where that is kept."""
+        prepared, keeping = self.prepared, self.server.keeping
+        if keeping is None or not prepared.request.body:
+            return prepared.request
+        kept = await keeping.keep(prepared.request, prepared.turn, begins=self.begins)
+        if kept.report is not None:
+            self.reports += (kept.report,)
+        self.asked = kept.asked if self.begins else None
+        return kept.request
+
+    async def _place(self, request: Request) -> Placed:
+        """Return ``request`` with its late system messages where the upstream can take them."""
+        placing = self.server.placing
+        if placing is None:
+            return Placed(request)
+        return self._take_placed(await placing.place(request))
+
+    def _take_placed(self, placed: Placed) -> Placed:
+        """Report what was placed last."""
+        if placed.report is not None or placed.late:
+            others = tuple([report for report in self.reports if report.rule != NAME])
+            self.reports = others if placed.report is None else (*others, placed.report)
+        return placed

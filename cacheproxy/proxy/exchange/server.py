@@ -1,0 +1,83 @@
+"""A model server, with all that deals with it alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from cacheproxy.core.route.choose import Standing, Target
+from cacheproxy.core.route.stamp import Stamp
+from cacheproxy.proxy.exchange.keeping import Keeping
+from cacheproxy.proxy.exchange.placing import Placing
+from cacheproxy.proxy.learning.profiling import Profiling
+from cacheproxy.proxy.learning.proving import Proving
+from cacheproxy.proxy.translation.translating import Translating
+from cacheproxy.proxy.upstream.health import Health
+from cacheproxy.proxy.upstream.upstream import Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One model server.
+
+    ``profiling``: what is known of it; ``proving``: asks it what it rendered, and for its counters.
+    ``health``: asked where there are several; ``target``: what a choice looks at. ``placing``:
+    where late system messages go, ``keeping``: what becomes of earlier reasoning; None where
+    nothing is edited. ``stamp``: headers that tell routers whose conversation it is.
+    ``max_context``: tokens of a prompt, None for what it says itself. ``model``: asked for instead
+    of the client's, "" for the client's.
+    """
+
+    upstream: Upstream
+    translating: Translating
+    profiling: Profiling
+    proving: Proving
+    health: Health
+    target: Target
+    placing: Placing | None = None
+    keeping: Keeping | None = None
+    stamp: Stamp = field(default_factory=Stamp)
+    max_context: int | None = None
+    model: str = ""
+
+    @property
+    def name(self) -> str:
+        """As the configuration has it; "" where it is the only one."""
+        return self.target.name
+
+    @property
+    def edits(self) -> bool:
+        """Whether requests to it are edited."""
+        return self.placing is not None
+
+    def standing(self, speed: float | None) -> Standing:
+        """Return how it is doing; ``speed``: of its prefill, tokens a second."""
+        context = self.max_context or self.profiling.profile.memory.context
+        return Standing(self.health.is_up, context, speed, self.health.waiting)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for a page."""
+        profile, target = self.profiling.profile, self.target
+        return {
+            "name": self.name,
+            "url": self.upstream.url.text,
+            "state": "up" if self.health.is_up else "down",
+            "says": profile.server.summary if profile.server is not None else "",
+            "context": self.max_context or profile.memory.context,
+            "waiting": self.health.waiting,
+            "edits": self.edits,
+            "fallback": target.is_fallback,
+            "models": list(target.models),
+        }
+
+    def refused(self) -> None:
+        """It has refused a connection: another server may take its place."""
+        self.translating.forget()
+        if self.placing is not None:
+            self.placing.forget()
+        if self.name:
+            self.health.set(is_up=False)
+
+    def turned_down(self) -> None:
+        """It has turned down a request as one that it has no room for: perhaps it is not up."""
+        self.health.doubt()

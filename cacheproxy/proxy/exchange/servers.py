@@ -1,0 +1,184 @@
+"""The servers of a configuration, and which of them a request goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from twisted.logger import Logger
+
+from cacheproxy.core.conversation.lanes import Home
+from cacheproxy.core.conversation.prepare import Prepared
+from cacheproxy.core.conversation.store import Store, Turn
+from cacheproxy.core.route.choose import Known, Order, Standing, choose
+from cacheproxy.core.route.facts import Facts, facts_of
+from cacheproxy.core.route.key import root_key
+from cacheproxy.core.route.route import EVERYWHERE, Route
+from cacheproxy.proxy.exchange.server import Server
+
+_log = Logger()
+
+
+class Chosen(NamedTuple):
+    """``servers``: in the order in which they are asked; ``route``: the name of the one taken.
+
+    ``was``: the name of the upstream that the turn before went to, "" for none.
+    """
+
+    servers: tuple[Server, ...]
+    route: str = ""
+    was: str = ""
+
+    @property
+    def where(self) -> str:
+        """All of them, for people."""
+        if len(self.servers) == 1:
+            return self.servers[0].upstream.url.text
+        each = (f"{server.name} ({server.upstream.url.text})" for server in self.servers)
+        return f"any of {', '.join(each)}"
+
+
+class Servers:
+    """Chooses among ``servers`` by the first of ``routes`` that takes a request.
+
+    ``store``: where conversations are. ``speed``: returns the speed of prefill of the upstream at a
+    URL, in tokens a second, None for not known.
+    """
+
+    def __init__(
+        self,
+        servers: Sequence[Server],
+        routes: Sequence[Route],
+        store: Store,
+        speed: Callable[[str], float | None],
+    ) -> None:
+        self.all = tuple(servers)
+        self._by_name = {server.name: server for server in servers}
+        self._targets = [server.target for server in servers]
+        self._routes = (*routes, EVERYWHERE)
+        self._asks_kind = any(route.kinds for route in routes)
+        self._store = store
+        self._speed = speed
+        self._only = Chosen(self.all) if len(self.all) == 1 else None
+        self._told: set[str] = set()
+
+    @property
+    def first(self) -> Server:
+        """The only one, or the first of the configuration."""
+        return self.all[0]
+
+    @property
+    def where(self) -> str:
+        """All of them, for people."""
+        return ", ".join(f"{one.name} {one.upstream.url.text}".lstrip() for one in self.all)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Their URLs."""
+        return tuple([server.upstream.url.text for server in self.all])
+
+    def at(self, url: str) -> Server | None:
+        """Return the one at ``url``."""
+        return next((one for one in self.all if one.upstream.url.text == url), None)
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Return plain values of each for a page, where there are several."""
+        return [] if self._only is not None else [server.as_dict() for server in self.all]
+
+    def warnings(self) -> list[str]:
+        """Return what speaks against a pool: what moves would go on with another model."""
+        if self._only is not None:
+            return []
+        found = []
+        usual = tuple(server.name for server in self.all if not server.target.is_fallback)
+        for route in self._routes[:-1] or self._routes:
+            models = {
+                name: server.model
+                for name in route.to or usual
+                if (server := self._by_name[name].profiling.profile.server) is not None
+                and server.model is not None
+            }
+            if len(set(models.values())) > 1:
+                each = ", ".join(f"{name} {model}" for name, model in models.items())
+                what = f"the upstreams of route {route.name}" if route.name else "the upstreams"
+                found.append(f"{what} serve different models: {each}")
+        return found
+
+    def start(self) -> None:
+        """Ask from now on whether they are up, where there are several."""
+        if self._only is None:
+            for server in self.all:
+                server.health.start()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        for server in self.all:
+            server.health.stop()
+
+    def choose(self, prepared: Prepared) -> Chosen:
+        """Return where ``prepared`` goes."""
+        if self._only is not None:
+            return self._only
+        turn, standings = prepared.turn, dict[str, Standing]()
+
+        def standing(name: str) -> Standing:
+            if name not in standings:
+                server = self._by_name[name]
+                standings[name] = server.standing(self._speed(server.upstream.url.text))
+            return standings[name]
+
+        if turn is None:
+            order = choose(self._targets, standing, Facts(), EVERYWHERE, Known())
+            return Chosen(self._named(order))
+        facts = facts_of(prepared.request, turn, with_kind=self._asks_kind)
+        key = root_key(prepared.request, turn.session)
+        for route in self._routes:
+            if not route.matches(facts):
+                continue
+            home = self._home(turn, route)
+            known = Known(key, "" if home is None else home.name, _cached(turn))
+            order = choose(self._targets, standing, facts, route, known)
+            if order.names:
+                self._tell(order, route)
+                own = None if turn.lane is None else turn.lane.home
+                return Chosen(self._named(order), route.name, "" if own is None else own.name)
+        raise AssertionError("the last route has no ceiling")
+
+    def settle(self, chosen: Chosen, server: Server, turn: Turn, lane: int) -> None:
+        """Take note that ``turn`` is being answered by ``server``."""
+        if self._only is None:
+            start = server.profiling.profile.start
+            self._store.settle(turn.session, lane, Home(server.name, chosen.route, start))
+
+    def _home(self, turn: Turn, route: Route) -> Home | None:
+        """Return where the prefix of ``turn`` is; nowhere, if its server was restarted since."""
+        home = self._store.home(turn, route.name)
+        server = None if home is None else self._by_name.get(home.name)
+        if home is None or server is None:
+            return None
+        start = server.profiling.profile.start
+        return None if home.start is not None and start not in (None, home.start) else home
+
+    def _named(self, order: Order) -> tuple[Server, ...]:
+        return tuple([self._by_name[name] for name in order.names])
+
+    def _tell(self, order: Order, route: Route) -> None:
+        """Say once that requests go to a fallback, until they do not any more."""
+        if not order.is_fallback:
+            self._told.discard(route.name)
+        elif route.name not in self._told:
+            self._told.add(route.name)
+            name = order.names[0]
+            where = "remote" if not self._by_name[name].edits else "a fallback"
+            _log.warn(
+                "all upstreams {of}are down: requests go to {name}, which is {where}",
+                of=f"of route {route.name} " if route.name else "",
+                name=name,
+                where=where,
+            )
+
+
+def _cached(turn: Turn) -> int:
+    """Return the tokens that the server of a conversation has of it."""
+    before = None if turn.lane is None else turn.lane.before
+    return 0 if before is None else before.tokens or 0

@@ -1,0 +1,89 @@
+"""Whether one of several upstreams takes requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectError, DNSLookupError
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from cacheproxy.core.http1.response_reader import ResponseError
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.status import HEALTH
+from cacheproxy.proxy.upstream.probe import ask
+from cacheproxy.proxy.upstream.upstream import Upstream
+
+_log = Logger()
+EVERY = 5.0
+"""Seconds between two questions."""
+_SECONDS = 4.0
+"""For an answer. A server that is slow to tell is busy, not down."""
+_DOWN = (502, 503, 504)
+"""What it says, or a gateway before it, while it loads its model or is gone."""
+
+
+class Health:
+    """Asks ``upstream`` every few seconds, once started. ``name``: as people know it.
+
+    ``waiting``: requests of ours that are under way there. It counts as up until it refuses a
+    connection or says that it is not. ``is_asking``: whether a question is under way.
+    """
+
+    def __init__(self, upstream: Upstream, name: str, clock: Any, via: bytes = b"") -> None:
+        self.is_up = True
+        self.waiting = 0
+        self._upstream = upstream
+        self._name = name
+        self._clock = clock
+        self._via = via
+        self._asking: Deferred[None] | None = None
+        self.is_asking = False
+        self._loop = LoopingCall(self._ask)
+        self._loop.clock = clock
+
+    def start(self) -> None:
+        """Ask now, and from now on."""
+        if not self._loop.running:
+            self._loop.start(EVERY, now=True)
+
+    def doubt(self) -> None:
+        """Ask now: a request was turned down, or came to no end."""
+        if self._loop.running and not self.is_asking:
+            self._ask()
+
+    def stop(self) -> None:
+        """Ask no more."""
+        if self._loop.running:
+            self._loop.stop()
+        if self._asking is not None:
+            self._asking.cancel()
+
+    def set(self, *, is_up: bool) -> None:
+        """Take note of what a request, or an answer, has shown."""
+        if self.is_up is is_up:
+            return
+        self.is_up = is_up
+        if is_up:
+            _log.info("upstream {name} is back: new conversations go there", name=self._name)
+        else:
+            _log.warn("upstream {name} is down: its conversations go on elsewhere", name=self._name)
+
+    def _ask(self) -> Deferred[None]:
+        self._asking = Deferred.fromCoroutine(self._once())
+        return self._asking.addErrback(lambda _: None)  # slow, or stopped: it stays what it was
+
+    async def _once(self) -> None:
+        question = Request("GET", HEALTH, ((b"Accept", b"*/*"),))
+        self.is_asking = True
+        try:
+            status, _ = await ask(self._upstream, question, self._clock, _SECONDS, via=self._via)
+        except (ConnectError, DNSLookupError):
+            self.set(is_up=False)
+        except ResponseError:  # broken off: it may just be ending
+            return
+        else:
+            self.set(is_up=status not in _DOWN)
+        finally:
+            self.is_asking = False

@@ -1,0 +1,114 @@
+"""Which upstream a request goes to, and where next."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.route.choose import Known, Standing, Target, choose
+from cacheproxy.core.route.facts import Facts
+from cacheproxy.core.route.price import Price
+from cacheproxy.core.route.rendezvous import ranked
+from cacheproxy.core.route.route import EVERYWHERE, Route
+
+THREE = [Target("a"), Target("b"), Target("c")]
+NAMES = ["a", "b", "c"]
+UP = Standing()
+DOWN = Standing(is_up=False)
+
+
+def order(targets, known=Known("k"), facts=Facts(tokens=1000), route=EVERYWHERE, **standing):  # noqa: B008
+    return choose(targets, lambda name: standing.get(name, UP), facts, route, known)
+
+
+def names(*given, **more):
+    return list(order(*given, **more).names)
+
+
+def test_a_new_conversation_goes_where_its_key_belongs():
+    """And next to the next."""
+    for key in ("k", "l", "m", "n"):
+        assert names(THREE, Known(key)) == ranked(key, NAMES)
+
+
+def test_a_conversation_stays_where_its_prefix_is():
+    """Whatever its key says."""
+    for home in NAMES:
+        found = names(THREE, Known("k", home))
+        assert found[0] == home
+        assert found[1:] == [name for name in ranked("k", NAMES) if name != home]
+
+
+def test_it_leaves_a_server_that_is_down():
+    """Which comes last: it may have just come back."""
+    first, second, third = ranked("k", NAMES)
+    assert names(THREE, Known("k", first), **{first: DOWN}) == [second, third, first]
+    assert sorted(names(THREE, a=DOWN, b=DOWN, c=DOWN)) == NAMES
+
+
+def test_it_leaves_a_server_whose_context_it_has_outgrown():
+    """Where none has the room, the widest one says so itself."""
+    narrow, wide = Standing(context=8192), Standing(context=32_768)
+    long, longest = Facts(tokens=8000), Facts(tokens=40_000)
+    assert names(THREE, Known("k", "a"), long, a=narrow, b=wide, c=narrow) == ["b"]
+    assert names(THREE, Known("k", "a"), longest, a=narrow, b=wide, c=narrow) == ["b"]
+    assert names(THREE, Known("k", "a"), Facts(tokens=7000), a=narrow, b=wide, c=narrow)[0] == "a"
+
+
+def test_a_model_goes_to_those_who_have_it():
+    """One that nobody names goes to all: they say themselves that they do not have it."""
+    targets = [Target("a", ("qwen*",)), Target("b", ("gpt-oss", "glm*")), Target("c", ("glm-4",))]
+    assert names(targets, facts=Facts(model="qwen3")) == ["a"]
+    assert sorted(names(targets, facts=Facts(model="glm-4"))) == ["b", "c"]
+    assert sorted(names(targets, facts=Facts(model="other"))) == NAMES
+    assert sorted(names(targets)) == NAMES
+
+
+def test_a_route_leads_to_its_own_upstreams_alone():
+    """Also where they are down."""
+    route = Route("r", ("b", "c"))
+    assert sorted(names(THREE, Known("k", "a"), route=route)) == ["b", "c"]
+    assert sorted(names(THREE, route=route, b=DOWN, c=DOWN)) == ["b", "c"]
+
+
+def test_a_fallback_is_used_only_while_all_others_are_down():
+    """It is next where the only other one refuses; a route may lead to it by name."""
+    targets = [*THREE[:2], Target("c", is_fallback=True)]
+    for key in ("k", "l", "m", "n"):
+        assert names(targets, Known(key)) == [*ranked(key, NAMES[:2]), "c"]
+    found = order(targets, a=DOWN, b=DOWN)
+    assert (found.names[0], found.is_fallback) == ("c", True)
+    assert not order(targets, a=DOWN).is_fallback
+    assert not order(targets, a=DOWN, b=DOWN, c=DOWN).is_fallback
+    assert names(targets, route=Route("r", ("c",))) == ["c"]
+
+
+def test_latency_prefers_the_one_that_is_done_first():
+    """By its speed and those that wait; one of which nothing is known is tried."""
+    route = Route("r", ("a", "b", "c"), prefer="latency")
+    fast, slow = Standing(speed=2000.0), Standing(speed=100.0)
+    assert names(THREE, route=route, a=slow, b=fast, c=slow)[0] == "b"
+    busy = fast._replace(waiting=40)
+    assert names(THREE, route=route, a=slow, b=busy, c=slow)[0] in ("a", "c")
+    assert names(THREE, route=route, a=slow, b=fast)[0] == "c"
+    assert names(THREE, Known("k", "a"), route=route, a=slow, b=fast)[0] == "a"
+
+
+def test_cost_prefers_the_cheapest_and_a_ceiling_leaves_the_others_out():
+    """What is cached counts at its own price."""
+    targets = [Target("a", price=Price(3.0, 15.0, 0.3)), Target("b", price=Price(1.0, 5.0))]
+    route = Route("r", ("a", "b"), prefer="cost")
+    assert names(targets, route=route) == ["b", "a"]
+    ceiling = Route("r", ("a", "b"), max_cost=0.0015)
+    assert names(targets, route=ceiling) == ["b"]
+    assert sorted(names(targets, Known("k", "a", 900), route=ceiling)) == ["a", "b"]
+    assert names(targets, facts=Facts(tokens=10_000), route=ceiling) == []
+
+
+@pytest.mark.parametrize(
+    ("reused", "price"), [(0, 3.0), (1_000_000, 0.3), (500_000, 1.65), (9_000_000, 0.3)]
+)
+def test_a_price_is_of_a_million_tokens(reused, price):
+    """Cached ones have their own, if one is given."""
+    assert Price(3.0, 15.0, 0.3).of_prompt(1_000_000, reused) == pytest.approx(price)
+    assert Price(3.0, 15.0).of_prompt(1_000_000, reused) == pytest.approx(3.0)
+    assert Price(3.0, 15.0, 0.3).of(1_000_000, reused, 100_000) == pytest.approx(price + 1.5)

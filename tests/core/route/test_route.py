@@ -1,0 +1,41 @@
+"""Which route a request takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.route.facts import Facts, Kind
+from cacheproxy.core.route.route import EVERYWHERE, Route, route_of
+
+FACTS = Facts("claude", "claude-opus-4", has_tools=True, tokens=20_000, kind=Kind.MAIN)
+
+
+@pytest.mark.parametrize(
+    ("route", "takes"),
+    [
+        (Route("all"), True),
+        (Route("client", client="claude"), True),
+        (Route("client", client="co*"), False),
+        (Route("model", model="claude-*-4"), True),
+        (Route("model", model="gpt*"), False),
+        (Route("tools", has_tools=True), True),
+        (Route("tools", has_tools=False), False),
+        (Route("long", least=20_000), True),
+        (Route("long", least=20_001), False),
+        (Route("short", most=20_000), True),
+        (Route("short", most=19_999), False),
+        (Route("kind", kinds=frozenset({Kind.TITLE, Kind.MAIN})), True),
+        (Route("kind", kinds=frozenset({Kind.TITLE})), False),
+        (Route("both", client="claude", most=1), False),
+    ],
+)
+def test_all_that_a_route_says_has_to_match(route, takes):
+    """What it does not say matches everything."""
+    assert route.matches(FACTS) is takes
+    assert route_of([route], FACTS) is (route if takes else EVERYWHERE)
+
+
+def test_the_first_route_that_matches_is_taken():
+    """In the order of the file."""
+    routes = [Route("a", kinds=frozenset({Kind.TITLE})), Route("b"), Route("c")]
+    assert route_of(routes, FACTS).name == "b"

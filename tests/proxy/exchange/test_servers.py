@@ -1,0 +1,166 @@
+"""Which server a turn of a conversation goes to, with servers as a configuration makes them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import globalLogPublisher
+
+from cacheproxy.config import Config
+from cacheproxy.core.conversation.lanes import Before
+from cacheproxy.core.conversation.prepare import Prepared
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.route.facts import Kind
+from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.profile import UNKNOWN
+from cacheproxy.tables import RouteTable, UpstreamTable
+from cacheproxy.tap import arrange, make_lasting
+from tests.core.route.builders import asking, found
+
+NAMES = ("big", "big2", "big3")
+TITLE = "Generate a concise title."
+
+
+class Pool:
+    """Servers, and the store that their conversations are in."""
+
+    def __init__(self, *routes, **keys):
+        tables = tuple(
+            UpstreamTable(name, f"http://127.0.0.1:{9001 + at}", **keys.get(name, {}))
+            for at, name in enumerate(NAMES)
+        )
+        config = Config(upstreams=tables, route=routes, state_dir="none", poll=0)
+        lasting = make_lasting(MemoryReactorClock(), config)
+        self.servers, self.store = arrange(lasting, config).servers, lasting.store
+
+    def choose(self, session, body, *, tokens=1000):
+        """Choose for a turn, which is answered; return the names, and where it was."""
+        request, turn = found(body, session, store=self.store)
+        chosen = self.servers.choose(Prepared(request, turn=turn))
+        place = self.store.begin(turn, request)
+        self.servers.settle(chosen, chosen.servers[0], turn, place.lane)
+        assert turn.prompt is not None
+        self.store.end(session, place, Before(turn.prompt, turn.prompt, tokens=tokens))
+        return [server.name for server in chosen.servers], chosen.was
+
+    def server(self, name):
+        return next(one for one in self.servers.all if one.name == name)
+
+    def know(self, name, **facts):
+        """Have a server say of itself what it is."""
+        self.server(name).profiling._base = replace(UNKNOWN, **facts)
+
+
+@pytest.fixture
+def said():
+    """What was logged."""
+    events = []
+    globalLogPublisher.addObserver(events.append)
+    yield lambda: [event["log_format"].format(**event) for event in events]
+    globalLogPublisher.removeObserver(events.append)
+
+
+SESSIONS = [Session("claude", f"s{number}") for number in range(20)]
+
+
+def test_a_conversation_goes_on_where_it_is():
+    """Also once it was answered elsewhere: it does not go back."""
+    pool = Pool()
+    for session in SESSIONS:
+        first, was = pool.choose(session, asking())
+        assert was == ""
+        pool.server(first[0]).health.set(is_up=False)
+        second, was = pool.choose(session, asking(answers=("a",)))
+        assert (second[0], was) == (first[1], first[0])
+        pool.server(first[0]).health.set(is_up=True)
+        third, was = pool.choose(session, asking(answers=("a", "b")))
+        assert (third[0], was) == (second[0], second[0])
+
+
+def test_subagents_begin_where_their_root_is():
+    """Wherever it has gone."""
+    pool = Pool()
+    root, agent = Session("claude", "r"), Session("claude", "r:agent")
+    home = pool.choose(root, asking())[0][0]
+    pool.server(home).health.set(is_up=False)
+    other = pool.choose(root, asking(answers=("a",)))[0][0]
+    pool.server(home).health.set(is_up=True)
+    assert other != home
+    assert pool.choose(agent, asking("look at this"))[0][0] == other
+
+
+def test_a_prefix_is_gone_with_the_server_that_had_it():
+    """One that was restarted: the conversation goes where its key belongs."""
+    pool = Pool()
+    session = SESSIONS[0]
+    for name in NAMES:
+        pool.know(name, start="1")
+    first = pool.choose(session, asking())[0][0]
+    pool.server(first).health.set(is_up=False)
+    second = pool.choose(session, asking(answers=("a",)))[0][0]
+    pool.server(first).health.set(is_up=True)
+    pool.know(second, start="2")
+    assert pool.choose(session, asking(answers=("a", "b")))[0][0] == first
+
+
+def test_a_title_does_not_take_its_conversation_with_it():
+    """Though it came first, and its route leads to a server that the other's leads to as well."""
+    pool = Pool(
+        RouteTable(("big3",), kind=Kind.TITLE), RouteTable(("big", "big2", "big3"), name="work")
+    )
+    homes = set()
+    for session in SESSIONS:
+        title = asking(system=TITLE, tools=False)
+        assert pool.choose(session, title)[0] == ["big3"]
+        home, was = pool.choose(session, asking("x"))
+        assert was == ""
+        homes.add(home[0])
+    assert homes == set(NAMES)
+
+
+def test_a_route_whose_upstreams_are_too_dear_is_passed_over():
+    """Then the next one is taken."""
+    pool = Pool(
+        RouteTable(("big",), max_cost=0.01),
+        RouteTable(("big2",)),
+        big={"cost_in": 3.0, "remote": True},
+    )
+    assert pool.choose(SESSIONS[0], asking("word " * 400))[0] == ["big"]
+    assert pool.choose(SESSIONS[1], asking("word " * 40_000))[0] == ["big2"]
+
+
+def test_a_fallback_is_told_of_once(said):
+    """And again after the others were up."""
+    pool = Pool(big3={"fallback": True, "remote": True})
+    for is_up in (False, False, True, False):
+        for name in ("big", "big2"):
+            pool.server(name).health.set(is_up=is_up)
+        for session in SESSIONS[:3]:
+            home = pool.choose(session, asking("new"))[0][0]
+            assert is_up or home == "big3"
+    told = [line for line in said() if "requests go to" in line]
+    assert told == 2 * ["all upstreams are down: requests go to big3, which is remote"]
+
+
+def test_servers_of_one_pool_that_serve_different_models_are_told_of():
+    """Those of which nothing is known do not count."""
+    pool = Pool(RouteTable(("big", "big2"), name="work"), RouteTable(("big3",)))
+    assert pool.servers.warnings() == []
+    pool.know("big", server=Server("llama-server", model="a"))
+    pool.know("big3", server=Server("llama-server", model="c"))
+    assert pool.servers.warnings() == []
+    pool.know("big2", server=Server("llama-server", model="b"))
+    assert pool.servers.warnings() == [
+        "the upstreams of route work serve different models: big a, big2 b"
+    ]
+
+
+def test_a_request_without_a_conversation_goes_to_one_that_is_up():
+    """A list of models, say; the same one each time."""
+    pool = Pool()
+    first = pool.servers.choose(Prepared(found({})[0])).servers[0]
+    assert pool.servers.choose(Prepared(found({})[0])).servers[0] is first
+    first.health.set(is_up=False)
+    assert pool.servers.choose(Prepared(found({})[0])).servers[0] is not first

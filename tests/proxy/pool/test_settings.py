@@ -1,0 +1,86 @@
+"""A pool as its configuration has it: at the start, and as it is read again."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from tests.proxy.harness import Client, environment, free_port, sound_upstream, twistd, whole
+
+from .conftest import BIG, spoken
+
+pytestmark = pytest.mark.slow
+
+SESSIONS = [f"s{number}" for number in range(24)]
+
+
+def test_all_are_named_at_the_start_and_on_the_page(pool):
+    """With their names, and whether they are up."""
+    found = pool()
+    first = found.proxy.lines[0]
+    assert all(f"{name} {found.upstreams[name].url}" in first for name in BIG)
+    assert sum("  upstream    big" in line for line in found.proxy.lines) == 3
+    with Client(found.proxy.address) as client:
+        page = client.ask("/_cacheproxy/health", method=b"GET").answer(method=b"GET")
+    each = json.loads(page.body)["upstreams"]
+    assert [one["name"] for one in each] == list(BIG)
+    assert {one["state"] for one in each} == {"up"}
+
+
+def test_another_upstream_is_taken_in_without_a_restart(pool, tmp_path):
+    """Conversations stay where they are; new ones spread over all."""
+    found = pool("big", "big2")
+    first = {session: found.said(session) for session in SESSIONS}
+    with sound_upstream() as more:
+        more.reset(spoken("big3"))
+        file = tmp_path / "pool.toml"
+        file.write_text(file.read_text() + f'[[upstream]]\nname = "big3"\nurl = "{more.url}"\n')
+        found.proxy.signal(signal.SIGHUP)
+        assert "upstreams changed" in found.proxy.wait_for("reloaded")
+        assert {session: found.said(session, 2) for session in SESSIONS} == first
+        assert {found.said(f"new{number}") for number in range(24)} == set(BIG)
+        mark = found.proxy.mark()
+        file.write_text(file.read_text().replace('"big3"', '"big2"'))
+        found.proxy.signal(signal.SIGHUP)
+        said = found.proxy.wait_for("not reloaded", mark)
+        assert "two upstreams are called 'big2'" in said
+        assert found.said("new1", 2) in BIG
+
+
+def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path):
+    """One line, and exit code 2."""
+    port = free_port()
+    file = tmp_path / "pool.toml"
+    file.write_text(
+        f'[[upstream]]\nname = "me"\nurl = "http://127.0.0.1:{port}"\n'
+        '[[upstream]]\nname = "other"\nurl = "http://127.0.0.1:9"\n'
+    )
+    done = subprocess.run(
+        twistd("--port", str(port), "--config", str(file)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=environment(tmp_path),
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines()[-1] == "cacheproxy: upstream me is this proxy itself"
+
+
+def test_servers_of_one_pool_that_serve_different_models(pool):
+    """The banner says so: a conversation that moves goes on with another model."""
+
+    def serving(name):
+        def answer(peer, received):
+            page = {"data": [{"id": f"model-of-{name}", "object": "model"}]}
+            is_models = received.line.startswith(b"GET /v1/models")
+            text = json.dumps(page if is_models else {}).encode()
+            peer.send(whole(text, b"Content-Type: application/json"))
+
+        return answer
+
+    found = pool("big", "big2", scripts={"big": serving("big"), "big2": serving("big2")})
+    assert "the upstreams serve different models: big model-of-big" in found.proxy.output

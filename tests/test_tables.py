@@ -1,0 +1,110 @@
+"""The tables of upstreams and routes, and what is told of those that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.config import Config, ConfigError, load
+from cacheproxy.core.route.facts import Kind
+from cacheproxy.core.route.price import Price
+from cacheproxy.tables import UpstreamTable
+
+ONE = '[[upstream]]\nname = "a"\nurl = "http://localhost:1"\n'
+TWO = ONE + '[[upstream]]\nname = "b"\nurl = "localhost:2/v1"\n'
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Read a config file with this text."""
+
+    def read(text, environ=None, **options):
+        file = tmp_path / "config.toml"
+        file.write_text(text)
+        return load(options, environ or {}, str(file))
+
+    return read
+
+
+def test_one_upstream_is_one_without_a_name():
+    """As it has always been."""
+    assert Config().servers == (UpstreamTable("", "http://localhost:8080"),)
+
+
+def test_a_table_has_all_that_an_upstream_has(read):
+    """The first one's URL is what stands for them where there can be but one."""
+    more = (
+        'key_env = "K"\nmodels = ["qwen*"]\nmax_context = 4096\nremote = true\nfallback = true\n'
+        "cost_in = 3\ncost_out = 15.0\ncost_cached = 0.3\n"
+    )
+    config = read(TWO + more, {"K": "secret"})
+    first, second = config.servers
+    assert config.upstream == "http://localhost:1"
+    assert first == UpstreamTable("a", "http://localhost:1")
+    assert second.price == Price(3.0, 15.0, 0.3)
+    assert second.target.models == ("qwen*",)
+    assert second.target.is_fallback
+    assert (second.max_context, second.remote) == (4096, True)
+    assert second.key({"K": "secret"}) == "secret"
+    assert "secret" not in repr(config)
+
+
+def test_a_route_has_all_that_it_matches(read):
+    """One kind or several; without a name it has its number."""
+    text = (
+        TWO + '[[route]]\nto = ["a"]\nkind = "title"\n'
+        '[[route]]\nname = "long"\nto = ["a", "b"]\nkind = ["main", "subagent"]\nclient = "c*"\n'
+        'model = "m"\ntools = true\nmin_tokens = 5\nmax_tokens = 9\nprefer = "cost"\nmax_cost = 1\n'
+    )
+    first, second = (table.route(at) for at, table in enumerate(read(text).route, 1))
+    assert (first.name, first.to, first.kinds) == ("route 1", ("a",), frozenset({Kind.TITLE}))
+    assert (second.name, second.to) == ("long", ("a", "b"))
+    assert second.kinds == {Kind.MAIN, Kind.SUBAGENT}
+    assert (second.client, second.model, second.has_tools) == ("c*", "m", True)
+    assert (second.least, second.most, second.prefer, second.max_cost) == (5, 9, "cost", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (ONE + ONE, "two upstreams are called 'a'"),
+        (ONE + ONE.replace('"a"', '"b"'), 'upstreams "a", "b" have one url'),
+        (TWO + '[[route]]\nto = ["c"]', 'number 1 leads to \'c\', but there is only "a", "b"'),
+        (TWO + '[[route]]\nname = "x"\nto = []', "route 'x' leads nowhere"),
+        (TWO + '[[route]]\nkind = "title"', "[[route]] number 1: Object missing required field"),
+        (TWO + '[[route]]\nto = ["a"]\nkind = "tilte"', "kind: Expected one of main, title"),
+        (TWO + '[[route]]\nto = ["a"]\nprefer = "speed"', "number 1: prefer: Invalid enum"),
+        (TWO + '[[route]]\nto = ["a"]\nmin_tokens = 9\nmax_tokens = 8', "nothing takes it"),
+        (TWO + 2 * '[[route]]\nname = "x"\nto = ["a"]\n', "two routes are called 'x'"),
+        ('[[route]]\nto = ["a"]', "there are no [[upstream]] tables"),
+        (ONE + "max_context = 0", "[[upstream]] number 1: max_context: Expected `int` >= 1"),
+        (ONE + "cost_in = -1", "[[upstream]] number 1: cost_in: Expected `float` >= 0"),
+        (ONE + "colour = 1", "[[upstream]] number 1: Object contains unknown field `colour`"),
+        (ONE + 'key_env = "NOT_THERE"', "upstream 'a': NOT_THERE is not set: export it"),
+        (ONE + "fallback = true", "all upstreams are fallbacks"),
+        (ONE.replace('"a"', '"a b"'), "a name is up to 32 letters"),
+        (ONE.replace("localhost:1", "api.example.com"), "remote = true if prompts may go there"),
+        ('upstream = "http://x"\n' + ONE, "upstream and [[upstream]] tables: take either out"),
+    ],
+)
+def test_what_cannot_be_is_one_line(read, text, says):
+    """It names what is wrong, and mostly how to mend it."""
+    with pytest.raises(ConfigError) as found:
+        read(text)
+    assert says in str(found.value)
+    assert "\n" not in str(found.value)
+
+
+def test_an_upstream_beside_the_tables_is_refused(read):
+    """Whichever way it is given."""
+    with pytest.raises(ConfigError, match="one upstream is given besides"):
+        read(ONE, {"CACHEPROXY_UPSTREAM": "http://x"})
+    with pytest.raises(ConfigError, match="one upstream is given besides"):
+        read(ONE, upstream="http://x")
+
+
+def test_a_key_that_is_none_is_named_without_being_shown(read):
+    """A newline in it would be another header."""
+    with pytest.raises(ConfigError) as found:
+        read(ONE + 'key_env = "K"', {"K": "se\ncret"})
+    assert "K is no key" in str(found.value)
+    assert "cret" not in str(found.value)
