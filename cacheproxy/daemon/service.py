@@ -200,7 +200,7 @@ class ProxyService(MultiService):
         lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
         servers = arrangement.servers
         lasting.records.judging.known = {one.upstream.url.text: one.proving for one in servers.all}
-        lasting.shown.latest.looks.clear()
+        lasting.shown.latest.keep(servers.urls)
         lasting.records.set_prices(
             {one.name: one.target.price for one in servers.all if one.target.price != FREE}
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from cacheproxy.core.server.status import Look
@@ -14,3 +15,7 @@ class Latest:
 
     looks: dict[str, Look] = field(default_factory=dict)
     prefills: Prefills = field(default_factory=Prefills)
+
+    def keep(self, urls: Collection[str]) -> None:
+        """Forget what was seen of other upstreams than those at ``urls``."""
+        self.looks = {url: look for url, look in self.looks.items() if url in urls}

@@ -180,9 +180,13 @@ def llama_like(peer, received):
 
 @pytest.fixture(scope="module")
 def scraped(tmp_path_factory):
-    """What the page says after conversations with breaks, an edit and a failing plugin."""
+    """What the page says after a break, an edit, a move, and with a failing plugin."""
     folder = tmp_path_factory.mktemp("scraped")
     rule = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'stamp=\\d+'\nreplacement = ''\n"
+    upstreams = [Upstream(), Upstream()]
+    for number, upstream in enumerate(upstreams):
+        upstream.reset(llama_like)
+        rule += f'[[upstream]]\nname = "big{number}"\nurl = "{upstream.url}"\ncost_in = 1\n'
     (folder / "config.toml").write_text(rule)
     info = folder / "site" / "broken-1.0.dist-info"
     info.mkdir(parents=True)
@@ -191,18 +195,21 @@ def scraped(tmp_path_factory):
     (info / "entry_points.txt").write_text("[cacheproxy]\nbroken = broken\n")
     path = os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")])
     environ = {"PYTHONPATH": path, "CACHEPROXY_POLL": "0.2"}
-    upstream = Upstream()
-    upstream.reset(llama_like)
-    arguments = ("--config", "config.toml", "--upstream", upstream.url)
-    with Proxy(folder, *arguments, **environ) as proxy:
+    with Proxy(folder, "--config", "config.toml", **environ) as proxy:
         ask(proxy, f"stamp=1 {'word ' * 400}", "a")
         ask(proxy, f"stamp=2 {'word ' * 400}", "a", "b", "again")
+        next(each for each in upstreams if has_answered(each)).close()
         ask(proxy, f"another {'word ' * 400}", "a", "b", "c")
         missing = set(SERIES)
         with contextlib.suppress(AssertionError):  # the tests name what is missing
             eventually(lambda: not missing.difference(name for name, _ in parsed(scrape(proxy))))
         yield scrape(proxy)
-    upstream.close()
+    for upstream in upstreams:
+        upstream.close()
+
+
+def has_answered(upstream):
+    return any(b"stamp=" in each.body or b"again" in each.body for each in upstream.requests.queue)
 
 
 def ask(proxy, system, *texts):
