@@ -78,8 +78,12 @@ def used(llama, tmp_path_factory):
 
 @contextlib.contextmanager
 def started(upstream, folder, *arguments, **environ):
-    """A proxy that keeps totals and looks at its upstream every half second."""
-    options = ("--state-dir", str(folder / "state"), "--poll", "0.5", "--upstream", upstream)
+    """A proxy that keeps totals and looks at its upstream every half second.
+
+    ``upstream``: "" where a config file names several.
+    """
+    options = ["--state-dir", str(folder / "state"), "--poll", "0.5"]
+    options += ["--upstream", upstream] if upstream else []
     with Proxy(folder, *options, *arguments, **environ) as proxy:
         yield proxy
 

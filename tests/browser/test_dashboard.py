@@ -245,6 +245,40 @@ def test_the_server_goes_and_comes_back(visit, model, tmp_path):
         page.close()
 
 
+def test_several_upstreams_have_a_row_each(visit, model, llama, tmp_path):
+    """For each route that led there; one that is gone while another is up is no alarm."""
+    server = LlamaServer(model, n_ctx=2048)
+    file = tmp_path / "pool.toml"
+    file.write_text(
+        f'[[upstream]]\nname = "small"\nurl = "{server.url}"\n'
+        f'[[upstream]]\nname = "big"\nurl = "{llama.url}"\ncost_in = 90000\n'
+        '[[route]]\nname = "few"\nto = ["small"]\nmax_tokens = 100\n'
+        '[[route]]\nname = "work"\nto = ["big"]\n'
+    )
+    with started("", tmp_path, "--config", str(file)) as proxy:
+        page = visit(proxy.url)
+        page.page.wait_for_selector("#empty:not([hidden])")
+        assert not page.page.locator("#upstreams").is_visible()
+        for session, words in (("a", 1), ("b", 20), ("c", 20)):
+            said = [{"role": "user", "content": WORDS * words}]
+            assert ask(proxy, said, session=session) == 200
+        rows = page.page.locator("#upstreams-rows tr")
+        page.until(lambda: [text.split()[:4] for text in rows.all_inner_texts()] == [
+            ["small", "few", "up", "1"],
+            ["big", "work", "up", "2"],
+        ])  # fmt: skip
+        price = rows.all_inner_texts()[1].split()[-1]
+        assert float(price) > 0
+        assert page.page.evaluate(CONTRAST) == []
+        assert page.page.evaluate(NAMELESS) == []
+        assert page.sideways() <= 0
+        page.shoot("upstreams")
+        server.close()
+        page.until(lambda: "does not answer" in rows.all_inner_texts()[0])
+        assert not page.page.locator("#banner").is_visible()
+        page.close()
+
+
 def test_the_token_in_the_address_opens_it_and_is_gone(visit, llama, tmp_path):
     """From then on the cookie does; without either, the page asks."""
     with started(llama.url, tmp_path, CACHEPROXY_TOKEN="signs=&%") as proxy:
