@@ -33,7 +33,7 @@ class Proxy:
     others can reach it, too; ``has_token``: they need a token then. ``placement``, ``profile``:
     what the proxy knows of the server's template, and of the server. ``keeps``: what it does with
     earlier reasoning there, "" for nothing. ``pool``: names of all its upstreams and whether they
-    are up, where there are several; ``upstream`` is the first.
+    are up, where there are several; ``upstream`` is the first that is up, and called ``at``.
     """
 
     url: str
@@ -47,6 +47,7 @@ class Proxy:
     reachable: str | None = None
     has_token: bool = False
     pool: tuple[tuple[str, bool], ...] = ()
+    at: str = ""
 
     @property
     def is_up(self) -> bool:
@@ -69,17 +70,21 @@ def look(url: str, headers: Mapping[str, str]) -> Proxy:
     page: Any = answer.json() if answer.status == 200 else None
     if not is_health(page):
         return Proxy(url, problem=f"what answers at {shown(url)} is no cacheproxy")
+    pool = _pool(page.get("upstreams"))
+    number = next((at for at, (_, is_up) in enumerate(pool) if is_up), 0)
+    is_first = number == 0  # of which the page tells more
     return Proxy(
         url,
         version=page["version"],
-        upstream=_upstream(page.get("upstream")),
+        upstream=_upstream(page.get("upstream") if is_first else page["upstreams"][number]),
         rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
-        placement=of_health(page.get("placement")),
-        profile=_profile(page.get("profile")),
-        keeps=_keeps(page.get("thinking")),
+        placement=of_health(page.get("placement")) if is_first else None,
+        profile=_profile(page.get("profile")) if is_first else None,
+        keeps=_keeps(page.get("thinking")) if is_first else "",
         reachable=_reachable(site),
         has_token=bool(headers),
-        pool=_pool(page.get("upstreams")),
+        pool=pool,
+        at=pool[number][0] if pool else "",
     )
 
 
@@ -94,7 +99,7 @@ def check_pool(proxy: Proxy) -> list[Finding]:
         return []
     down = [name for name, is_up in proxy.pool if not is_up]
     names = ", ".join(f"{name} {'up' if is_up else 'DOWN'}" for name, is_up in proxy.pool)
-    text = f"{len(proxy.pool)} upstreams: {names}; the checks below are of the first"
+    text = f"{len(proxy.pool)} upstreams: {names}; the checks below are of {proxy.at}"
     if not down:
         return [Finding("upstreams", State.OK, text)]
     state = State.WARN if len(down) < len(proxy.pool) else State.FAIL
@@ -126,8 +131,9 @@ def _profile(page: Any) -> dict[str, Any] | None:
 
 
 def _pool(page: Any) -> tuple[tuple[str, bool], ...]:
-    found = [each for each in page if isinstance(each, dict)] if isinstance(page, list) else []
-    return tuple((str(each.get("name"))[:32], each.get("state") == "up") for each in found)
+    if not isinstance(page, list) or not all(isinstance(each, dict) for each in page):
+        return ()
+    return tuple((str(each.get("name"))[:32], each.get("state") == "up") for each in page)
 
 
 def _keeps(page: Any) -> str:

@@ -80,3 +80,19 @@ def test_several_upstreams_are_named(states, state, fix):
     found = proxies.check_pool(proxies.Proxy("http://x", version="1", pool=tuple(states.items())))
     assert [(one.state, one.fix) for one in found] == ([(state, fix)] if state else [])
     assert all(name in found[0].text for name in states)
+
+
+def test_of_several_upstreams_the_first_that_is_up_is_looked_at(peer):
+    """What the page tells of the first is not told of another."""
+    known = {"profile": {"says": {}}, "placement": {"where": "inline"}, "thinking": {"says": "x"}}
+    both = [
+        {"name": name, "url": f"http://localhost:{port}", "state": state}
+        for name, port, state in (("a", 1, "down"), ("b", 2, "up"))
+    ]
+    page = known | {"version": "9", "upstream": {"url": "http://localhost:1"}, "upstreams": both}
+    seen = proxies.look(peer({HEALTH: page}).url, {})
+    assert (seen.upstream, seen.at, seen.profile) == ("http://localhost:2", "b", None)
+    assert (seen.placement, seen.keeps) == (None, "")
+    both[0]["state"] = "up"
+    seen = proxies.look(peer({HEALTH: page}).url, {})
+    assert (seen.upstream, seen.at, seen.keeps) == ("http://localhost:1", "a", "x")

@@ -68,11 +68,16 @@ class Known(NamedTuple):
 class Order(NamedTuple):
     """Names of upstreams, in the order in which they are asked.
 
-    ``is_fallback``: the first stands in for those of the route, all of which are down.
+    ``spare``: fallbacks among them, which stand in while all those of the route are down.
     """
 
     names: tuple[str, ...]
-    is_fallback: bool = False
+    spare: tuple[str, ...] = ()
+
+    @property
+    def is_fallback(self) -> bool:
+        """Whether the first of them is one."""
+        return self.names[:1] == self.spare[:1] != ()
 
 
 def choose(
@@ -99,8 +104,8 @@ def choose(
     ]
     if up or not others:
         first = _ordered(up, standing, facts, route, known)
-        return Order((*first, *others, *ranked(known.key, down)))
-    return Order((*others, *ranked(known.key, down)), is_fallback=True)
+        return Order((*first, *others, *ranked(known.key, down)), tuple(others))
+    return Order((*others, *ranked(known.key, down)), tuple(others))
 
 
 def _fitting(

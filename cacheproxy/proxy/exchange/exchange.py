@@ -34,7 +34,7 @@ from cacheproxy.proxy.exchange.servers import Chosen
 from cacheproxy.proxy.translation.translating import is_stream
 from cacheproxy.proxy.upstream.collect import collect
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
-from cacheproxy.proxy.upstream.failures import ELSEWHERE, explain, is_ours
+from cacheproxy.proxy.upstream.failures import explain, is_ours
 from cacheproxy.translate.common.translation import Translation, TranslationError
 
 _log = Logger()
@@ -162,10 +162,9 @@ class _Running:
 
         None: ``attempt.counted`` is the answer. Nothing has gone down yet.
         """
-        chosen = self.chosen = self.context.servers.choose(prepared)
-        for server, is_last in zip(
-            chosen.servers[:2], (len(chosen.servers) == 1, True), strict=False
-        ):
+        servers = self.context.servers
+        chosen = self.chosen = servers.choose(prepared)
+        for server, is_last in zip(chosen.servers, (False, True), strict=False):
             self.attempt = Attempt(
                 self.context,
                 server,
@@ -181,13 +180,13 @@ class _Running:
                 if self.gone is not None or is_ours(error):
                     raise
                 server.refused()
-                if is_last:
+                if is_last or not servers.may_go_on(chosen, None):
                     raise
             else:
                 status = 0 if response is None else response.head.status
-                if response is None or is_last or status not in ELSEWHERE:
+                if response is None or is_last or not servers.may_go_on(chosen, status):
                     if self.place is not None and prepared.turn is not None and status < 400:
-                        self.context.servers.settle(chosen, server, prepared.turn, self.place.lane)
+                        servers.settle(chosen, server, prepared.turn, self.place.lane)
                     return response
                 server.turned_down()
                 response.abort()

@@ -15,6 +15,7 @@ from cacheproxy.core.route.facts import Facts, facts_of
 from cacheproxy.core.route.key import root_key
 from cacheproxy.core.route.route import EVERYWHERE, Route
 from cacheproxy.proxy.exchange.server import Server
+from cacheproxy.proxy.upstream.failures import BUSY, ELSEWHERE
 
 _log = Logger()
 
@@ -22,12 +23,14 @@ _log = Logger()
 class Chosen(NamedTuple):
     """``servers``: in the order in which they are asked; ``route``: the name of the one taken.
 
-    ``was``: the name of the upstream that the turn before went to, "" for none.
+    ``was``: the name of the upstream that the turn before went to, "" for none. ``spare``: names of
+    those that only stand in while the others are down.
     """
 
     servers: tuple[Server, ...]
     route: str = ""
     was: str = ""
+    spare: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -129,7 +132,7 @@ class Servers:
 
         if turn is None:
             order = choose(self._targets, standing, Facts(), EVERYWHERE, Known())
-            return Chosen(self._named(order))
+            return Chosen(self._named(order), spare=order.spare)
         facts = facts_of(prepared.request, turn, with_kind=self._asks_kind)
         key = root_key(prepared.request, turn.session)
         for route in self._routes:
@@ -139,10 +142,29 @@ class Servers:
             known = Known(key, "" if home is None else home.name, _cached(turn))
             order = choose(self._targets, standing, facts, route, known)
             if order.names:
-                self._tell(order, route)
+                if order.is_fallback:
+                    self._tell(order.names[0], route.name)
+                else:
+                    self._told.discard(route.name)
                 own = None if turn.lane is None else turn.lane.home
-                return Chosen(self._named(order), route.name, "" if own is None else own.name)
+                was = "" if own is None else own.name
+                return Chosen(self._named(order), route.name, was, order.spare)
         raise AssertionError("the last route has no ceiling")
+
+    def may_go_on(self, chosen: Chosen, status: int | None) -> bool:
+        """Whether the second of ``chosen`` is asked after the first one.
+
+        ``status``: what that said, None if it refused the connection. One that is only busy keeps
+        its requests from a fallback; that a fallback stands in is told.
+        """
+        first, *others = chosen.servers
+        if not others or status not in (None, *ELSEWHERE):
+            return False
+        if others[0].name in chosen.spare and first.name not in chosen.spare:
+            if status == BUSY:
+                return False
+            self._tell(others[0].name, chosen.route)
+        return True
 
     def settle(self, chosen: Chosen, server: Server, turn: Turn, lane: int) -> None:
         """Take note that ``turn`` is being answered by ``server``."""
@@ -162,20 +184,17 @@ class Servers:
     def _named(self, order: Order) -> tuple[Server, ...]:
         return tuple([self._by_name[name] for name in order.names])
 
-    def _tell(self, order: Order, route: Route) -> None:
-        """Say once that requests go to a fallback, until they do not any more."""
-        if not order.is_fallback:
-            self._told.discard(route.name)
-        elif route.name not in self._told:
-            self._told.add(route.name)
-            name = order.names[0]
-            where = "remote" if not self._by_name[name].edits else "a fallback"
-            _log.warn(
-                "all upstreams {of}are down: requests go to {name}, which is {where}",
-                of=f"of route {route.name} " if route.name else "",
-                name=name,
-                where=where,
-            )
+    def _tell(self, name: str, route: str) -> None:
+        """Say once that requests go to the fallback ``name``, until they do not any more."""
+        if route in self._told:
+            return
+        self._told.add(route)
+        _log.warn(
+            "all upstreams {of}are down: requests go to {name}, which is {where}",
+            of=f"of route {route} " if route else "",
+            name=name,
+            where="a fallback" if self._by_name[name].edits else "remote",
+        )
 
 
 def _cached(turn: Turn) -> int:

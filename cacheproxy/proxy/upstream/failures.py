@@ -12,7 +12,8 @@ from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.proxy.upstream.silence import UpstreamSilent
 from cacheproxy.translate.common.translation import TranslationError
 
-ELSEWHERE = (429, 503)
+BUSY = 429
+ELSEWHERE = (BUSY, 503)
 """Statuses by which a server says that it has not looked at a request, so another one may."""
 
 

@@ -124,6 +124,18 @@ def test_a_fallback_is_used_while_all_others_are_down(pool):
     back.close()
 
 
+def test_a_fallback_stands_in_for_one_that_is_down_not_for_one_that_is_busy(pool):
+    """A prompt leaves for it with a line in the log, or not at all."""
+    found = pool("big", "spare", spare="fallback = true")
+    found.upstreams["big"].reset(refusing(b"429 Too Many Requests"))
+    assert found.ask("a").status == 429
+    assert "requests go to spare" not in found.proxy.output
+    found.upstreams["big"].reset(refusing(b"503 Service Unavailable"))
+    assert found.said("a", 2) == "spare"
+    found.proxy.wait_for("requests go to spare, which is a fallback")
+    assert found.prompts("spare") == 1
+
+
 def test_a_remote_upstream_gets_requests_as_they_came_and_its_own_key(pool):
     """Nothing is edited there; the client's key does not go there."""
     rule = (
