@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from typing import Any
 
 from twisted.application.service import Service
@@ -21,6 +22,9 @@ from cacheproxy.proxy.upstream.upstream import UpstreamURL
 _ALL = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _BACKLOG = 1024
 """Connections that may wait to be accepted; the kernel may allow fewer."""
+_ARGUMENT = re.compile(r"(?:[^\\:]|\\.)+")
+_NAMED = re.compile(r"(?:[^\\=]|\\.)+=")
+"""Of an endpoint in Twisted's spelling: parts between colons, in which a backslash escapes."""
 
 
 class CannotListenHereError(Exception):
@@ -43,7 +47,7 @@ class Listening(Service):
         self._draining = Draining(site, reactor)
         self._port: IListeningPort | None = None
         interface = quoteStringArgument(config.interface)
-        self._where = config.listen or f"tcp:{config.port}:interface={interface}"
+        self._where = private(config.listen) or f"tcp:{config.port}:interface={interface}"
         # Twisted's 50 makes the rest of a burst wait a second, until their SYN is sent again.
         backlog = "" if config.listen else f":backlog={_BACKLOG}"
         try:
@@ -88,6 +92,17 @@ class Listening(Service):
     async def _stop(self, port: IListeningPort) -> None:
         await maybeDeferred(port.stopListening)
         self.broken_off = await self._draining.run(self.grace)
+
+
+def private(endpoint: str) -> str:
+    """Return ``endpoint``; one of a socket in the file system with a mode if it has none.
+
+    Twisted's own is 0666: whoever may enter the folder could use the model and read the pages.
+    """
+    kind, *arguments = _ARGUMENT.findall(endpoint) or [""]
+    by_place = [argument for argument in arguments if not _NAMED.match(argument)]
+    given = len(by_place) > 1 or any(argument.startswith("mode=") for argument in arguments)
+    return endpoint if kind != "unix" or given else endpoint + ":mode=600"
 
 
 def address_url(host: Any) -> str:

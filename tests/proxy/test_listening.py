@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import ssl
+import stat
 
 import pytest
 
+from cacheproxy.daemon.listening import private
 from tests.proxy.upstream.test_tls import write_certificate
 
 from .harness import TIMEOUT, Client, Proxy, whole
@@ -79,7 +81,31 @@ def test_by_a_socket_in_the_file_system(through, upstream, tmp_path):
     path = tmp_path / "s"
     proxy = through(f"unix:{path}")
     proxy.wait_for("Ready.")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     sock = socket.socket(socket.AF_UNIX)
     sock.connect(str(path))
     with Local(sock) as client:
         converse(client, proxy, upstream)
+
+
+def test_a_socket_may_be_for_others_if_that_is_said(through, tmp_path):
+    path = tmp_path / "s"
+    through(f"unix:{path}:mode=660").wait_for("Ready.")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o660
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "listens"),
+    [
+        ("unix:/s", "unix:/s:mode=600"),
+        ("unix:address=/s:backlog=9", "unix:address=/s:backlog=9:mode=600"),
+        (r"unix:/a\:mode=666", r"unix:/a\:mode=666:mode=600"),
+        ("unix:/s:mode=666", "unix:/s:mode=666"),
+        ("unix:/s:660", "unix:/s:660"),
+        ("tcp:80", "tcp:80"),
+        ("", ""),
+    ],
+)
+def test_who_says_no_mode_has_a_socket_of_their_own(endpoint, listens):
+    """By whichever of Twisted's spellings; a name may look like a mode."""
+    assert private(endpoint) == listens
