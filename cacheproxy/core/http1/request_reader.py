@@ -2,7 +2,7 @@
 
 One connection carries many requests, one after another. Where the RFC lets a recipient repair or
 refuse, this reader refuses whatever the next reader might split differently: two lengths for one
-body, bare CR or LF, numbers not spelled in digits.
+body, bare CR or LF, folded lines, control characters, numbers not spelled in digits.
 
 The result, and the error, do not depend on how the bytes were cut into pieces.
 """
@@ -27,9 +27,16 @@ _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
 # target is more than the RFC allows, and passes as it is.
 _REQUEST_LINE = re.compile(_TOKEN.join((b"(", rb"+) ([\x21-\xb0]+) (HTTP/1\.[01])")))
 # RFC 9110, sections 5.1 and 5.5: all lines at once, which is quick.
-_FIELDS = re.compile(rb"(?:%s++:[^\x00\r\n]*+(?:\r\n|\Z))*+" % _TOKEN)
-_OBS_FOLD = re.compile(rb"\r\n[ \t]+")
-_CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})(?:;[\t\x20-\x7e\x80-\xff]*)?")
+_FIELDS = re.compile(rb"(?:%s++:[^\x00-\x08\x0a-\x1f\x7f]*+(?:\r\n|\Z))*+" % _TOKEN)
+_QUOTED = rb'"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*+"'
+# Section 7.1.1: a name, and perhaps a token or a quoted string.
+_CHUNK_LINE = re.compile(
+    rb"([0-9A-Fa-f]{1,16})"
+    rb"(?:[ \t]*+;[ \t]*+%(token)s++"
+    rb"(?:[ \t]*+=[ \t]*+(?:%(token)s++|%(quoted)s))?+"
+    rb")*+" % {b"token": _TOKEN, b"quoted": _QUOTED}
+)
+_CR = ord("\r")
 _NOT_HTTP = "the request is not valid HTTP/1.1"
 
 
@@ -250,9 +257,7 @@ class RequestReader:
         if section and section.count(b"\r\n") >= self.limits.headers:
             raise RequestError(431, f"there are more than {self.limits.headers} headers")
         if _FIELDS.fullmatch(section) is None:
-            section = _OBS_FOLD.sub(b" ", section)  # section 5.2
-            if _FIELDS.fullmatch(section) is None:
-                raise RequestError(400, _NOT_HTTP)
+            raise RequestError(400, _NOT_HTTP)
         fields = []
         for line in section.split(b"\r\n") if section else ():
             name, _, value = line.partition(b":")
@@ -278,7 +283,10 @@ class RequestReader:
                     raise RequestError(400, _NOT_HTTP)
                 at += 2
                 self._next = _Chunk.SIZE
-            end = buffer.find(b"\r\n", at)
+            feed = buffer.find(b"\n", at)
+            if feed == at or (feed > at and buffer[feed - 1] != _CR):
+                raise RequestError(400, _NOT_HTTP)  # without waiting for another end
+            end = feed - 1 if feed > at else -1
             line = (size - 1 if end < 0 else end) - at  # at least so long
             if self._next is _Chunk.TRAILERS:
                 if line + 2 > self._left:
@@ -289,6 +297,8 @@ class RequestReader:
                 break
             if self._next is _Chunk.SIZE:
                 self._chunk_size(buffer, at, end)
+            elif _FIELDS.fullmatch(buffer, at, end) is None:
+                raise RequestError(400, _NOT_HTTP)
             else:  # dropped: few agents read trailers, and HTTP/1.0 clients send none
                 self._left -= line + 2
                 done = not line

@@ -86,18 +86,18 @@ def test_it_does_not_depend_on_the_cuts(data, places, limits):
 
 
 def test_names_and_values_are_as_they_came():
-    """In their order, spelled as they were, but for the space around a value and folded lines.
+    """In their order, spelled as they were, but for the space around a value.
 
     One empty line before a request is skipped.
     """
-    lines = [b"hOST: a", b"X-A:1", b"Set: \t x  y \t", b"x-a:", b"X: a\r\n \t b\r\n\tc", b"Y: \xe9"]
+    lines = [b"hOST: a", b"X-A:1", b"Set: \t x  y \t", b"x-a:", b"X: a \t b", b"Y: \xe9"]
     head, body = one(b"\r\n" + get(*lines))
     assert head.headers == (
         (b"hOST", b"a"),
         (b"X-A", b"1"),
         (b"Set", b"x  y"),
         (b"x-a", b""),
-        (b"X", b"a b c"),
+        (b"X", b"a \t b"),
         (b"Y", b"\xe9"),
     )
     assert head.without([b"x-a", b"set"]).headers == (head.headers[0], *head.headers[4:])
@@ -151,6 +151,7 @@ def size(fields):
         (b"GET /" + b"x" * 24 + b" HTTP/1.1\r\n\r\n", 414),
         (get(b"A: 1", b"B: 2", b"C: 3"), None),
         (get(b"A: 1", b"B: 2", b"C: 3", b"D: 4"), 431),
+        (get(b"A: 1", b"B: 2\r\n 3"), 400),
         (get(b"A: 1", b"B: 2", b"C: 3\r\n 4"), 431),
         # nobody waits for an end that makes no difference, nor for headers behind a bad line
         (b"GET /" + b"x" * 120, 414),
@@ -240,3 +241,35 @@ def test_an_error_says_what_was_asked_for():
         b"POST /v1/messages HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
     ):
         assert read([data])[2][2] == b"/v1/messages"
+
+
+@pytest.mark.parametrize("byte", [*range(9), *range(0x0A, 0x20), 0x7F])
+def test_no_header_holds_control_characters(byte):
+    """RFC 9110, section 5.5: but a tab."""
+    assert status(get(b"X: a%cb" % byte)) == 400
+    assert status(chunked(b"0\r\nX: a%cb\r\n\r\n" % byte)) == 400
+    assert status(get(b"X: a\tb")) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"0\r\n\n", b"0\r\nX: y\n\n", b"0\r\nX: y\n\r\n", b"0\n\n", b"1\nx", b"0\r\nnonsense\r\n\r\n"],
+)
+def test_nobody_waits_behind_a_bare_line_feed_for_another(body):
+    """In a chunk's line or a trailer it is refused at once, as is a trailer that is none."""
+    assert status(chunked(body)) == 400
+
+
+@pytest.mark.parametrize(
+    ("extension", "wanted"),
+    [
+        *((one, None) for one in (b";a", b";a=b", b'; a = "b;\\" c"', b";a;b=c", b" ;a", b';a=""')),
+        *(
+            (one, 400)
+            for one in (b";", b";;", b";a;", b";=b", b";a=", b';a="b', b";a b", b"; ", b";a\x7f")
+        ),
+    ],
+)
+def test_a_chunk_extension_has_a_name(extension, wanted):
+    """RFC 9112, section 7.1.1; a bare semicolon is where readers differ."""
+    assert status(chunked(b"1", extension, b"\r\nx\r\n0\r\n\r\n")) == wanted
