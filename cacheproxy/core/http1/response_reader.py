@@ -21,14 +21,17 @@ _NO_LENGTH = "the upstream's Content-Length makes no sense"
 _MANY = 2048
 """Bytes of a read above which many chunks are expected in it."""
 
+_TEXT = rb"[^\x00-\x08\x0a-\x1f\x7f]"
+"""No control character: a client or its terminal might make something of it."""
 # Section 4: status-line = HTTP-version SP status-code SP [ reason-phrase ]; the last SP is
 # left out by some servers.
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: ([^\x00\r\n]*))?")
+_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: (%s*))?" % _TEXT)
 # RFC 9110, section 5.1 and 5.5: a name and a value, which the end of the line ends.
-_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([^\x00\r\n]*)(?:\r?\n|\Z)")
-_HEAD_END = re.compile(rb"\r?\n\r?\n")
-_LINE_END = re.compile(rb"\r?\n")
-_OBS_FOLD = re.compile(rb"\r?\n[ \t]+")
+_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):(" + _TEXT + rb"*)(?:\r\n|\Z)")
+_HEAD_END = b"\r\n\r\n"
+_BARE_LF = re.compile(rb"(?<!\r)\n")
+"""Section 2.2 lets one end a line. Where the next reader does not, the rest is a header's value."""
+_OBS_FOLD = re.compile(rb"\r\n[ \t]+")
 _CRLF = re.compile(rb"\r\n")  # which splits in two thirds of the time that bytes.split takes
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,16}")
 _CHUNK_LINE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\x00\r\n]*)?")
@@ -112,15 +115,18 @@ class ResponseReader:
 
     def _read_head(self) -> bool:
         """Read one head, interim or final; return whether there was a whole one."""
-        found = _HEAD_END.search(self._head, self._searched)
-        at = len(self._head) - 3 if found is None else found.start()
+        end = self._head.find(_HEAD_END, self._searched)
+        at = len(self._head) - 3 if end < 0 else end
+        within = min(LONGEST_HEAD, len(self._head) if end < 0 else end)
+        if _BARE_LF.search(self._head, self._searched, within):
+            raise ResponseError("the upstream's response head has a line feed without a CR")
         if at > LONGEST_HEAD:
             raise ResponseError("the upstream's response head is too large")
-        if found is None:
+        if end < 0:
             self._searched = max(0, at)
             return False
-        line, *rest = _LINE_END.split(bytes(self._head[:at]), maxsplit=1)
-        del self._head[: found.end()]
+        line, *rest = bytes(self._head[:at]).split(b"\r\n", 1)
+        del self._head[: at + len(_HEAD_END)]
         self._searched = 0
         status_line = _STATUS_LINE.fullmatch(line)
         if status_line is None:
