@@ -7,6 +7,7 @@ from collections.abc import Callable
 from twisted.web.resource import IResource
 from zope.interface import implementer
 
+from cacheproxy.core.http1.headers import tokens
 from cacheproxy.core.privacy.access import DASHBOARD, OWN
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.context import ExchangeContext
@@ -33,10 +34,12 @@ class ProxyResource:
         path = request.path
         if path in (OWN, DASHBOARD) or path.startswith(_OWN_FOLDER):
             return self._own(request)
-        if not path.startswith(b"/") and request.uri != b"*":
+        if not path.startswith(b"/") and (request.uri, request.method) != (b"*", b"OPTIONS"):
             return request.answer(400, "only request targets that start with '/' are relayed")
         if request.method in (b"TRACE", b"CONNECT"):  # TRACE echoes credentials
             return request.answer(501, "TRACE and CONNECT are not relayed")
+        if _wants_websocket(request):
+            return request.answer(501, "WebSockets are not relayed: use plain HTTP requests")
         vias = request.header_values(b"via")
         if vias and self._via_token in b",".join(vias).lower():
             return request.answer(508, "the upstream leads back to cacheproxy itself: a loop")
@@ -49,3 +52,10 @@ class ProxyResource:
     def putChild(self, path: bytes, child: IResource) -> None:
         """Refuse: a leaf has no children."""
         raise NotImplementedError(f"{path!r}: {child!r}")
+
+
+def _wants_websocket(request: ProxyRequest) -> bool:
+    """Whether it is a WebSocket's handshake (RFC 6455, section 4.1): no answer would be one."""
+    return b"upgrade" in tokens(request.header_values(b"connection")) and (
+        b"websocket" in tokens(request.header_values(b"upgrade"))
+    )

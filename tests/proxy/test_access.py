@@ -89,7 +89,11 @@ def test_without_the_token_nothing_is_answered(guarded, upstream, path):
         answer = client.answer()
     assert (answer.status, answer.interim) == (401, [])
     assert answer.values(b"www-authenticate") == [b"Bearer"]
-    assert "token" in json.dumps(json.loads(answer.body))
+    error = json.loads(answer.body)["error"]
+    assert "token" in error["message"]
+    openai = ("invalid_request_error", "invalid_api_key")
+    wanted = ("authentication_error", None) if "messages" in path else openai
+    assert (error["type"], error.get("code")) == wanted
     assert upstream.requests.empty()
 
 

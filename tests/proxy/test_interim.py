@@ -47,7 +47,23 @@ def test_a_flood_is_502(connect, serve, proxy, one):
     assert client.ask().answer().body == b"next"
 
 
-UPGRADE = (b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Version: 13")
+WEBSOCKET = (b"Connection: keep-alive, Upgrade", b"Upgrade: WebSocket", b"Sec-WebSocket-Key: x")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("/v1/messages", "api_error"), ("/v1/responses", "server_error")]
+)
+def test_a_websocket_is_refused_in_the_dialect(connect, upstream, path, kind):
+    """As a plain GET it would have some other answer. The connection goes on."""
+    client = connect()
+    answer = client.ask(path, None, *WEBSOCKET, method=b"GET").answer()
+    assert (answer.status, json.loads(answer.body)["error"]["type"]) == (501, kind)
+    assert "WebSockets are not relayed" in json.loads(answer.body)["error"]["message"]
+    assert upstream.requests.empty()
+    assert client.ask("/x").answer().status == 200
+
+
+UPGRADE = (b"Connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"HTTP2-Settings: AAM")
 
 
 @pytest.mark.parametrize("fields", [(), UPGRADE], ids=["unasked", "asked"])

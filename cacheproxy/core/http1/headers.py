@@ -64,6 +64,11 @@ def by_name(headers: Headers) -> dict[bytes, list[bytes]]:
     return found
 
 
+def tokens(found: list[bytes]) -> list[bytes]:
+    """Return the comma-separated parts of a header's values, in lower case."""
+    return [part.strip().lower() for part in b",".join(found).split(b",")] if found else []
+
+
 def values(headers: Headers, name: bytes) -> list[bytes]:
     """Return all values of header ``name`` (lower case)."""
     size = len(name)

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Protocol
 
 from cacheproxy.core.http1.buffer import Pieces
-from cacheproxy.core.http1.headers import by_name
+from cacheproxy.core.http1.headers import by_name, tokens
 from cacheproxy.core.prompt.request import Headers
 
 _LONGEST_CHUNK_LINE = 1024
@@ -103,11 +103,7 @@ class RequestHead:
         """Whether the client lets the connection serve another request (section 9.3)."""
         if self.version != b"HTTP/1.1":
             return False
-        return not any(
-            token.strip().lower() == b"close"
-            for value in self.values(b"connection")
-            for token in value.split(b",")
-        )
+        return b"close" not in tokens(self.values(b"connection"))
 
     @property
     def expects_continue(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cacheproxy.core.http1.headers import by_name
+from cacheproxy.core.http1.headers import by_name, tokens
 from cacheproxy.core.prompt.request import Headers
 
 
@@ -37,5 +37,4 @@ class ResponseHead:
 
     def tokens(self, name: bytes) -> list[bytes]:
         """Return the comma-separated values of the header called ``name``, in lower case."""
-        values = self.values(name)
-        return [part.strip().lower() for part in b",".join(values).split(b",")] if values else []
+        return tokens(self.values(name))

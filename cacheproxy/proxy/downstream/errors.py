@@ -10,12 +10,16 @@ from cacheproxy.core.prompt.dialect import ANTHROPIC, OLLAMA, dialect_of
 # Anthropic's API reference, "Errors": the types its SDKs know by status.
 _ANTHROPIC_TYPES = {
     400: "invalid_request_error",
+    401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
     413: "request_too_large",
     429: "rate_limit_error",
     504: "timeout_error",
 }
+
+# As api.openai.com answers a wrong key.
+_OPENAI_CODES = {401: "invalid_api_key"}
 
 _REASONS = {int(status): status.phrase.encode() for status in HTTPStatus}
 
@@ -45,7 +49,8 @@ def error_body(path: str, status: int, message: str) -> bytes:
         body = {"error": message}
     else:
         kind = "invalid_request_error" if status < 500 else "server_error"
-        body = {"error": {"message": message, "type": kind, "param": None, "code": status}}
+        code = _OPENAI_CODES.get(status, status)
+        body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
     return json.dumps(body).encode()
 
 

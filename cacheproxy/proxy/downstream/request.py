@@ -16,6 +16,8 @@ from cacheproxy.proxy.downstream.errors import error_body, reason_of
 from cacheproxy.proxy.transport import eager
 
 _BODILESS = (204, 304)
+"""Nor do they say a length: RFC 9110, section 8.6, forbids it to 204. A 304's would be another
+answer's, and clients have waited for as many bytes."""
 
 
 class Connection(Protocol):
@@ -122,6 +124,8 @@ class ProxyRequest:
         assert not self.started, "an answer has one head"
         self.started = True
         lines = [b"%b %d %b" % (self.version, status, reason)]
+        if status in _BODILESS:
+            headers = tuple([field for field in headers if field[0].lower() != b"content-length"])
         lines += map(b": ".join, headers)
         has_length = bool(values(headers, b"content-length"))
         # RFC 9112, section 6.3: these have no body, whatever their headers say.

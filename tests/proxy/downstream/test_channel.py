@@ -159,7 +159,7 @@ def test_a_head_waits_for_the_body_or_the_end_or_is_flushed():
         (b"HEAD", 200, ()),
         (b"HEAD", 200, ((b"Content-Length", b"9"),)),
         (b"GET", 204, ()),
-        (b"GET", 304, ((b"Content-Length", b"9"),)),
+        (b"GET", 304, ((b"ETag", b"9"),)),
     ],
 )
 def test_some_answers_have_no_body_whatever_is_written(method, status, headers):
@@ -171,6 +171,16 @@ def test_some_answers_have_no_body_whatever_is_written(method, status, headers):
     lines = b"".join(b"%b: %b\r\n" % field for field in headers)
     assert down.transport.value() == b"HTTP/1.1 %d X\r\n%b\r\n" % (status, lines)
     assert not down.transport.disconnecting
+
+
+@pytest.mark.parametrize("status", [204, 304])
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+def test_what_never_has_a_body_says_no_length(method, status):
+    """RFC 9110, section 8.6."""
+    down, request = asked(GET.replace(b"GET", method))
+    request.send_head(status, b"X", ((b"A", b"1"), (b"content-Length", b"0")))
+    request.finish()
+    assert down.transport.value() == b"HTTP/1.1 %d X\r\nA: 1\r\n\r\n" % status
 
 
 @pytest.mark.parametrize("length", [(), ((b"Content-Length", b"2"),)])
