@@ -110,8 +110,10 @@ def test_with_it_all_is_answered_and_the_upstream_does_not_see_it(
 ):
     """A key of the upstream's own goes on."""
     with Client(guarded.address) as client:
-        assert client.ask("/v1/messages", b"{}", field, goes_on).answer().status == 200
+        target = f"/v1/messages?key={TOKEN}&beta=true"
+        assert client.ask(target, b"{}", field, goes_on).answer().status == 200
     received = upstream.received()
+    assert received.line == b"POST /v1/messages?beta=true HTTP/1.1"
     assert TOKEN.encode() not in b"".join(value for _, value in received.headers)
     name, _, value = goes_on.partition(b": ")
     assert received.values(name) == [value]

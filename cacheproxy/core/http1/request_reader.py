@@ -88,10 +88,15 @@ class RequestHead:
         """Return all values of the header called ``name`` (lower case)."""
         return self._by_name.get(name, [])
 
-    def without(self, names: list[bytes]) -> RequestHead:
-        """Return this head without the headers called ``names`` (lower case)."""
+    def without(self, names: list[bytes], target: bytes | None = None) -> RequestHead:
+        """Return this head without the headers called ``names`` (lower case).
+
+        ``target``: another one, None for its own.
+        """
         left = [field for field in self.headers if field[0].lower() not in names]
-        return RequestHead(self.method, self.target, self.version, left)
+        return RequestHead(
+            self.method, self.target if target is None else target, self.version, left
+        )
 
     @property
     def path(self) -> bytes:

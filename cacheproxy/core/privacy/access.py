@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from urllib.parse import unquote_to_bytes
 
 Values = Callable[[bytes], Sequence[bytes]]
 """Returns all values of the header with that (lower-case) name."""
@@ -31,6 +32,10 @@ _OPEN_FOLDER = OWN + b"/static/"
 
 _CREDENTIALS = (TOKEN_HEADER, b"authorization", b"x-api-key")
 _NAME = re.compile(r"[A-Za-z0-9.-]{1,253}\Z")
+# RFC 3986, section 3.2.2, and a port: an address in brackets, or a name.
+_HOST = re.compile(
+    r"(?:\[[0-9A-Za-z:.%~_-]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?"
+)
 _SAME_SITE = {b"same-origin", b"none"}
 """https://www.w3.org/TR/fetch-metadata/: "none" is a user who typed the address."""
 
@@ -64,6 +69,8 @@ class Access:
         if len(hosts) > 1 or (not hosts and not http10 and not is_check):
             return Refusal(400, "a request has exactly one Host header")
         host = _host_in(values)
+        if not _HOST.fullmatch(host):  # RFC 9112, section 3.2
+            return Refusal(400, "the Host header names no host")
         is_ours = self._is_ours(host, address)
         if not is_ours and not is_check:
             return Refusal(421, _not_ours(host))
@@ -120,6 +127,23 @@ class Access:
             for name in _CREDENTIALS
             if any(self._is_token(name, value) for value in values(name))
         ]
+
+    def without_token(self, target: bytes) -> bytes:
+        """Return ``target`` without a ``key`` in its query that is the token.
+
+        Google's clients, and what is built like them, give their API key there as well.
+        """
+        path, mark, query = target.partition(b"?")
+        if b"key=" not in query:
+            return target
+        parts = query.split(b"&")
+        kept = [part for part in parts if not self._is_token_in_query(part)]
+        return target if kept == parts else path + (mark if kept else b"") + b"&".join(kept)
+
+    def _is_token_in_query(self, part: bytes) -> bool:
+        name, _, value = part.partition(b"=")
+        found = unquote_to_bytes(value.replace(b"+", b" "))
+        return name == b"key" and hmac.compare_digest(found, self.token.encode())
 
     def _is_token(self, name: bytes, value: bytes) -> bool:
         if name == b"authorization":

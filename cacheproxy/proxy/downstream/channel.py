@@ -275,8 +275,10 @@ class ProxyChannel(Protocol):
             eager.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
         self.persistent = head.persistent
         access = self.site.access
-        held = access.token_headers(head.values) if access.token else None
-        return head.without(held) if held else head
+        if not access.token:
+            return head
+        held, target = access.token_headers(head.values), access.without_token(head.target)
+        return head.without(held, target) if held or target != head.target else head
 
     def _answer(self, head: RequestHead, body: bytes) -> None:
         """Have the site's resource answer. The upstream may take its time."""
