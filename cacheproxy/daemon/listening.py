@@ -47,11 +47,11 @@ class Listening(Service):
         self._draining = Draining(site, reactor)
         self._port: IListeningPort | None = None
         interface = quoteStringArgument(config.interface)
-        self._where = private(config.listen) or f"tcp:{config.port}:interface={interface}"
+        self._where = config.listen or f"tcp:{config.port}:interface={interface}"
         # Twisted's 50 makes the rest of a burst wait a second, until their SYN is sent again.
         backlog = "" if config.listen else f":backlog={_BACKLOG}"
         try:
-            self._endpoint = serverFromString(reactor, self._where + backlog)
+            self._endpoint = serverFromString(reactor, private(self._where) + backlog)
         except Exception as error:  # whatever an endpoint's parser raises: a missing key file ...
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise ConfigError(f"listen {config.listen!r} is no endpoint: {reason}") from None
