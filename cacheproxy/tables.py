@@ -15,9 +15,11 @@ from cacheproxy.core.route.choose import Target
 from cacheproxy.core.route.facts import Kind
 from cacheproxy.core.route.price import Price
 from cacheproxy.core.route.route import Preference, Route
-from cacheproxy.core.server.base_url import host_of, server_root
+from cacheproxy.core.server.base_url import host_of, origin_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
+"""What names of environment variables mostly look like, and keys do not."""
 _Cost = Annotated[float, Meta(ge=0)]
 _Tokens = Annotated[int, Meta(ge=1)]
 
@@ -60,15 +62,21 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def target(self) -> Target:
         """What a choice looks at."""
-        return Target(self.name, self.models, self.price, self.fallback)
+        return Target(self.name, self.models, self.price, self.fallback, self.remote)
 
     def key(self, environ: Mapping[str, str] = os.environ) -> str:
         """Return its key, "" for none; raises TableError where the variable is not set."""
         key = environ.get(self.key_env, "") if self.key_env else ""
+        what = f"upstream {self.name!r}"
         if self.key_env and not key:
-            raise TableError(f"upstream {self.name!r}: {self.key_env} is not set: export it")
+            if _VARIABLE.fullmatch(self.key_env):
+                raise TableError(f"{what}: {self.key_env} is not set: export it")
+            raise TableError(  # not shown: it may be the key itself
+                f"{what}: there is no variable of the name that key_env has: export it, and write "
+                "its name there, not the key"
+            )
         if not key.isascii() or not key.isprintable():
-            raise TableError(f"upstream {self.name!r}: {self.key_env} is no key: only plain ASCII")
+            raise TableError(f"{what}: {self.key_env} is no key: only plain ASCII")
         return key
 
 
@@ -151,9 +159,9 @@ def _check_upstreams(upstreams: Sequence[UpstreamTable]) -> None:
     twice = _twice(one.name for one in upstreams)
     if twice:
         raise TableError(f"two upstreams are called {twice!r}: give each a name of its own")
-    same = _twice(server_root(one.url) for one in upstreams)
+    same = _twice(origin_of(one.url) for one in upstreams)
     if same:
-        names = [one.name for one in upstreams if server_root(one.url) == same]
+        names = [one.name for one in upstreams if origin_of(one.url) == same]
         raise TableError(f"upstreams {_listed(names)} have one url: take one of them out")
     for one in upstreams:
         if not _NAME.fullmatch(one.name):
