@@ -78,7 +78,7 @@ class Upstream:
     cannot, and a POST must not be sent twice. One connection per request also measured 2.5 times
     faster than treq's pool. Seconds: ``connect_timeout`` for a connection, its TLS included,
     ``silence`` for which the server may say nothing from then on (0: for ever). ``key``: ours,
-    sent to it instead of the client's; "" for none.
+    sent to it instead of the client's; "" for none; it is in ``keys`` then.
     """
 
     def __init__(
@@ -95,6 +95,7 @@ class Upstream:
         self._reactor = reactor
         self._silence = silence
         self._key = key.encode("latin-1", "replace")
+        self.keys = frozenset((self._key,) if key else ())
         self._not_forwarded = _NOT_FORWARDED | CREDENTIALS | _MORE if key else _NOT_FORWARDED
         self._handshake = connect_timeout if url.secure else 0.0
         endpoint = endpoint_of(reactor, url.host, url.port, connect_timeout, secure=url.secure)

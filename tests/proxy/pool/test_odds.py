@@ -51,6 +51,34 @@ def test_the_next_upstream_may_speak_another_dialect(pool, how):
     assert waiting(found.proxy) == {"big": 0, "other": 0}
 
 
+def test_a_key_that_an_upstream_repeats_is_not_recorded(pool, tmp_path):
+    """Some say what they were given when they turn it down."""
+    key = "0123456789abcdef0123456789abcdef"
+    said = json.dumps({"error": {"message": f"no such key: {key}"}}).encode()
+
+    def answer(peer, received):
+        if received.line.startswith(b"POST"):
+            peer.send(whole(said, b"Content-Type: application/json", status=b"401 Unauthorized"))
+        else:
+            peer.send(whole(b"{}", b"Content-Type: application/json"))
+
+    found = pool(
+        "big",
+        "big2",
+        scripts={"big": answer, "big2": answer},
+        **dict.fromkeys(("big", "big2"), 'key_env = "KEY"'),
+        environ={"KEY": key},
+        options=("--capture", str(tmp_path / "captured")),
+    )
+    assert found.ask("a").status == 401
+    assert "no such key" in found.proxy.wait_for("401")
+    folder = tmp_path / "captured"
+    eventually(lambda: any(b"401" in path.read_bytes() for path in folder.glob("*.jsonl")))
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert not [path for path in files if key.encode() in path.read_bytes()]
+    assert key not in found.proxy.output
+
+
 def test_who_waits_is_counted_and_no_more_when_it_is_over(pool):
     """However it ends."""
     found = pool()
