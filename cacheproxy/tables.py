@@ -18,6 +18,8 @@ from cacheproxy.core.route.route import Preference, Route
 from cacheproxy.core.server.base_url import host_of, origin_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_LONGEST = 64
+"""Characters of a route's name."""
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 """What names of environment variables mostly look like, and keys do not."""
 _Cost = Annotated[float, Meta(ge=0)]
@@ -143,6 +145,8 @@ def check(upstreams: Sequence[UpstreamTable], routes: Sequence[RouteTable]) -> N
         what = f"route {route.name!r}" if route.name else f"[[route]] number {number}"
         if not upstreams:
             raise TableError(f"{what}: there are no [[upstream]] tables that it could lead to")
+        if len(route.name) > _LONGEST or not route.name.isprintable():
+            raise TableError(f"{what}: a name is up to {_LONGEST} characters that can be printed")
         if not route.to:
             raise TableError(f"{what} leads nowhere: to = [{_listed(names)}]")
         for name in route.to:

@@ -73,6 +73,7 @@ def test_a_route_has_all_that_it_matches(read):
         (ONE + SAME.format("http://LOCALHOST:1/"), 'upstreams "a", "b" have one url'),
         (ONE + SAME.format("http://[::1]:1"), 'upstreams "a", "b" have one url'),
         (TWO + '[[route]]\nto = ["c"]', 'number 1 leads to \'c\', but there is only "a", "b"'),
+        (TWO + '[[route]]\nname = "x\\n"\nto = ["a"]', "route 'x\\n': a name is up to 64"),
         (TWO + '[[route]]\nname = "x"\nto = []', "route 'x' leads nowhere"),
         (TWO + '[[route]]\nkind = "title"', "[[route]] number 1: Object missing required field"),
         (TWO + '[[route]]\nto = ["a"]\nkind = "tilte"', "kind: Expected one of main, title"),

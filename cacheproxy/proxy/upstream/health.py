@@ -21,8 +21,9 @@ EVERY = 5.0
 """Seconds between two questions."""
 _SECONDS = 4.0
 """For an answer. A server that is slow to tell is busy, not down."""
-_DOWN = (502, 503, 504, 508)
-"""What it says, or a gateway before it, while it loads its model or is gone; 508: it is us."""
+_DOWN = (421, 502, 503, 504, 508)
+"""What it says, or a gateway before it, while it loads its model or is gone. It is ourselves, by
+some other name, that say 421 and 508."""
 
 
 class Health:

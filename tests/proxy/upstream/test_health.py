@@ -83,10 +83,11 @@ def saying(status):
         (503, False),
         (504, False),
         (508, False),
+        (421, False),
     ],
 )
 def test_what_an_answer_shows(ask, server, status, is_up):
-    """A page that is not there is an answer, too; 508 is our own, at the end of a loop."""
+    """A page that is not there is an answer, too; 421 and 508 are our own."""
     server.reset(saying(status))
     assert ask(server.url).begin() is is_up
 
