@@ -15,9 +15,13 @@ from cacheproxy.core.route.choose import Target
 from cacheproxy.core.route.facts import Kind
 from cacheproxy.core.route.price import Price
 from cacheproxy.core.route.route import Preference, Route
-from cacheproxy.core.server.base_url import host_of, server_root
+from cacheproxy.core.server.base_url import host_of, origin_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_LONGEST = 64
+"""Characters of a route's name."""
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
+"""What names of environment variables mostly look like, and keys do not."""
 _Cost = Annotated[float, Meta(ge=0)]
 _Tokens = Annotated[int, Meta(ge=1)]
 
@@ -60,15 +64,21 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def target(self) -> Target:
         """What a choice looks at."""
-        return Target(self.name, self.models, self.price, self.fallback)
+        return Target(self.name, self.models, self.price, self.fallback, self.remote)
 
     def key(self, environ: Mapping[str, str] = os.environ) -> str:
         """Return its key, "" for none; raises TableError where the variable is not set."""
         key = environ.get(self.key_env, "") if self.key_env else ""
+        what = f"upstream {self.name!r}"
         if self.key_env and not key:
-            raise TableError(f"upstream {self.name!r}: {self.key_env} is not set: export it")
+            if _VARIABLE.fullmatch(self.key_env):
+                raise TableError(f"{what}: {self.key_env} is not set: export it")
+            raise TableError(  # not shown: it may be the key itself
+                f"{what}: there is no variable of the name that key_env has: export it, and write "
+                "its name there, not the key"
+            )
         if not key.isascii() or not key.isprintable():
-            raise TableError(f"upstream {self.name!r}: {self.key_env} is no key: only plain ASCII")
+            raise TableError(f"{what}: {self.key_env} is no key: only plain ASCII")
         return key
 
 
@@ -135,6 +145,8 @@ def check(upstreams: Sequence[UpstreamTable], routes: Sequence[RouteTable]) -> N
         what = f"route {route.name!r}" if route.name else f"[[route]] number {number}"
         if not upstreams:
             raise TableError(f"{what}: there are no [[upstream]] tables that it could lead to")
+        if len(route.name) > _LONGEST or not route.name.isprintable():
+            raise TableError(f"{what}: a name is up to {_LONGEST} characters that can be printed")
         if not route.to:
             raise TableError(f"{what} leads nowhere: to = [{_listed(names)}]")
         for name in route.to:
@@ -151,9 +163,9 @@ def _check_upstreams(upstreams: Sequence[UpstreamTable]) -> None:
     twice = _twice(one.name for one in upstreams)
     if twice:
         raise TableError(f"two upstreams are called {twice!r}: give each a name of its own")
-    same = _twice(server_root(one.url) for one in upstreams)
+    same = _twice(origin_of(one.url) for one in upstreams)
     if same:
-        names = [one.name for one in upstreams if server_root(one.url) == same]
+        names = [one.name for one in upstreams if origin_of(one.url) == same]
         raise TableError(f"upstreams {_listed(names)} have one url: take one of them out")
     for one in upstreams:
         if not _NAME.fullmatch(one.name):

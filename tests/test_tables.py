@@ -10,6 +10,7 @@ from cacheproxy.core.route.price import Price
 from cacheproxy.tables import UpstreamTable
 
 ONE = '[[upstream]]\nname = "a"\nurl = "http://localhost:1"\n'
+SAME = '[[upstream]]\nname = "b"\nurl = "{}"\n'
 TWO = ONE + '[[upstream]]\nname = "b"\nurl = "localhost:2/v1"\n'
 
 
@@ -68,7 +69,11 @@ def test_a_route_has_all_that_it_matches(read):
     [
         (ONE + ONE, "two upstreams are called 'a'"),
         (ONE + ONE.replace('"a"', '"b"'), 'upstreams "a", "b" have one url'),
+        (ONE + SAME.format("127.0.0.1:1/v1"), 'upstreams "a", "b" have one url'),
+        (ONE + SAME.format("http://LOCALHOST:1/"), 'upstreams "a", "b" have one url'),
+        (ONE + SAME.format("http://[::1]:1"), 'upstreams "a", "b" have one url'),
         (TWO + '[[route]]\nto = ["c"]', 'number 1 leads to \'c\', but there is only "a", "b"'),
+        (TWO + '[[route]]\nname = "x\\n"\nto = ["a"]', "route 'x\\n': a name is up to 64"),
         (TWO + '[[route]]\nname = "x"\nto = []', "route 'x' leads nowhere"),
         (TWO + '[[route]]\nkind = "title"', "[[route]] number 1: Object missing required field"),
         (TWO + '[[route]]\nto = ["a"]\nkind = "tilte"', "kind: Expected one of main, title"),
@@ -108,3 +113,23 @@ def test_a_key_that_is_none_is_named_without_being_shown(read):
         read(ONE + 'key_env = "K"', {"K": "se\ncret"})
     assert "K is no key" in str(found.value)
     assert "cret" not in str(found.value)
+
+
+@pytest.mark.parametrize("key", ["sk-kanarienvogel", "kanarienvogel"])
+def test_a_key_in_place_of_its_variable_is_not_shown(read, key):
+    """Who puts the key itself there reads how it is meant, and the log has no key."""
+    with pytest.raises(ConfigError) as found:
+        read(ONE + f'key_env = "{key}"')
+    assert str(found.value) == (
+        "upstream 'a': there is no variable of the name that key_env has: export it, and write "
+        "its name there, not the key"
+    )
+
+
+def test_ports_and_paths_tell_upstreams_apart(read):
+    """A port that goes without saying is the same as one that is said."""
+    text = '[[upstream]]\nname = "a"\nurl = "http://h"\n'
+    for other in ("http://h:81", "https://h", "http://h/two", "http://h2"):
+        assert len(read(text + SAME.format(other)).servers) == 2
+    with pytest.raises(ConfigError, match="have one url"):
+        read(text + SAME.format("http://h:80"))

@@ -41,13 +41,17 @@ _RAISED = "Jinja Exception: "
 
 
 class Refusal:
-    """Keeps the first bytes of an error's body as they pass. ``headers``: the response's."""
+    """Keeps the first bytes of an error's body as they pass.
+
+    ``headers``: the response's. ``keys``: credentials of ours that it may repeat.
+    """
 
     is_cut = False
     """What an error's body ends with, nobody knows."""
 
-    def __init__(self, headers: Headers) -> None:
+    def __init__(self, headers: Headers, keys: frozenset[bytes] = frozenset()) -> None:
         self._headers = headers
+        self._keys = keys
         self._kept = bytearray()
 
     def feed(self, data: bytes) -> None:
@@ -62,7 +66,7 @@ class Refusal:
         """
         body = decoded(bytes(self._kept), self._headers)[:_KEPT]
         raw = _message_in(body.decode("utf-8", "replace"))
-        return None if raw is None else _fit_to_show(raw, requests)
+        return None if raw is None else _fit_to_show(raw, requests, self._keys)
 
 
 def _message_in(text: str) -> str | None:
@@ -102,7 +106,7 @@ def _messages(value: Any, depth: int = 0) -> Iterator[str]:
         yield from _messages(value[0], depth + 1)
 
 
-def _fit_to_show(raw: str, requests: Sequence[Request]) -> str | None:
+def _fit_to_show(raw: str, requests: Sequence[Request], keys: frozenset[bytes]) -> str | None:
     bodies = list({id(request.body): request.body for request in requests}.values())
     is_packed = any(request.header("content-encoding") for request in requests)
     if is_packed or sum(map(len, bodies)) > _LARGEST:
@@ -125,7 +129,7 @@ def _fit_to_show(raw: str, requests: Sequence[Request]) -> str | None:
     if any(map(stands_there, runs)):
         return WITHHELD
     line = " ".join("".join(c if c.isprintable() else " " for c in raw).split())
-    known = frozenset().union(*(carried(one.headers, one.target) for one in requests))
+    known = keys.union(*(carried(one.headers, one.target) for one in requests))
     line = hide_text(line, known)
     return (line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…") or None
 

@@ -26,13 +26,14 @@ class Target:
     """An upstream, as far as a choice looks at it.
 
     ``models``: those it serves, with ``*`` and ``?``; () for all. ``is_fallback``: only where no
-    other is up.
+    other is up. ``is_remote``: what goes there leaves this network.
     """
 
     name: str
     models: tuple[str, ...] = ()
     price: Price = FREE
     is_fallback: bool = False
+    is_remote: bool = False
 
     def serves(self, model: str) -> bool:
         """Whether it has ``model``; a request that names none goes anywhere."""
@@ -92,8 +93,11 @@ def choose(
     Those that are down come only where nothing else is left: it may be they have just come back.
     No names: all are too dear for this route.
     """
-    mine = [one for one in targets if (one.name in route.to if route.to else not one.is_fallback)]
-    spare = [one for one in targets if one.is_fallback and one not in mine]
+    named = [one for one in targets if not route.to or one.name in route.to]
+    mine = [one for one in named if not one.is_fallback] or named
+    spare = [one for one in named if one not in mine] or [
+        one for one in targets if one.is_fallback and one not in mine
+    ]
     fit = _fitting(mine, standing, facts, route, known)
     up = [one for one in fit if standing(one.name).is_up]
     down = [one.name for one in fit if one not in up] if len(up) < len(fit) else []
@@ -116,7 +120,8 @@ def _fitting(
     known: Known,
 ) -> list[Target]:
     """Return those that can take it; where none has the model or the room, who comes closest."""
-    serving = [one for one in targets if one.serves(facts.model)] or targets
+    serving = [one for one in targets if one.serves(facts.model)]
+    serving = serving or [one for one in targets if not one.is_remote] or targets
     fit = [one for one in serving if _fits(standing(one.name).context, facts.tokens)]
     if not fit and serving:
         widest = max(standing(one.name).context or 0 for one in serving)

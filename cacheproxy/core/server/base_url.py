@@ -25,3 +25,18 @@ def host_of(text: str) -> str:
         return urlsplit(server_root(text)).hostname or ""
     except ValueError:
         return ""
+
+
+def origin_of(text: str) -> str:
+    """Return the URL of a server's root, the same however its host and port are written.
+
+    This machine has several names; what cannot be read stays as it is.
+    """
+    root = server_root(text)
+    try:
+        parts = urlsplit(root)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return root
+    host = "localhost" if parts.hostname in ("127.0.0.1", "::1") else parts.hostname
+    return f"{parts.scheme}://{host}:{port}{parts.path}"

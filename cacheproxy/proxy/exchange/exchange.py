@@ -17,6 +17,7 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Turn
 from cacheproxy.core.conversation.usage import NOTHING
 from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.http1.content_coding import decoded
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import PROBE, for_client
 from cacheproxy.core.http1.response_head import ResponseHead
@@ -202,7 +203,7 @@ class _Running:
             head.headers, frozenset({b"content-length"}) if chunked else frozenset()
         )
         if head.status >= 400:
-            self.tap = Refusal(self.response_headers)
+            self.tap = Refusal(self.response_headers, self.attempt.server.upstream.keys)
         elif self.turn:
             # A translation sees the end by itself; what is framed has its end from there.
             tells_no_end = head.ends_with_connection and not is_translated
@@ -292,7 +293,15 @@ class _Running:
         if keeping is not None and session is not None and asked is not None and is_whole:
             dialect, headers = self.received.dialect, self.response_headers
             keeping.answered(session, asked, dialect, headers, body or b"")
-        return body if self.context.keep_bodies else None
+        if not self.context.keep_bodies or self._shows_key(body or b""):
+            return None
+        return body
+
+    def _shows_key(self, body: bytes) -> bool:
+        """Whether an error's ``body`` repeats the key that we sent: it must not be recorded."""
+        keys = self.attempt.server.upstream.keys if (self.status or 0) >= 400 else ()
+        plain = decoded(body, self.response_headers) if keys else body
+        return any(key in plain for key in keys)
 
     def _record(
         self, relay: Relay | None, body: bytes | None, outcome: Outcome, error: str | None

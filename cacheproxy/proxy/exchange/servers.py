@@ -120,9 +120,9 @@ class Servers:
 
     def choose(self, prepared: Prepared) -> Chosen:
         """Return where ``prepared`` goes."""
-        if self._only is not None:
-            return self._only
         turn, standings = prepared.turn, dict[str, Standing]()
+        if self._only is not None:
+            return self._only._replace(was=_was(turn)) if self.first.name else self._only
 
         def standing(name: str) -> Standing:
             if name not in standings:
@@ -132,6 +132,7 @@ class Servers:
 
         if turn is None:
             order = choose(self._targets, standing, Facts(), EVERYWHERE, Known())
+            self._tell_of(order)
             return Chosen(self._named(order), spare=order.spare)
         facts = facts_of(prepared.request, turn, with_kind=self._asks_kind)
         key = root_key(prepared.request, turn.session)
@@ -142,13 +143,8 @@ class Servers:
             known = Known(key, "" if home is None else home.name, _cached(turn))
             order = choose(self._targets, standing, facts, route, known)
             if order.names:
-                if order.is_fallback:
-                    self._tell(order.names[0], route.name)
-                else:
-                    self._told.discard(route.name)
-                own = None if turn.lane is None else turn.lane.home
-                was = "" if own is None else own.name
-                return Chosen(self._named(order), route.name, was, order.spare)
+                self._tell_of(order, route.name)
+                return Chosen(self._named(order), route.name, _was(turn), order.spare)
         raise AssertionError("the last route has no ceiling")
 
     def may_go_on(self, chosen: Chosen, status: int | None) -> bool:
@@ -168,14 +164,20 @@ class Servers:
 
     def settle(self, chosen: Chosen, server: Server, turn: Turn, lane: int) -> None:
         """Take note that ``turn`` is being answered by ``server``."""
-        if self._only is None:
-            start = server.profiling.profile.start
-            self._store.settle(turn.session, lane, Home(server.name, chosen.route, start))
+        start = server.profiling.profile.start
+        self._store.settle(turn.session, lane, Home(server.name, chosen.route, start))
 
     def _home(self, turn: Turn, route: Route) -> Home | None:
-        """Return where the prefix of ``turn`` is; nowhere, if its server was restarted since."""
+        """Return where the prefix of ``turn`` is; nowhere, if its server was restarted since.
+
+        Its server may have had another name, or none, before a reload.
+        """
         home = self._store.home(turn, route.name)
         server = None if home is None else self._by_name.get(home.name)
+        before = None if turn.lane is None else turn.lane.before
+        if server is None and before is not None:
+            server = self.at(before.upstream)
+            home = None if server is None else Home(server.name, route.name, before.start)
         if home is None or server is None:
             return None
         start = server.profiling.profile.start
@@ -183,6 +185,12 @@ class Servers:
 
     def _named(self, order: Order) -> tuple[Server, ...]:
         return tuple([self._by_name[name] for name in order.names])
+
+    def _tell_of(self, order: Order, route: str = "") -> None:
+        if order.is_fallback:
+            self._tell(order.names[0], route)
+        else:
+            self._told.discard(route)
 
     def _tell(self, name: str, route: str) -> None:
         """Say once that requests go to the fallback ``name``, until they do not any more."""
@@ -195,6 +203,12 @@ class Servers:
             name=name,
             where="a fallback" if self._by_name[name].edits else "remote",
         )
+
+
+def _was(turn: Turn | None) -> str:
+    """Return the name of the upstream that the turn before went to, "" for none."""
+    home = None if turn is None or turn.lane is None else turn.lane.home
+    return "" if home is None else home.name
 
 
 def _cached(turn: Turn) -> int:

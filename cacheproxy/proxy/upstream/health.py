@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.status import HEALTH
+from cacheproxy.proxy.upstream.failures import is_ours
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
 
@@ -20,8 +21,9 @@ EVERY = 5.0
 """Seconds between two questions."""
 _SECONDS = 4.0
 """For an answer. A server that is slow to tell is busy, not down."""
-_DOWN = (502, 503, 504)
-"""What it says, or a gateway before it, while it loads its model or is gone."""
+_DOWN = (421, 502, 503, 504, 508)
+"""What it says, or a gateway before it, while it loads its model or is gone. It is ourselves, by
+some other name, that say 421 and 508."""
 
 
 class Health:
@@ -79,8 +81,9 @@ class Health:
         self.is_asking = True
         try:
             status, _ = await ask(self._upstream, question, self._clock, _SECONDS, via=self._via)
-        except (ConnectError, DNSLookupError):
-            self.set(is_up=False)
+        except (ConnectError, DNSLookupError) as error:
+            if not is_ours(error):  # else prompts might go to a fallback because of us
+                self.set(is_up=False)
         except ResponseError:  # broken off: it may just be ending
             return
         else:

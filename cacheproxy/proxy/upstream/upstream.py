@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from twisted.internet.defer import Deferred
 
@@ -16,6 +16,10 @@ from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.endpoints import endpoint_of
 from cacheproxy.proxy.upstream.tamed_treq import TamedTreq
 
+_KEYS = frozenset({"key", "api_key", "api-key", "apikey", "access_token"})
+"""What a query calls the key of who asks."""
+_MORE = frozenset({b"cookie", b"x-goog-api-key"})
+"""Headers that let somebody in as well, but are not needed for questions of our own."""
 _NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect", PROBE})
 
 
@@ -74,7 +78,7 @@ class Upstream:
     cannot, and a POST must not be sent twice. One connection per request also measured 2.5 times
     faster than treq's pool. Seconds: ``connect_timeout`` for a connection, its TLS included,
     ``silence`` for which the server may say nothing from then on (0: for ever). ``key``: ours,
-    sent to it instead of the client's; "" for none.
+    sent to it instead of the client's; "" for none; it is in ``keys`` then.
     """
 
     def __init__(
@@ -91,7 +95,8 @@ class Upstream:
         self._reactor = reactor
         self._silence = silence
         self._key = key.encode("latin-1", "replace")
-        self._not_forwarded = _NOT_FORWARDED | CREDENTIALS if key else _NOT_FORWARDED
+        self.keys = frozenset((self._key,) if key else ())
+        self._not_forwarded = _NOT_FORWARDED | CREDENTIALS | _MORE if key else _NOT_FORWARDED
         self._handshake = connect_timeout if url.secure else 0.0
         endpoint = endpoint_of(reactor, url.host, url.port, connect_timeout, secure=url.secure)
         self._treq = TamedTreq(reactor, endpoint)
@@ -117,8 +122,9 @@ class Upstream:
 
     def _head(self, request: Request, via: bytes, also: Headers) -> bytes:
         base = "" if request.target == "*" else self.url.base  # OPTIONS * is about no path
+        target = _without_keys(request.target) if self._key else request.target
         lines = [
-            f"{request.method} {base}{request.target} HTTP/1.1".encode("latin-1"),
+            f"{request.method} {base}{target} HTTP/1.1".encode("latin-1"),
             self._host,
         ]
         lines += map(b": ".join, end_to_end(request.headers, self._not_forwarded))
@@ -132,3 +138,10 @@ class Upstream:
             lines.append(b"Content-Length: %d" % len(request.body))
         lines.append(b"Connection: close\r\n\r\n")
         return b"\r\n".join(lines)
+
+
+def _without_keys(target: str) -> str:
+    path, _, query = target.partition("?")
+    pairs = query.split("&")
+    kept = [pair for pair in pairs if unquote(pair.partition("=")[0]).lower() not in _KEYS]
+    return target if len(kept) == len(pairs) else "?".join(filter(None, (path, "&".join(kept))))

@@ -82,6 +82,26 @@ def test_a_fallback_is_used_only_while_all_others_are_down():
     assert names(targets, route=Route("r", ("c",))) == ["c"]
 
 
+def test_a_fallback_in_a_pool_is_one_too():
+    """Of several named by a route, it gets none while another is up, and then before others."""
+    targets = [*THREE, Target("d", is_fallback=True), Target("e", is_fallback=True)]
+    route = Route("r", ("a", "d"))
+    for key in ("k", "l", "m", "n"):
+        assert names(targets, Known(key), route=route) == ["a", "d"]
+        found = order(targets, Known(key), route=route, a=DOWN)
+        assert (found.names, found.is_fallback) == (("d", "a"), True)
+        assert order(targets, Known(key), route=Route("r", ("a",)), a=DOWN).is_fallback
+
+
+def test_a_model_that_nobody_has_is_not_looked_for_far_away():
+    """Who listed what a remote upstream serves meant nothing else to leave the network."""
+    targets = [Target("a", ("qwen*",)), Target("b", ("claude-*",), is_remote=True)]
+    for key in ("k", "l", "m", "n"):
+        assert names(targets, Known(key), Facts(model="other")) == ["a"]
+    assert names(targets, facts=Facts(model="claude-x")) == ["b"]
+    assert names(targets[1:], facts=Facts(model="other")) == ["b"]
+
+
 def test_latency_prefers_the_one_that_is_done_first():
     """By its speed and those that wait; one of which nothing is known is tried."""
     route = Route("r", ("a", "b", "c"), prefer="latency")

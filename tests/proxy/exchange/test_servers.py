@@ -26,14 +26,26 @@ TITLE = "Generate a concise title."
 class Pool:
     """Servers, and the store that their conversations are in."""
 
-    def __init__(self, *routes, **keys):
+    def __init__(self, *routes, lasting=None, names=NAMES, **keys):
         tables = tuple(
-            UpstreamTable(name, f"http://127.0.0.1:{9001 + at}", **keys.get(name, {}))
-            for at, name in enumerate(NAMES)
+            UpstreamTable(
+                name, f"http://127.0.0.1:{9001 + NAMES.index(name)}", **keys.get(name, {})
+            )
+            for name in names
         )
         config = Config(upstreams=tables, route=routes, state_dir="none", poll=0)
-        lasting = make_lasting(MemoryReactorClock(), config)
-        self.servers, self.store = arrange(lasting, config).servers, lasting.store
+        self.lasting = lasting or make_lasting(MemoryReactorClock(), config)
+        self.servers, self.store = arrange(self.lasting, config).servers, self.lasting.store
+
+    def with_only(self, name):
+        """The same proxy, with one of the servers alone."""
+        return Pool(lasting=self.lasting, names=(name,))
+
+    def with_servers(self, servers):
+        """The same proxy, with other servers."""
+        other = Pool(lasting=self.lasting)
+        other.servers = servers
+        return other
 
     def choose(self, session, body, *, tokens=1000):
         """Choose for a turn, which is answered; return the names, and where it was."""
@@ -42,7 +54,9 @@ class Pool:
         place = self.store.begin(turn, request)
         self.servers.settle(chosen, chosen.servers[0], turn, place.lane)
         assert turn.prompt is not None
-        self.store.end(session, place, Before(turn.prompt, turn.prompt, tokens=tokens))
+        url = chosen.servers[0].upstream.url.text
+        before = Before(turn.prompt, turn.prompt, tokens=tokens, upstream=url)
+        self.store.end(session, place, before)
         return [server.name for server in chosen.servers], chosen.was
 
     def server(self, name):
@@ -77,6 +91,29 @@ def test_a_conversation_goes_on_where_it_is():
         pool.server(first[0]).health.set(is_up=True)
         third, was = pool.choose(session, asking(answers=("a", "b")))
         assert (third[0], was) == (second[0], second[0])
+
+
+def test_a_conversation_is_where_it_was_last_though_there_was_but_one_for_a_while():
+    """By a reload from several upstreams to one of them, and back."""
+    pool = Pool()
+    for session in SESSIONS[:6]:
+        first = pool.choose(session, asking())[0][0]
+        other = next(name for name in NAMES if name != first)
+        alone = pool.with_only(other)
+        assert alone.choose(session, asking(answers=("a",))) == ([other], first)
+        assert alone.choose(session, asking(answers=("a", "b"))) == ([other], other)
+        assert pool.choose(session, asking(answers=("a", "b", "c")))[1] == other
+        assert pool.choose(session, asking(answers=("a", "b", "c", "d")))[0][0] == other
+
+
+def test_a_conversation_stays_where_it_is_though_its_server_gets_another_name():
+    """By a reload from one upstream without a name to several."""
+    pool = Pool()
+    for number, session in enumerate(SESSIONS):
+        config = Config(upstream=f"http://127.0.0.1:{9001 + number % 3}", state_dir="none", poll=0)
+        alone = pool.with_servers(arrange(pool.lasting, config).servers)
+        assert alone.choose(session, asking()) == ([""], "")
+        assert pool.choose(session, asking(answers=("a",)))[0][0] == NAMES[number % 3]
 
 
 def test_subagents_begin_where_their_root_is():
@@ -142,6 +179,18 @@ def test_a_fallback_is_told_of_once(said):
             assert is_up or home == "big3"
     told = [line for line in said() if "requests go to" in line]
     assert told == 2 * ["all upstreams are down: requests go to big3, which is remote"]
+
+
+def test_a_fallback_is_told_of_for_a_request_without_a_conversation(said):
+    """It leaves this network like any other."""
+    pool = Pool(big3={"fallback": True, "remote": True})
+    for name in ("big", "big2"):
+        pool.server(name).health.set(is_up=False)
+    for _ in range(2):
+        chosen = pool.servers.choose(Prepared(found({}, path="/v1/embeddings")[0]))
+        assert chosen.servers[0].name == "big3"
+    told = [line for line in said() if "requests go to" in line]
+    assert told == ["all upstreams are down: requests go to big3, which is remote"]
 
 
 def test_servers_of_one_pool_that_serve_different_models_are_told_of():

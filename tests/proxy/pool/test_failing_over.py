@@ -154,13 +154,17 @@ def test_a_remote_upstream_gets_requests_as_they_came_and_its_own_key(pool):
         asked = json.dumps(conversation("a", 1, system="x stamp=77") | {"model": model}).encode()
         found.upstreams[name].reset(spoken(name))
         with Client(found.proxy.address) as client:
-            client.ask("/v1/messages", asked, b"x-api-key: mine", b"Authorization: Bearer mine")
+            mine = b"x-api-key: mine", b"Authorization: Bearer mine", b"Cookie: k=mine"
+            client.ask("/v1/messages?key=mine&beta=true", asked, *mine)
             assert json.loads(client.answer().body)["content"][0]["text"] == name
         got = next(r for r in found.upstreams[name].requests.queue if b"POST" in r.line)
         assert json.loads(got.body)["system"] == f"x {stamp}"
         assert json.loads(got.body)["model"] == ("theirs" if name == "cloud" else "here")
         keys = got.values(b"x-api-key"), got.values(b"authorization")
         assert keys == (([b"sk-cloud-1"], []) if name == "cloud" else ([b"mine"], [b"Bearer mine"]))
+        query = b"?beta=true " if name == "cloud" else b"?key=mine&beta=true "
+        assert query in got.line
+        assert got.values(b"cookie") == ([] if name == "cloud" else [b"k=mine"])
     assert "sk-cloud-1" not in found.proxy.output
 
 

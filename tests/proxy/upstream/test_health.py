@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+import socket
+
 import pytest
 from twisted.internet.selectreactor import SelectReactor
 from twisted.internet.task import Clock
@@ -70,10 +74,20 @@ def saying(status):
 
 @pytest.mark.parametrize(
     ("status", "is_up"),
-    [(200, True), (401, True), (404, True), (500, True), (502, False), (503, False), (504, False)],
+    [
+        (200, True),
+        (401, True),
+        (404, True),
+        (500, True),
+        (502, False),
+        (503, False),
+        (504, False),
+        (508, False),
+        (421, False),
+    ],
 )
 def test_what_an_answer_shows(ask, server, status, is_up):
-    """A page that is not there is an answer, too."""
+    """A page that is not there is an answer, too; 421 and 508 are our own."""
     server.reset(saying(status))
     assert ask(server.url).begin() is is_up
 
@@ -81,6 +95,22 @@ def test_what_an_answer_shows(ask, server, status, is_up):
 def test_nobody_is_there(ask):
     """A refused connection says so at once."""
     assert not ask(f"http://127.0.0.1:{free_port()}").begin()
+
+
+def test_to_be_out_of_descriptors_shows_nothing(ask, server):
+    """It is our own trouble: nobody's prompts are to go to a fallback for that."""
+    asked = ask(server.url)
+    assert asked.begin()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as held:
+        first = held.enter_context(socket.socket())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (first.fileno() + 1, hard))
+        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        with contextlib.suppress(OSError):
+            while True:
+                held.enter_context(socket.socket())
+        asked.clock.advance(EVERY)
+    assert asked.told()
 
 
 def test_an_answer_that_breaks_off_shows_nothing(ask, server):
