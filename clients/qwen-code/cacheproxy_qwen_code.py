@@ -136,7 +136,7 @@ PIN_GIT_STATUS = Rule(
     # The last one: a file of the user's that quotes it stands before.
     pattern=(
         r"(?m:^)Git snapshot at conversation start\. [^\n]*\n```text\n"
-        r"(?P<volatile>git: [^\n]*(?:\ngit: [^\n]*)*)\n```(?=\n|\Z)"
+        r"(?P<volatile>git: [^\n]*+(?:\ngit: [^\n]*+)*+)\n```(?=\n|\Z)"
         r"(?![\s\S]*\nGit snapshot at conversation start\. )"
     ),
     why="git status of the first turn kept",
