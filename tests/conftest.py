@@ -22,7 +22,7 @@ from cacheproxy.testing import capture_name, find_captures, load_capture
 settings.register_profile(
     "cacheproxy",
     deadline=None,  # of a single example: machines are busy
-    max_examples=100,  # fuzz/ has more
+    max_examples=50,  # fuzz/ has more
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

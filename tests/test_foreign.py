@@ -35,7 +35,7 @@ from tests.shapes import (
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-BODIES = 10_000
+BODIES = 3_000
 
 MARKS = (ATTEMPT, RUNTIME, INBOUND, BILLING, IDENTITY)
 """What tells a package's client, if it stands at that client's own place."""
@@ -207,7 +207,7 @@ def test_every_package_of_the_repository_is_looked_at(plugins):
 
 
 def test_no_package_edits_what_another_client_sends(plugins):
-    """0 edits in 10,000 requests; nor is any of them taken for a session of its client."""
+    """0 edits in thousands of requests; nor is any of them taken for a session of its client."""
     random = Random(13)
     names = list(CLIENTS)
     foreign: Counter[str] = Counter()
