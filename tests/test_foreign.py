@@ -35,7 +35,7 @@ from tests.shapes import (
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-BODIES = 3_000
+BODIES = 6_000
 
 MARKS = (ATTEMPT, RUNTIME, INBOUND, BILLING, IDENTITY)
 """What tells a package's client, if it stands at that client's own place."""
@@ -238,4 +238,4 @@ def test_no_package_edits_what_another_client_sends(plugins):
     rules = [rule for one in plugins for rule in one.rules if rule.name not in ELSEWHERE]
     owners = [one.name for one in plugins if any(rule in rules for rule in one.rules)]
     assert all(own[name] for name in owners), own
-    assert all(alone[rule.name] >= 10 for rule in rules), alone
+    assert all(alone[rule.name] >= 5 for rule in rules), alone
