@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,6 +48,7 @@ EVERYWHERE = Route("")
 """Of a request that no route matches: to any upstream that is no fallback."""
 
 
-def route_of(routes: Iterable[Route], facts: Facts) -> Route:
-    """Return the first of ``routes`` that matches, EVERYWHERE if none does."""
-    return next((route for route in routes if route.matches(facts)), EVERYWHERE)
+def routes_of(routes: Iterable[Route], facts: Facts) -> Iterator[Route]:
+    """Yield those of ``routes`` that match, in their order, and EVERYWHERE."""
+    yield from (route for route in routes if route.matches(facts))
+    yield EVERYWHERE

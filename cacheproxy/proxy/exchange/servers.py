@@ -13,7 +13,7 @@ from cacheproxy.core.conversation.store import Store, Turn
 from cacheproxy.core.route.choose import Known, Order, Standing, choose
 from cacheproxy.core.route.facts import Facts, facts_of
 from cacheproxy.core.route.key import root_key
-from cacheproxy.core.route.route import EVERYWHERE, Route
+from cacheproxy.core.route.route import EVERYWHERE, Route, routes_of
 from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.upstream.failures import BUSY, ELSEWHERE
 
@@ -58,7 +58,7 @@ class Servers:
         self.all = tuple(servers)
         self._by_name = {server.name: server for server in servers}
         self._targets = [server.target for server in servers]
-        self._routes = (*routes, EVERYWHERE)
+        self._routes = tuple(routes)
         self._asks_kind = any(route.kinds for route in routes)
         self._store = store
         self._speed = speed
@@ -94,7 +94,7 @@ class Servers:
             return []
         found = []
         usual = tuple(server.name for server in self.all if not server.target.is_fallback)
-        for route in self._routes[:-1] or self._routes:
+        for route in self._routes or (EVERYWHERE,):
             models = {
                 name: server.model
                 for name in route.to or usual
@@ -136,9 +136,7 @@ class Servers:
             return Chosen(self._named(order), spare=order.spare)
         facts = facts_of(prepared.request, turn, with_kind=self._asks_kind)
         key = root_key(prepared.request, turn.session)
-        for route in self._routes:
-            if not route.matches(facts):
-                continue
+        for route in routes_of(self._routes, facts):
             home = self._home(turn, route)
             known = Known(key, "" if home is None else home.name, _cached(turn))
             order = choose(self._targets, standing, facts, route, known)

@@ -13,7 +13,7 @@ from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.status import HEALTH
 from cacheproxy.proxy.upstream.failures import is_ours
-from cacheproxy.proxy.upstream.probe import ask
+from cacheproxy.proxy.upstream.probe import DOWN, ask
 from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
@@ -21,9 +21,6 @@ EVERY = 5.0
 """Seconds between two questions."""
 _SECONDS = 4.0
 """For an answer. A server that is slow to tell is busy, not down."""
-_DOWN = (421, 502, 503, 504, 508)
-"""What it says, or a gateway before it, while it loads its model or is gone. It is ourselves, by
-some other name, that say 421 and 508."""
 
 
 class Health:
@@ -87,6 +84,6 @@ class Health:
         except ResponseError:  # broken off: it may just be ending
             return
         else:
-            self.set(is_up=status not in _DOWN)
+            self.set(is_up=status not in DOWN)
         finally:
             self.is_asking = False

@@ -16,7 +16,9 @@ from cacheproxy.proxy.upstream.failures import explain
 from cacheproxy.proxy.upstream.upstream import Upstream
 
 _MOST_BYTES = 4 << 20
-_DOWN = (502, 503, 504)
+DOWN = (421, 502, 503, 504, 508)
+"""What a server says, or a gateway before it, while it loads its model or is gone. It is ourselves,
+by some other name, that say 421 and 508."""
 
 
 class Answer(NamedTuple):
@@ -59,7 +61,7 @@ async def is_up(upstream: Upstream, clock: Any, seconds: float) -> bool:
         status, _ = await ask(upstream, Request("GET", HEALTH), clock, seconds)
     except Exception:  # nobody is there, or it is slow
         return False
-    return status not in _DOWN
+    return status not in DOWN
 
 
 async def trouble(upstream: Upstream, clock: Any, seconds: float) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.core.route.facts import Facts, Kind
-from cacheproxy.core.route.route import EVERYWHERE, Route, route_of
+from cacheproxy.core.route.route import EVERYWHERE, Route, routes_of
 
 FACTS = Facts("claude", "claude-opus-4", has_tools=True, tokens=20_000, kind=Kind.MAIN)
 
@@ -32,10 +32,10 @@ FACTS = Facts("claude", "claude-opus-4", has_tools=True, tokens=20_000, kind=Kin
 def test_all_that_a_route_says_has_to_match(route, takes):
     """What it does not say matches everything."""
     assert route.matches(FACTS) is takes
-    assert route_of([route], FACTS) is (route if takes else EVERYWHERE)
+    assert next(routes_of([route], FACTS)) is (route if takes else EVERYWHERE)
 
 
 def test_the_first_route_that_matches_is_taken():
     """In the order of the file."""
     routes = [Route("a", kinds=frozenset({Kind.TITLE})), Route("b"), Route("c")]
-    assert route_of(routes, FACTS).name == "b"
+    assert next(routes_of(routes, FACTS)).name == "b"
