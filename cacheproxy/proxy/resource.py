@@ -8,12 +8,10 @@ from twisted.web.resource import IResource
 from zope.interface import implementer
 
 from cacheproxy.core.http1.headers import tokens
-from cacheproxy.core.privacy.access import DASHBOARD, OWN
+from cacheproxy.core.privacy.access import is_own
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.exchange import begin
-
-_OWN_FOLDER = OWN + b"/"
 
 
 @implementer(IResource)
@@ -32,12 +30,15 @@ class ProxyResource:
     def render(self, request: ProxyRequest) -> bytes | int:
         """Start the exchange, or answer what cannot be relayed."""
         path = request.path
-        if path in (OWN, DASHBOARD) or path.startswith(_OWN_FOLDER):
+        if is_own(path):
             return self._own(request)
+        if request.sharing.is_preflight:
+            request.setResponseCode(204)
+            return b""
         if not path.startswith(b"/") and (request.uri, request.method) != (b"*", b"OPTIONS"):
             return request.answer(400, "only request targets that start with '/' are relayed")
-        if request.method in (b"TRACE", b"CONNECT"):  # TRACE echoes credentials
-            return request.answer(501, "TRACE and CONNECT are not relayed")
+        if request.method == b"TRACE":  # it echoes credentials
+            return request.answer(501, "TRACE is not relayed")
         if _wants_websocket(request):
             return request.answer(501, "WebSockets are not relayed: use plain HTTP requests")
         vias = request.header_values(b"via")

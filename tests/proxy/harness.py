@@ -31,12 +31,14 @@ Headers = list[tuple[bytes, bytes]]
 
 
 def environment(folder: Path | str, **more: str) -> dict[str, str]:
-    """The environment of a child, without the user's settings, proxies and installed plugins."""
+    """The environment of a child, without the user's settings, terminal, proxies and plugins."""
     installed = ",".join(entry.name for entry in entry_points(group="cacheproxy"))
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("CACHEPROXY_") and not name.lower().endswith("_proxy")
+        if not name.startswith("CACHEPROXY_")
+        and not name.lower().endswith("_proxy")
+        and name not in {"COLUMNS", "LINES"}
     }
     return kept | {
         "HOME": str(folder),

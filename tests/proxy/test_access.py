@@ -119,6 +119,31 @@ def test_with_it_all_is_answered_and_the_upstream_does_not_see_it(
     assert received.values(name) == [value]
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_a_url_opens_nothing_that_its_path_does_not(guarded, upstream, path):
+    """A URL of ours needs the token, too; a Host of ours opens no other."""
+    at = f"http://127.0.0.1:{guarded.address[1]}"
+    key = b"x-api-key: " + TOKEN.encode()
+    for url, fields, wanted in (
+        (at, (), 401),
+        (at, (b"Origin: https://evil.example", key), 403),
+        (at, (b"Origin: http://127.0.0.1", key), 403),
+        ("http://evil.example", (key,), 421),
+        (at.replace("127.0.0.1", "third.lan"), (key,), 421),
+        ("https://gpu.lan", (key,), 421),
+    ):
+        with Client(guarded.address) as client:
+            answer = ask(client, url + path, *fields)
+            assert (answer.status, "cacheproxy: " in answer.body.decode()) == (wanted, True)
+    assert upstream.requests.empty()
+    with Client(guarded.address) as client:
+        target = f"{at}/v1/messages?key={TOKEN}&beta=true"
+        assert ask(client, target, key, host=b"evil.example").status == 200
+    received = upstream.received()
+    assert received.line == b"POST /v1/messages?beta=true HTTP/1.1"
+    assert TOKEN.encode() not in b"".join(value for _, value in received.headers)
+
+
 @pytest.mark.parametrize("host", [b"gpu.lan:8081", b"GPU.lan", b"other.lan:1"])
 def test_names_that_were_allowed(guarded, host):
     """And no others."""

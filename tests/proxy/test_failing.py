@@ -184,7 +184,7 @@ def test_an_upstream_that_is_down_is_502_in_the_clients_dialect(orphan, path):
         answer = client.ask(path, b"{}").answer()
         assert (answer.status, answer.end) == (502, "whole")
         assert blanked(json.loads(answer.body)) == SHAPES[path]
-        assert b"is the model server running there?" in answer.body
+        assert b"check that the model server is running there" in answer.body
         assert client.ask(path, method=b"HEAD").answer(method=b"HEAD").status == 502
 
 

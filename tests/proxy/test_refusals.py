@@ -124,7 +124,7 @@ def test_it_is_no_turn(connect, respond, proxy):
     ]
     assert json.loads(page(proxy, "diagnose/last"))["number"] == found[3]["number"]
     why = json.loads(page(proxy, f"diagnose/{found[1]['number']}"))["error"]
-    assert why.endswith("failed with status 400 (no such slot): nothing was evaluated")
+    assert why.endswith("failed with status 400 (no such slot): the server evaluated nothing")
     requests = json.loads(page(proxy, "health"))["requests"]
     assert requests == {"last": 4, "failed": {"400": 1, "404": 1}}
     assert b'status="4xx",upstream' in page(proxy, "metrics").replace(b'outcome="complete",', b"")

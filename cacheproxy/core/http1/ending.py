@@ -19,7 +19,7 @@ from cacheproxy.core.prompt.dialect import (
     dialect_of,
 )
 
-CUT = "the server's answer ended before it was whole"
+CUT = "the server's answer ended before it was complete"
 """What is said of an answer without its end."""
 
 _LAST = {

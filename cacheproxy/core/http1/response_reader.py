@@ -17,7 +17,7 @@ LONGEST_HEAD = 256 << 10
 """Bytes of status line and headers; also of trailers."""
 _MOST_INTERIM = 32
 _LONGEST_CHUNK_LINE = 4096
-_NO_LENGTH = "the upstream's Content-Length makes no sense"
+_NO_LENGTH = "the upstream's Content-Length is not a valid number"
 _MANY = 2048
 """Bytes of a read above which many chunks are expected in it."""
 
@@ -194,7 +194,9 @@ class ResponseReader:
                 raise ResponseError("the upstream's chunk framing is broken")
             if end < 0:
                 break
-            self._framing(buffer[position:end].removesuffix(b"\r"))
+            if not buffer.endswith(b"\r", position, end):  # sections 2.2 and 7.1: no other end
+                raise ResponseError("the upstream's chunk framing is broken")
+            self._framing(buffer[position : end - 1])
             position = end + 1
         self._buffer = b"" if self.done else buffer[position:]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -280,7 +282,7 @@ def _fields(lines: bytes) -> Headers:
     while position < len(lines):
         found = _FIELD.match(lines, position)
         if found is None:
-            raise ResponseError("the upstream sent a header line that is none")
+            raise ResponseError("the upstream sent a malformed header line")
         fields.append((found[1], found[2].strip(b" \t")))
         position = found.end()
     return tuple(fields)

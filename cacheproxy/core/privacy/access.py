@@ -9,13 +9,23 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-Values = Callable[[bytes], Sequence[bytes]]
-"""Returns all values of the header with that (lower-case) name."""
+from cacheproxy.core.http1.request_head import BAD_HOST, ONE_HOST
+from cacheproxy.core.http1.target import AUTHORITY
+from cacheproxy.core.privacy.origins import (
+    FOR_OTHERS,
+    NOT_SHARED,
+    Sharing,
+    Values,
+    for_page,
+    is_origin,
+    is_preflight,
+)
 
 TOKEN_HEADER = b"x-cacheproxy-token"
 """Where a client gives the token that needs its API key for the upstream."""
@@ -31,11 +41,10 @@ _OPEN_FOLDER = OWN + b"/static/"
 """What holds no data: the page that asks for the token, and its script."""
 
 _CREDENTIALS = (TOKEN_HEADER, b"authorization", b"x-api-key")
+_PASSED_ON = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via")
 _NAME = re.compile(r"[A-Za-z0-9.-]{1,253}\Z")
-# RFC 3986, section 3.2.2, and a port: an address in brackets, or a name.
-_HOST = re.compile(
-    r"(?:\[[0-9A-Za-z:.%~_-]+\]|(?:[0-9A-Za-z._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?"
-)
+_SHOWN = re.compile(r"[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?")
+_PORTS = {b"http": "80", b"https": "443"}
 _SAME_SITE = {b"same-origin", b"none"}
 """https://www.w3.org/TR/fetch-metadata/: "none" is a user who typed the address."""
 
@@ -48,15 +57,36 @@ class Refusal:
     message: str
 
 
+class Door(NamedTuple):
+    """Where a connection came in: at which address and port of ours, and whether encrypted.
+
+    ``address``: "" for a socket in the file system.
+    """
+
+    address: str = ""
+    port: int = 0
+    secure: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``hosts``: names besides localhost under which clients may ask; ``token``: "" for none."""
+    """``hosts``: names besides localhost under which clients may ask; ``token``: "" for none.
+
+    ``origins``: whose web pages may ask besides our own.
+    """
 
     hosts: frozenset[str] = frozenset()
     token: str = ""
+    origins: frozenset[bytes] = frozenset()
 
     def refusal(
-        self, values: Values, address: str, *, path: bytes = b"/", http10: bool = False
+        self,
+        values: Values,
+        address: str,
+        *,
+        method: bytes = b"POST",
+        path: bytes = b"/",
+        http10: bool = False,
     ) -> Refusal | None:
         """Return why a request with these headers is refused, or None if it is not.
 
@@ -65,30 +95,79 @@ class Access:
         which no browser can reach, so that its name does not matter. HTTP/1.0 knows requests
         without a Host (RFC 9112, section 3.2, asks for exactly one from HTTP/1.1 on).
         """
+        if method == b"CONNECT":
+            return Refusal(501, f"there are no tunnels here: {_no_proxy('HTTPS_PROXY')}")
         hosts, is_check = values(b"host"), path in (READY, HEALTH)
         if len(hosts) > 1 or (not hosts and not http10 and not is_check):
-            return Refusal(400, "a request has exactly one Host header")
+            return Refusal(400, ONE_HOST)
         host = _host_in(values)
-        if not _HOST.fullmatch(host):  # RFC 9112, section 3.2
-            return Refusal(400, "the Host header names no host")
+        if not AUTHORITY.fullmatch(host):  # RFC 9112, section 3.2
+            return Refusal(400, BAD_HOST)
         is_ours = self._is_ours(host, address)
         if not is_ours and not is_check:
             return Refusal(421, _not_ours(host))
         origins, sites = values(b"origin"), values(b"sec-fetch-site")
         foreign = origins and not (is_ours and _origins_of(host).issuperset(origins))
-        if foreign or not _SAME_SITE.issuperset(sites):
-            return Refusal(403, "web pages of other sites may not use this proxy")
+        is_allowed = self._allows(values, path)
+        if not is_allowed and (foreign or not _SAME_SITE.issuperset(sites)):
+            return Refusal(403, _not_allowed(origins, path))
+        if is_allowed and is_preflight(method, values):  # without credentials, so without a token
+            return None
         if self.token and not self._is_known(values, path):
             return Refusal(
                 401,
-                "this proxy asks for its token: give it as the client's API key, "
-                "or in the header X-Cacheproxy-Token",
+                "this proxy needs its token: send it as the client's API key, or in the header "
+                "X-Cacheproxy-Token",
             )
         return None
+
+    def misdirected(self, values: Values, scheme: bytes, door: Door) -> Refusal | None:
+        """Return why a request for a whole URL is refused, or None if the URL is ours.
+
+        ``values``: of its headers, with the URL's host and port for a Host. ``scheme``: the URL's.
+
+        A client sends a URL to its forward proxy. With another port than ours it asks another
+        server of this machine, whose credentials are not for the upstream. A name that was
+        allowed may have any port: that of whoever passes its requests on to us.
+        """
+        if not door.address:
+            return None
+        host = _host_in(values)
+        is_here = _port_in(host, scheme) == str(door.port) and self._is_ours(host, door.address)
+        if scheme not in _PORTS or not (is_here or host_name(host) in self.hosts):
+            return Refusal(421, f"the request is for {_shown(host)}: {_no_proxy('HTTP_PROXY')}")
+        if scheme == b"https" and not door.secure:  # RFC 9110, section 7.4
+            return Refusal(421, "this address is not encrypted: write http:// instead of https://")
+        return None
+
+    def sharing(self, method: bytes, path: bytes, values: Values) -> Sharing:
+        """Return what the answer to a request says about web pages of other origins."""
+        if not self.origins or is_own(path):
+            return NOT_SHARED
+        if self._allows(values, path):
+            return for_page(values(b"origin")[0], method, values)
+        return FOR_OTHERS
+
+    def _allows(self, values: Values, path: bytes) -> bool:
+        """Whether a page asks whose origin was allowed. Our own pages are for nobody else's."""
+        origins = values(b"origin")
+        return len(origins) == 1 and origins[0] in self.origins and not is_own(path)
 
     def is_named(self, values: Values, address: str) -> bool:
         """Whether who asks calls us by a name of ours. Else it may be a web page's (see above)."""
         return self._is_ours(_host_in(values), address)
+
+    def is_trusted(self, values: Values, peer: str) -> bool:
+        """Whether who asks may see prompts and change settings: with the token, or on this machine.
+
+        Where there is a token, nobody comes this far without it. ``peer``: the address that the
+        connection came from, "" for a socket in the file system; another proxy before this one
+        says that it passes on what others ask.
+        """
+        if self.token:
+            return True
+        is_passed_on = any(values(name) for name in _PASSED_ON)
+        return not is_passed_on and (not peer or _is_loopback(peer.removeprefix("::ffff:")))
 
     @property
     def cookie(self) -> tuple[bytes, bytes]:
@@ -159,6 +238,11 @@ class Access:
         return _is_loopback(name) or name == address.removeprefix("::ffff:")
 
 
+def is_own(path: bytes) -> bool:
+    """Whether ``path`` is of our own pages, not the upstream's."""
+    return path in (OWN, DASHBOARD) or path.startswith(OWN + b"/")
+
+
 def _host_in(values: Values) -> str:
     hosts = values(b"host")
     return hosts[0].decode("latin-1").strip() if hosts else "localhost"
@@ -184,6 +268,30 @@ def host_name(host: str) -> str:
     if not port.isdecimal() or (":" in name and not name.endswith("]")):
         name = host
     return name.removeprefix("[").removesuffix("]").lower()
+
+
+def _port_in(host: str, scheme: bytes) -> str:
+    """Return the port in a URL's authority, the scheme's own if there is none."""
+    _, colon, port = host.rpartition(":")
+    return port.lstrip("0") if colon and port.isdecimal() else _PORTS.get(scheme, "")
+
+
+def _shown(host: str) -> str:
+    return host if _SHOWN.fullmatch(host) else "another server"
+
+
+def _no_proxy(variable: str) -> str:
+    return (
+        f"{variable} is most likely set to this proxy's address; unset it, and make that address "
+        "the client's base URL (cacheproxy env shows how)"
+    )
+
+
+def _not_allowed(origins: Sequence[bytes], path: bytes) -> str:
+    if is_own(path) or len(origins) != 1 or not is_origin(origins[0]):
+        return "web pages of other sites may not use this proxy"
+    name = origins[0].decode()
+    return f"web pages of {name} may not use this proxy: if it is yours, add --allow-origin {name}"
 
 
 def _not_ours(host: str) -> str:

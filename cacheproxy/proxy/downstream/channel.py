@@ -17,7 +17,9 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
-from cacheproxy.core.http1.request_reader import RequestError, RequestHead, RequestReader
+from cacheproxy.core.http1.request_head import RequestError, RequestHead
+from cacheproxy.core.http1.request_reader import RequestReader
+from cacheproxy.core.privacy.access import Door
 from cacheproxy.proxy.downstream.errors import refusal
 from cacheproxy.proxy.downstream.limits import Limits, Settings
 from cacheproxy.proxy.downstream.request import ProxyRequest
@@ -72,7 +74,7 @@ class ProxyChannel(Protocol):
         self.request: ProxyRequest | None = None
         self.persistent = True
         self.producer: IPushProducer | None = None
-        self._address = ""
+        self._door = Door()
         self._is_plain = False
         self._deadline = Deadline(site.reactor, self._expired)
         self._reader = RequestReader(limits)
@@ -92,7 +94,8 @@ class ProxyChannel(Protocol):
         transport = self.transport
         set_options(transport)
         transport.registerProducer(self, True)
-        self._address = getattr(transport.getHost(), "host", "")
+        host = transport.getHost()
+        self._door = Door(getattr(host, "host", ""), getattr(host, "port", 0), self.secure)
         self._is_plain = isinstance(transport, Connection)
         self._reads_much(much=True)
         self._wait(_Phase.IDLE, self.limits.idle)
@@ -265,7 +268,7 @@ class ProxyChannel(Protocol):
 
     def _let_in(self, head: RequestHead) -> RequestHead | None:
         """Refuse what can be refused for its head, before 100 Continue and any of the body."""
-        refused = self.site.refusal(head, self._address)
+        refused = self.site.refusal(head, self._door)
         if refused is not None:
             self._refuse(refused.status, refused.message)
             return None
@@ -274,18 +277,14 @@ class ProxyChannel(Protocol):
         if head.expects_continue:
             eager.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
         self.persistent = head.persistent
-        access = self.site.access
-        if not access.token:
-            return head
-        held, target = access.token_headers(head.values), access.without_token(head.target)
-        return head.without(held, target) if held or target != head.target else head
+        return self.site.without_token(head)
 
     def _answer(self, head: RequestHead, body: bytes) -> None:
         """Have the site's resource answer. The upstream may take its time."""
         self._phase = _Phase.ANSWER
         self._deadline.clear()
         self._reads_much(much=False)
-        request = self.request = ProxyRequest(self, head, body)
+        request = self.request = ProxyRequest(self, head, body, self.site.sharing(head))
         try:
             answer = self.site.resource.render(request)
         except Exception:
@@ -293,7 +292,7 @@ class ProxyChannel(Protocol):
             if request.started:
                 self.abort()
                 return
-            answer = request.answer(500, "an internal error; the log says more")
+            answer = request.answer(500, "an internal error; see the proxy's log")
         if answer is not NOT_DONE_YET:
             request.write(answer)
             request.finish()
@@ -302,10 +301,10 @@ class ProxyChannel(Protocol):
 
     def _refuse(self, status: int, message: str) -> None:
         _log.warn("rejected a request ({status}): {message}", status=status, message=message)
-        path = self._reader.target.partition(b"?")[0].decode("latin-1")
+        answer = refusal(self._reader, status, message, self.site.sharing(self._reader.head))
         self._drop()
         self.transport.unregisterProducer()
-        self.transport.write(refusal(path, status, message))
+        self.transport.write(answer)
         if self.secure:  # says so, and goes on reading until the client has said so, too
             self.transport.loseConnection()
         else:

@@ -42,7 +42,7 @@ class Draining:
         while site.channels and self._clock.seconds() < until:
             await self._pause()
         if left:
-            _log.warn("{answers} broken off", answers=_answers(len(left)))
+            _log.warn("{answers} cut off", answers=_answers(len(left)))
         return len(left)
 
     def hurry(self) -> None:
@@ -58,8 +58,8 @@ class Draining:
 def _log_start(waiting: int, seconds: float) -> None:
     if waiting:
         _log.info(
-            "stopping: {answers} may take up to {seconds:g} s; "
-            "a second signal breaks off what is left",
+            "stopping: {answers} may take up to {seconds:g} s to finish; a second signal cuts "
+            "them off",
             answers=_answers(waiting),
             seconds=seconds,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from http import HTTPStatus
 
+from cacheproxy.core.http1.request_reader import RequestReader
+from cacheproxy.core.privacy.origins import Sharing
 from cacheproxy.core.prompt.dialect import ANTHROPIC, OLLAMA, dialect_of
 
 # Anthropic's API reference, "Errors": the types its SDKs know by status.
@@ -54,11 +56,12 @@ def error_body(path: str, status: int, message: str) -> bytes:
     return json.dumps(body).encode()
 
 
-def refusal(path: str, status: int, message: str) -> bytes:
-    """Return a whole answer after which the connection closes; arguments as in ``error_body``."""
-    body = error_body(path, status, message)
+def refusal(asked: RequestReader, status: int, message: str, sharing: Sharing) -> bytes:
+    """Return a whole answer to what has been ``asked`` so far; the connection closes behind it."""
+    body = error_body(asked.path.decode("latin-1"), status, message)
+    more = _MORE.get(status, b"") + b"".join([b"%b: %b\r\n" % field for field in sharing.headers])
+    is_bodiless = asked.head is not None and asked.head.method == b"HEAD"  # RFC 9110, 9.3.2
     return (
         b"HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
-        b"%sConnection: close\r\n\r\n%s"
-        % (status, reason_of(status), len(body), _MORE.get(status, b""), body)
-    )
+        b"%sConnection: close\r\n\r\n" % (status, reason_of(status), len(body), more)
+    ) + (b"" if is_bodiless else body)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cacheproxy.core.http1.request_reader import RequestHead
-from cacheproxy.core.privacy.access import Access, Refusal
+from cacheproxy.core.http1.request_head import RequestHead
+from cacheproxy.core.privacy.access import Door, Refusal
+from cacheproxy.core.privacy.origins import Sharing
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,20 @@ class Settings(Protocol):
 
     reactor: Any
     resource: Any
-    access: Access
     channels: set[Any]
     draining: bool
 
-    def refusal(self, head: RequestHead, address: str) -> Refusal | None:
+    def refusal(self, head: RequestHead, door: Door) -> Refusal | None:
         """Return why a request with ``head`` is refused, None if it is not.
 
-        ``address``: ours, at which its connection came in.
+        ``door``: where its connection came in.
         """
+
+    def sharing(self, head: RequestHead | None) -> Sharing:
+        """Return what the answer to it says about web pages of other origins.
+
+        ``head``: None for one that is not whole.
+        """
+
+    def without_token(self, head: RequestHead) -> RequestHead:
+        """Return ``head`` as it goes on: our token is not for the upstream."""

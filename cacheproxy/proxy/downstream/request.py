@@ -10,7 +10,8 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.python.failure import Failure
 
 from cacheproxy.core.http1.headers import values
-from cacheproxy.core.http1.request_reader import RequestHead
+from cacheproxy.core.http1.request_head import RequestHead
+from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
 from cacheproxy.core.prompt.request import Headers
 from cacheproxy.proxy.downstream.errors import error_body, reason_of
 from cacheproxy.proxy.transport import eager
@@ -71,12 +72,15 @@ class ProxyRequest:
         "headers",
         "method",
         "path",
+        "sharing",
         "started",
         "uri",
         "version",
     )
 
-    def __init__(self, channel: Connection, head: RequestHead, body: bytes) -> None:
+    def __init__(
+        self, channel: Connection, head: RequestHead, body: bytes, sharing: Sharing = NOT_SHARED
+    ) -> None:
         self.channel = channel
         self.method = head.method
         self.uri = head.target
@@ -84,6 +88,7 @@ class ProxyRequest:
         self.version = head.version
         self.headers = head.headers
         self.body = body
+        self.sharing = sharing
         self.started = False
         """Whether the answer's head has been given."""
         self.framed = False
@@ -110,6 +115,11 @@ class ProxyRequest:
         return getattr(self.channel.transport.getHost(), "host", "")
 
     @property
+    def peer(self) -> str:
+        """The address that its connection came from; "" for a socket in the file system."""
+        return getattr(self.channel.transport.getPeer(), "host", "")
+
+    @property
     def secure(self) -> bool:
         """Whether it came over TLS."""
         return self.channel.secure
@@ -126,7 +136,7 @@ class ProxyRequest:
         lines = [b"%b %d %b" % (self.version, status, reason)]
         if status in _BODILESS:
             headers = tuple([field for field in headers if field[0].lower() != b"content-length"])
-        lines += map(b": ".join, headers)
+        lines += map(b": ".join, (*headers, *self.sharing.headers))
         has_length = bool(values(headers, b"content-length"))
         # RFC 9112, section 6.3: these have no body, whatever their headers say.
         self._bodiless = self.method == b"HEAD" or status in _BODILESS

@@ -8,8 +8,9 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.web.resource import IResource
 from twisted.web.server import Site
 
-from cacheproxy.core.http1.request_reader import RequestHead
-from cacheproxy.core.privacy.access import Access, Refusal
+from cacheproxy.core.http1.request_head import RequestHead
+from cacheproxy.core.privacy.access import Access, Door, Refusal
+from cacheproxy.core.privacy.origins import NOT_SHARED, Sharing
 from cacheproxy.proxy.downstream.channel import ProxyChannel
 from cacheproxy.proxy.downstream.limits import Limits
 
@@ -47,14 +48,36 @@ class ProxySite(Site):
         for channel in self.channels:
             channel.adopt(limits)
 
-    def refusal(self, head: RequestHead, address: str) -> Refusal | None:
+    def refusal(self, head: RequestHead, door: Door) -> Refusal | None:
         """Return why a request is refused for its ``head``; see ``Settings``."""
         if self.draining:
             return Refusal(503, "the proxy is shutting down")
         if len(self.channels) > self.limits.connections:
-            return Refusal(503, f"there are more than {self.limits.connections} connections")
+            return Refusal(
+                503,
+                f"too many connections: the limit is {self.limits.connections} (--max-connections)",
+            )
+        refused = None
+        if head.scheme:
+            refused = self.access.misdirected(head.values, head.scheme, door)
         http10 = head.version == b"HTTP/1.0"
-        return self.access.refusal(head.values, address, path=head.path, http10=http10)
+        return refused or self.access.refusal(
+            head.values, door.address, method=head.method, path=head.path, http10=http10
+        )
+
+    def sharing(self, head: RequestHead | None) -> Sharing:
+        """Return what the answer says about web pages of other origins; see ``Settings``."""
+        if head is None:
+            return NOT_SHARED
+        return self.access.sharing(head.method, head.path, head.values)
+
+    def without_token(self, head: RequestHead) -> RequestHead:
+        """Return ``head`` without our token; see ``Settings``."""
+        access = self.access
+        if not access.token:
+            return head
+        held, target = access.token_headers(head.values), access.without_token(head.target)
+        return head.without(held, target) if held or target != head.target else head
 
     def drain(self) -> None:
         """Answer no new request; close the connections that wait for one."""

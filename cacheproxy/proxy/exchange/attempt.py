@@ -22,15 +22,16 @@ from cacheproxy.proxy.upstream.connection import UpstreamConnection
 class Attempt:
     """One attempt to have ``prepared`` answered by ``server``.
 
-    ``received``: the request as it came; it goes on so where nothing is edited. ``session``: whose
-    it is, None for nobody's; ``begins``: whether it is a turn of it, so that its answer is to be
-    remembered. The rest is what an exchange's record will say, as far as it is known; moments are
-    of ``context.clock``. ``counted``: the whole answer, made here. ``translated``: None where it
-    went as it is. ``asked``: where its reasoning is remembered.
+    ``came``: the request as it came; it goes on so where nothing is edited. ``received``: the same
+    with a plain body. ``session``: whose it is, None for nobody's; ``begins``: whether it is a turn
+    of it, so that its answer is to be remembered. The rest is what an exchange's record will say,
+    as far as it is known; moments are of ``context.clock``. ``counted``: the whole answer, made
+    here. ``translated``: None where it went as it is. ``asked``: where its reasoning is remembered.
     """
 
     context: ExchangeContext
     server: Server
+    came: Request
     received: Request
     prepared: Prepared
     session: Session | None = None
@@ -75,9 +76,10 @@ class Attempt:
                 placed.request, context.store.spellings(self.session)
             )
             self.sent = sent = placed.request if translated is None else translated.request
-            # 7. It is sent.
+            # 7. It is sent; packed, if it came so and the upstream is not ours to edit for.
             self.sent_at = context.clock.seconds()
-            response = await server.upstream.request(sent, via=b"1.1 " + context.via, also=stamp)
+            goes = self.came if sent is self.received and not server.edits else sent
+            response = await server.upstream.request(goes, via=b"1.1 " + context.via, also=stamp)
             # 8. It is sent once more, at most, after the upstream did not know the dialect,
             if translated is None and await server.translating.learns_from(
                 response, placed.request

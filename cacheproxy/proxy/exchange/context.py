@@ -11,6 +11,7 @@ from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.server.prefill import Prefill
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.proxy.exchange.unpacking import Unpacking
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class ExchangeContext:
 
     servers: Servers
     clock: Any
+    unpacking: Unpacking
     normalizing: Normalizing
     store: Store
     finished: Callable[[Exchange], None]

@@ -17,7 +17,7 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Turn
 from cacheproxy.core.conversation.usage import NOTHING
 from cacheproxy.core.conversation.usage_reader import UsageReader
-from cacheproxy.core.http1.content_coding import decoded
+from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded
 from cacheproxy.core.http1.ending import ending_of
 from cacheproxy.core.http1.headers import PROBE, for_client
 from cacheproxy.core.http1.response_head import ResponseHead
@@ -56,13 +56,14 @@ def begin(context: ExchangeContext, down: ProxyRequest) -> int:
 class _Running:
     """One exchange under way: what its record will say, as far as it is known.
 
-    Moments are of ``context.clock``. ``reply``: an answer of our own making, or translated as a
-    whole. ``tap``: reads along with the answer. ``attempt``: the last to have it answered, by
-    one of ``chosen``. ``gone``: how the client left.
+    Moments are of ``context.clock``. ``came``: the request as it came; ``received``: the same with
+    a plain body. ``reply``: an answer of our own making, or translated as a whole. ``tap``: reads
+    along. ``attempt``: the last to have it answered, by one of ``chosen``. ``gone``: how it left.
     """
 
     context: ExchangeContext
     down: ProxyRequest
+    came: Request = field(init=False)
     received: Request = field(init=False)
     started: float = field(init=False)
     wall: float = field(init=False)
@@ -85,9 +86,8 @@ class _Running:
         self.started, self.wall = context.clock.seconds(), context.wall()
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
         memo = context.normalizing.memo
-        self.received = Request(method, target, down.headers, down.body, memo)
-        unsent = Prepared(self.received)
-        self.attempt = Attempt(context, context.servers.first, self.received, unsent)
+        came = self.came = self.received = Request(method, target, down.headers, down.body, memo)
+        self.attempt = Attempt(context, context.servers.first, came, came, Prepared(came))
 
     async def run(self) -> None:
         """Relay; then show the record to the observers, however it went."""
@@ -113,7 +113,8 @@ class _Running:
     async def _relay(self) -> None:
         """Take the request up and the answer down. What goes wrong is raised."""
         context, down = self.context, self.down
-        # 1. The rules edit it, and it is found out whose conversation it belongs to.
+        # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
+        self.received = await context.unpacking.plain(self.came)
         prepared = await context.normalizing.prepare(self.received)
         if prepared.turn is not None and not down.header_values(PROBE):  # else it is no turn
             self._begin(prepared.turn, prepared.request)
@@ -169,6 +170,7 @@ class _Running:
             self.attempt = Attempt(
                 self.context,
                 server,
+                self.came,
                 self.received,
                 prepared,
                 self.session,
@@ -209,7 +211,7 @@ class _Running:
             tells_no_end = head.ends_with_connection and not is_translated
             self.tap = UsageReader(
                 head.content_type.decode("latin-1"),
-                encoded=bool(head.values(b"content-encoding")),
+                codings=codings_of(head.headers),
                 ending=ending_of(self.received.path) if tells_no_end else None,
             )
 
@@ -226,7 +228,7 @@ class _Running:
         sent_at = self.attempt.sent_at
         if progress is not None and self.session is not None and sent_at is not None:
             seconds = self.context.clock.seconds() - sent_at
-            prefill = Prefill(self.session.label, self.turn, progress, seconds)
+            prefill = Prefill(self.session.label, self.session.name, self.turn, progress, seconds)
         self.context.progressed(id(self), prefill)
 
     # Answers of our own.
@@ -263,7 +265,7 @@ class _Running:
         down = self.down
         if self.gone is not None:
             by_us = self.gone.check(ConnectionAborted)
-            return Outcome.CLIENT_LEFT, "broken off by the proxy" if by_us else None
+            return Outcome.CLIENT_LEFT, "cut off by the proxy" if by_us else None
         if self.chosen is not None and not failure.check(TranslationError):
             self.attempt.server.health.doubt()
         if self.relay is not None:  # the relay has broken off the response
@@ -280,7 +282,7 @@ class _Running:
             self.status = status
             down.write(down.answer(status, message))
             down.finish()
-        refused = failure.check(TranslationError) is not None
+        refused = failure.check(TranslationError, CodingError) is not None
         return Outcome.REFUSED if refused else Outcome.UPSTREAM_FAILED, message
 
     # The record.

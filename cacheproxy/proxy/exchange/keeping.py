@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store, Turn
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
-from cacheproxy.core.http1.content_coding import decoded
+from cacheproxy.core.http1.content_coding import codings_of, decoded
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.prompt.dialect import CHAT
 from cacheproxy.core.prompt.messages import messages_of
@@ -43,7 +43,8 @@ _THREAD_ABOVE, _MOST_MESSAGES = 128 << 10, 64
 """Bytes and messages beyond which a request is edited in a thread: to look at one message, and to
 put a block into it, takes up to 0.05 ms."""
 _READ_ABOVE = 64 << 10
-"""Bytes of an answer beyond which it is read in a thread: a streamed one takes 0.03 ms a KiB."""
+"""Bytes of an answer beyond which it is read in a thread: a streamed one takes 0.03 ms a KiB. A
+packed one always is: 34 KB of gzip came to 1.2 MB, and 40 ms."""
 
 
 @dataclass(slots=True)
@@ -122,7 +123,7 @@ class Keeping:
         self, session: Session, asked: Asked, dialect: str | None, headers: Headers, body: bytes
     ) -> None:
         """Remember the reasoning in the answer ``body``, which is in the client's API."""
-        if len(body) <= _READ_ABOVE:
+        if len(body) <= _READ_ABOVE and not codings_of(headers):
             self._remember(session, asked, _read(dialect, headers, body))
             return
         reading = self._reading.setdefault(session, _Reading())
@@ -159,7 +160,7 @@ class Keeping:
         if what and what not in self._told:
             self._told.add(what)
             _log.info(
-                "the template {what} (said once; first for {client})", what=what, client=client
+                "the template {what} (logged once; first for {client})", what=what, client=client
             )
 
 

@@ -17,10 +17,11 @@ from cacheproxy.core.conversation.elsewhere import was_elsewhere
 from cacheproxy.core.conversation.prepare import Prepared, prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
+from cacheproxy.core.document.search import worked
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.rules.fold import Foreign, GivenUpError, advance
+from cacheproxy.core.rules.fold import Foreign, GivenUpError, Report, advance
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.note import WHY
 from cacheproxy.core.rules.session_hook import SessionHook
@@ -30,6 +31,10 @@ _log = Logger()
 _THREAD_ABOVE = 128 << 10
 """Bytes to be scanned beyond which the work goes to a thread, so that nothing holds the reactor for
 5 ms, even where all messages are tiny (benchmarks/README.md)."""
+_SLOW = 0.02
+"""Seconds of processor time, four times what any request takes that stays on the reactor."""
+_OFTEN, _ONE_IN = 3, 100
+"""How often, and in how many of those requests: a virtual machine may stand still at any time."""
 _ELSEWHERE = "elsewhere"
 _SECONDS = 1.0
 _SECONDS_PER_MIB = 0.25
@@ -62,29 +67,38 @@ class Normalizing:
         self._reactor = reactor
         self._rules = tuple(rules) if edit else ()
         self._hooks = tuple(hooks)
+        owners = [rule.client for rule in self._rules] + [hook.client for hook in self._hooks]
+        self._clients = frozenset(client for client in owners if client and client.lines)
         self._store = store
         self._workers = workers
         self._failures = failures
         self._collector = collector or Collector()
         self.memo = memo if memo is not None else Memo()
         self._told: set[str] = set()
+        self._ran_here = self._slow_here = 0
 
     async def prepare(self, request: Request) -> Prepared:
         """Return ``request`` normalised, and where it belongs; never raises for a rule's sake."""
         if not request.body:
             return Prepared(request)
         work = prepare(request, self._rules, self._hooks, self._store)
-        if request.is_quick(_THREAD_ABOVE):
-            step = advance(work)
-        else:
-            step = await self._in_thread(work, None)
+        step = await self._advance(work, request)
         while isinstance(step, Foreign):
-            given = await self._guarded(step, request)
-            if request.is_quick(_THREAD_ABOVE):
-                step = advance(work, given)
-            else:
-                step = await self._in_thread(work, given)
+            step = await self._advance(work, request, await self._guarded(step, request))
         self._tell(step)
+        return step
+
+    async def _advance(
+        self, work: Coroutine[Foreign[Any], Any, Prepared], request: Request, given: Any = None
+    ) -> Prepared | Foreign[Any]:
+        """Go on with ``work``: here if it takes no time, and rules have seldom taken long here."""
+        is_slow = self._slow_here >= max(_OFTEN, self._ran_here // _ONE_IN)
+        if is_slow or not request.is_quick(_THREAD_ABOVE):
+            return await self._in_thread(work, given)
+        begun = worked()
+        step = advance(work, given)
+        self._ran_here += 1
+        self._slow_here += worked() - begun > _SLOW
         return step
 
     async def _guarded(self, call: Foreign[Any], request: Request) -> Any:
@@ -114,6 +128,21 @@ class Normalizing:
 
         return await deferToThreadPool(self._reactor, self._reactor.getThreadPool(), go_on)
 
+    def _leave_out(self, late: Report) -> None:
+        """Log and count a rule whose pattern took too long, and use it no more."""
+        self._rules = tuple(rule for rule in self._rules if rule.name != late.rule)
+        count = self._failures.of(late.rule)
+        count.failed += 1
+        count.timed_out += 1
+        if not count.left_out:  # other requests may have been under way with it
+            count.left_out = True
+            _log.warn(
+                "rule {rule} is switched off until the next reload: {error}. Fix it (cacheproxy "
+                'rules check says more) or disable it: disable = ["{rule}"]',
+                rule=late.rule,
+                error=late.error,
+            )
+
     def _tell(self, prepared: Prepared) -> None:
         """Log and count what was left out.
 
@@ -121,10 +150,12 @@ class Normalizing:
         model something once.
         """
         for report in prepared.reports:
-            if report.error is not None:
+            if report.is_late:
+                self._leave_out(report)
+            elif report.error is not None:
                 self._failures.of(report.rule).failed += 1
                 _log.warn(
-                    "rule {rule} was left out of a request: {error}",
+                    "rule {rule} was not applied to a request: {error}",
                     rule=report.rule,
                     error=report.error,
                 )
@@ -136,6 +167,15 @@ class Normalizing:
                     '["{rule}"])',
                     rule=report.rule,
                 )
+        for client in self._clients:
+            if client.late is not None and client.name not in self._told:
+                self._told.add(client.name)
+                _log.warn(
+                    "client {client} is no longer recognised by lines of its system text, until "
+                    "the proxy is restarted: a pattern took longer than {seconds:.3g} s",
+                    client=client.name,
+                    seconds=client.late,
+                )
         for hook, problem in prepared.problems:
             self._failures.of(hook).failed += 1
             _log.warn("plugin {hook} {problem}", hook=hook, problem=problem)
@@ -143,9 +183,9 @@ class Normalizing:
         if turn is not None and _ELSEWHERE not in self._told and was_elsewhere(turn):
             self._told.add(_ELSEWHERE)
             _log.warn(
-                "{session}: another proxy must have served the turn before, which this one has "
-                "not seen: pinned values and verdicts begin anew with each change of proxy. Let "
-                "the balancer keep a conversation at one proxy: docs/running.md has the "
+                "{session}: this proxy has not seen the turn before; another proxy must have "
+                "served it. Each change of proxy starts pinned values and verdicts anew. Have "
+                "the load balancer keep a conversation at one proxy: docs/running.md has the "
                 "configuration (logged once)",
                 session=turn.session.label,
             )

@@ -161,7 +161,7 @@ class Placing:
         if says not in self._told:
             self._told.add(says)
             _log.info(
-                "the upstream {says} (said once; {client} sends such messages)",
+                "the upstream {says} (logged once; {client} sends such messages)",
                 says=says,
                 client=client,
             )

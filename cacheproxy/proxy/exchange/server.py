@@ -7,6 +7,7 @@ from typing import Any
 
 from cacheproxy.core.route.choose import Standing, Target
 from cacheproxy.core.route.stamp import Stamp
+from cacheproxy.core.server.profile_text import says
 from cacheproxy.proxy.exchange.keeping import Keeping
 from cacheproxy.proxy.exchange.placing import Placing
 from cacheproxy.proxy.learning.profiling import Profiling
@@ -68,7 +69,17 @@ class Server:
             "edits": self.edits,
             "fallback": target.is_fallback,
             "models": list(target.models),
+            "words": self.words(),
         }
+
+    def words(self) -> dict[str, str]:
+        """Return what is known of it, and what is done here for that, in a line each."""
+        found = {
+            "placement": "" if self.placing is None else self.placing.as_dict()["says"],
+            "thinking": "" if self.keeping is None else self.keeping.says,
+            **says(self.profiling.profile),
+        }
+        return {name: text for name, text in found.items() if text}
 
     def refused(self) -> None:
         """It has refused a connection: another server may take its place."""

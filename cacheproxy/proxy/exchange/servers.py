@@ -143,7 +143,7 @@ class Servers:
             if order.names:
                 self._tell_of(order, route.name)
                 return Chosen(self._named(order), route.name, _was(turn), order.spare)
-        raise AssertionError("the last route has no ceiling")
+        raise AssertionError("the last route has no token limit")
 
     def may_go_on(self, chosen: Chosen, status: int | None) -> bool:
         """Whether the second of ``chosen`` is asked after the first one.
@@ -196,7 +196,7 @@ class Servers:
             return
         self._told.add(route)
         _log.warn(
-            "all upstreams {of}are down: requests go to {name}, which is {where}",
+            "all other upstreams {of}are down: requests go to {name}, which is {where}",
             of=f"of route {route} " if route else "",
             name=name,
             where="a fallback" if self._by_name[name].edits else "remote",

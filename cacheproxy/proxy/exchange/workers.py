@@ -48,7 +48,7 @@ class NoThreadError(GivenUpError):
     """The system gives us no more threads."""
 
     def __init__(self) -> None:
-        super().__init__("no thread could be had for it")
+        super().__init__("found no free thread")
 
 
 class _GivenUp(BaseException):
@@ -90,7 +90,7 @@ class Workers:
         """Call ``name`` again, however late it was: it is other code now."""
         known = self._names.pop(name, None)
         if known is not None and known.is_out:
-            self._failures.of(name).left_out = False
+            self._failures.forgive(name)
 
     def _begin(self, call: _Call[Any]) -> None:
         inbox = self._idle.pop() if self._idle else None
@@ -151,8 +151,8 @@ class Workers:
         if not known.is_out and MOST_LATE in (known.late, known.late_in_a_row):
             known.is_out = count.left_out = True
             _log.warn(
-                "{name} is left out from now on, until the proxy is restarted: it was late "
-                "{times} times",
+                "{name} is switched off until the proxy is restarted: it was too slow {times} "
+                "times",
                 name=known.name,
                 times=MOST_LATE,
             )

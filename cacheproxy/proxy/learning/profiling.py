@@ -224,7 +224,7 @@ class Profiling:
             raise
         except Exception as error:  # down, slow, or nonsense: the request goes on as it came
             kind = type(error).__name__
-            _log.debug("the upstream did not tell what it does: {kind}", kind=kind)
+            _log.debug("the upstream did not show how it treats prompts: {kind}", kind=kind)
         finally:
             self._asking.release()
 

@@ -102,7 +102,9 @@ class Proving:
         except CancelledError:
             raise
         except Exception as error:  # down, busy, or nonsense
-            _log.debug("a turn's prompts were not shown: {kind}", kind=type(error).__name__)
+            _log.debug(
+                "the upstream did not render a turn's prompts: {kind}", kind=type(error).__name__
+            )
             return None
 
     async def started(self) -> str | None:

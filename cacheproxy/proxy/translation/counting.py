@@ -41,7 +41,10 @@ class Counting:
         except (_CannotCountError, TranslationError):
             if not self._told:
                 self._told = True
-                _log.info("the upstream counts no tokens: count_tokens is estimated (said once)")
+                _log.info(
+                    "the upstream cannot count tokens, so the proxy estimates count_tokens "
+                    "(logged once)"
+                )
             return counting.estimate(request.body)
 
     async def _ask(self, request: Request, path: str, body: bytes) -> bytes:

@@ -114,6 +114,14 @@ class DirectConnection(tcp.Connection):
             return None
         return None if self.disconnected else super().doWrite()
 
+    def connectionLost(self, reason: Failure) -> None:
+        """Take note of the end; of an attempt that failed, epoll may tell in this way."""
+        if self._connecting is None:
+            super().connectionLost(reason)
+        else:
+            code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            self._settle(code or errno.ECONNRESET)
+
     def loseConnection(self, _connDone: Any = None) -> None:  # noqa: N803 - Twisted's
         """Close: at once if nothing waits to be written."""
         if self.connected and not self.disconnecting and not self._waits_to_write():

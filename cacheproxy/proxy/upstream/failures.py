@@ -8,6 +8,7 @@ from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.error import TimeoutError as ConnectTimeout
 from twisted.python.failure import Failure
 
+from cacheproxy.core.http1.content_coding import CodingError, TooLargeError
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.proxy.upstream.silence import UpstreamSilent
 from cacheproxy.translate.common.translation import TranslationError
@@ -25,17 +26,25 @@ def is_ours(error: BaseException | None) -> bool:
 def explain(failure: Failure, upstream: str) -> tuple[int, str]:
     """Return the status and one sentence for a request that never got a response."""
     if failure.check(ConnectTimeout):
-        return 504, f"no connection to {upstream} in time; is the model server reachable?"
+        return (
+            504,
+            f"no connection to {upstream} in time; check that the model server can be reached",
+        )
     if failure.check(DNSLookupError):
         return 502, f"the host of {upstream} is not known; check --upstream"
     if is_ours(failure.value):
-        return 503, "out of file descriptors: raise the limit (ulimit -n), or come again"
+        return (
+            503,
+            "the proxy is out of file descriptors: raise the limit (ulimit -n), or try again",
+        )
     if failure.check(ConnectError):
-        return 502, f"cannot connect to {upstream}; is the model server running there?"
-    if failure.check(TranslationError):
+        return 502, f"cannot connect to {upstream}; check that the model server is running there"
+    if failure.check(TooLargeError):
+        return 413, failure.getErrorMessage()
+    if failure.check(TranslationError, CodingError):
         return 400, failure.getErrorMessage()
     if failure.check(UpstreamSilent):
         return 504, f"{failure.getErrorMessage()} ({upstream})"
     if failure.check(ResponseError):
         return 502, f"{failure.getErrorMessage()} ({upstream})"
-    return 500, "an internal error; the log says more"
+    return 500, "an internal error; see the proxy's log"

@@ -65,9 +65,11 @@ class Health:
             return
         self.is_up = is_up
         if is_up:
-            _log.info("upstream {name} is back: new conversations go there", name=self._name)
+            _log.info("upstream {name} is up again and gets new conversations", name=self._name)
         else:
-            _log.warn("upstream {name} is down: its conversations go on elsewhere", name=self._name)
+            _log.warn(
+                "upstream {name} is down: its conversations go to other upstreams", name=self._name
+            )
 
     def _ask(self) -> Deferred[None]:
         self._asking = Deferred.fromCoroutine(self._once())

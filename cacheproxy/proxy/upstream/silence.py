@@ -57,8 +57,8 @@ class Silence:
     def _too_long(self) -> None:
         self._expired(
             UpstreamSilent(
-                f"the upstream said nothing for {self._limit:g} s; a longer --upstream-silence "
-                "gives it more time, 0 any time"
+                f"the upstream sent nothing for {self._limit:g} s; allow more with "
+                "--upstream-silence (0 = no limit)"
             )
         )
 

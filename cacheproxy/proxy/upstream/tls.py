@@ -11,7 +11,9 @@ from twisted.internet.endpoints import wrapClientTLS
 from twisted.internet.interfaces import IStreamClientEndpoint
 from twisted.internet.ssl import optionsForClientTLS
 
-NOT_IN_TIME = "no TLS with the upstream in time: should it be http instead of https?"
+NOT_IN_TIME = (
+    "the upstream did not answer the TLS handshake in time: does it need http instead of https?"
+)
 _NO_TLS = {"wrong version number", "packet length too long", "record layer failure"}
 
 
@@ -21,21 +23,21 @@ def with_tls(endpoint: IStreamClientEndpoint, host: str) -> IStreamClientEndpoin
     return wrapped
 
 
-def problem(error: BaseException | None) -> str | None:
+def problem(error: BaseException | None, whose: str = "the upstream") -> str | None:
     """Return what is wrong if ``error``, with which a connection ended, is of TLS, else None."""
     if isinstance(error, VerificationError | CertificateError):
-        return "the upstream's certificate is for another host"
+        return f"{whose}'s certificate is for another host"
     if not isinstance(error, Error):
         return None
     reasons = _reasons(error)
     if "certificate verify failed" in reasons:
         return (
-            "the upstream's certificate is not trusted, or out of date: SSL_CERT_FILE may name a "
-            "file with the certificate of who signed it"
+            f"{whose}'s certificate is not trusted, or out of date: set SSL_CERT_FILE to a "
+            "file with the certificate of its signer"
         )
     if reasons & _NO_TLS:
-        return "the upstream does not speak TLS: should it be http instead of https?"
-    return f"TLS to the upstream failed: {', '.join(sorted(reasons)) or 'nobody says why'}"
+        return f"{whose} does not speak TLS: write http instead of https"
+    return f"TLS to {whose} failed: {', '.join(sorted(reasons)) or 'no reason given'}"
 
 
 def _reasons(error: Error) -> set[str]:

@@ -42,7 +42,9 @@ class UpstreamURL:
         """Read ``http[s]://host[:port][/base]``; raises UpstreamURLError. See ``server_root``."""
         hint = "write it like http://localhost:8080"
         if any(mark in text for mark in "@?#"):  # not shown: they may hold keys
-            raise UpstreamURLError(f"upstream: a URL with a user, query or fragment: {hint}")
+            raise UpstreamURLError(
+                f"upstream: the URL may not have a user, query or fragment: {hint}"
+            )
         try:
             text = server_root(text)
             parts = urlsplit(text)
@@ -50,11 +52,11 @@ class UpstreamURL:
         except ValueError as error:
             raise UpstreamURLError(f"upstream {text!r}: {error}: {hint}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UpstreamURLError(f"upstream {text!r} is not a http or https URL: {hint}")
+            raise UpstreamURLError(f"upstream {text!r} is not an http or https URL: {hint}")
         if not text.isascii() or any(c <= " " or c == "\x7f" for c in text):
-            raise UpstreamURLError(f"upstream {text!r}: only plain ASCII: {hint}")
+            raise UpstreamURLError(f"upstream {text!r}: use plain ASCII only: {hint}")
         if port == 0:
-            raise UpstreamURLError(f"upstream {text!r}: port 0 is nobody's: {hint}")
+            raise UpstreamURLError(f"upstream {text!r}: port 0 cannot be used: {hint}")
         secure = parts.scheme == "https"
         return cls(
             text.rstrip("/"),

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.http1.request_reader import RequestError, RequestReader
+from cacheproxy.core.http1.request_head import RequestError
+from cacheproxy.core.http1.request_reader import RequestReader
 from cacheproxy.proxy.downstream.limits import Limits
 from tests.core.requestbytes import anything, cut, cuts, one_by_one, pipelines
 
@@ -34,7 +35,7 @@ def read(pieces, limits=ROOMY):
                     break
                 bodies.append(body)
     except RequestError as error:
-        return told(heads), bodies, (error.status, str(error), reader.target), None
+        return told(heads), bodies, (error.status, str(error), reader.path), None
     return told(heads), bodies, None, reader.waiting
 
 
@@ -152,10 +153,10 @@ def size(fields):
         (get(b"A: 1", b"B: 2", b"C: 3"), None),
         (get(b"A: 1", b"B: 2", b"C: 3", b"D: 4"), 431),
         (get(b"A: 1", b"B: 2\r\n 3"), 400),
-        (get(b"A: 1", b"B: 2", b"C: 3\r\n 4"), 431),
+        (get(b"A: 1", b"B: 2", b"C: 3\r\n 4"), 400),
         # nobody waits for an end that makes no difference, nor for headers behind a bad line
         (b"GET /" + b"x" * 120, 414),
-        (b"x" * 120, 414),
+        (b"x" * 33, 501),
         (b"GET / HTTP/1.1\r\nX: " + b"x" * 120, 431),
         (b"GET /\r\n", 400),
         (b"SSH-2.0-OpenSSH_9.2\r\n", 400),
@@ -252,8 +253,37 @@ def test_no_header_holds_control_characters(byte):
 
 
 @pytest.mark.parametrize(
+    ("begun", "wanted"),
+    [
+        # a line that ends in a line feed alone, the rest of a line behind a CR alone
+        *((begun, 400) for begun in (b"\n", b"\r\n\n", b"GET /x HTTP/1.1\n", b"GET /x\n")),
+        *((get()[:-2] + rest, 400) for rest in (b"\n", b"X: y\n", b"X: y\r\n\n", b"X: y\rZ")),
+        # bytes that begin no method: TLS, a space, a blank
+        *((begun, 400) for begun in (b"\x16\x03\x01", b" ", b"\r\n\r", b"\rG", b"G\0", b"\xff")),
+        *((begun, None) for begun in (b"", b"\r", b"\r\n", b"G", b"x" * 32, b"x" * 32 + b" ")),
+        (b"x" * 33, 501),
+        (get(b"Transfer-Encoding: gzip, chunked"), 501),
+        (get(b"Transfer-Encoding: chunked").replace(b"/1.1", b"/1.0"), 400),
+        (b"GET /\x7f HTTP/1.1\r\n", 400),
+        (b"GET /\xc3\xa9 HTTP/1.1\r\n", 400),
+    ],
+)
+def test_nobody_waits_behind_what_is_no_request(begun, wanted):
+    """It is refused as soon as it has come; what may become one is waited for."""
+    assert status(begun) == wanted
+
+
+@pytest.mark.parametrize(
     "body",
-    [b"0\r\n\n", b"0\r\nX: y\n\n", b"0\r\nX: y\n\r\n", b"0\n\n", b"1\nx", b"0\r\nnonsense\r\n\r\n"],
+    [
+        b"1\r\nx\n",
+        b"0\r\n\n",
+        b"0\r\nX: y\n\n",
+        b"0\r\nX: y\n\r\n",
+        b"0\n\n",
+        b"1\nx",
+        b"0\r\nnonsense\r\n\r\n",
+    ],
 )
 def test_nobody_waits_behind_a_bare_line_feed_for_another(body):
     """In a chunk's line or a trailer it is refused at once, as is a trailer that is none."""
@@ -273,3 +303,37 @@ def test_nobody_waits_behind_a_bare_line_feed_for_another(body):
 def test_a_chunk_extension_has_a_name(extension, wanted):
     """RFC 9112, section 7.1.1; a bare semicolon is where readers differ."""
     assert status(chunked(b"1", extension, b"\r\nx\r\n0\r\n\r\n")) == wanted
+
+
+HOST = (b"Host", b"us:1")
+
+
+@pytest.mark.parametrize(
+    ("line", "fields"),
+    [
+        (b"HTTP/1.1", [(b"X", b"y"), (b"hOST", b"other"), (b"Z", b"")]),
+        (b"HTTP/1.1", [(b"Host", b""), (b"X", b"y"), (b"Z", b"")]),
+        (b"HTTP/1.0", [(b"X", b"y"), (b"Z", b"")]),
+    ],
+)
+def test_a_url_is_read_as_its_path_and_its_host(line, fields):
+    """RFC 9112, section 3.2.2: what Host says is ignored."""
+    lines = (b"GET HTTP://us:1/x?y " + line, *map(b": ".join, fields), b"", b"")
+    head, _ = one(b"\r\n".join(lines))
+    assert (head.target, head.path, head.scheme) == (b"/x?y", b"/x", b"http")
+    assert head.headers == (HOST, (b"X", b"y"), (b"Z", b""))
+    assert head.values(b"host") == [b"us:1"]
+    assert head.without([b"x"]).scheme == b"http"
+    assert one(get())[0].scheme == b""
+
+
+@pytest.mark.parametrize(
+    "fields", [b"", b"Host: us:1\r\nHost: us:1\r\n", b"Host: u@us\r\n", b"Host: a b\r\n"]
+)
+def test_a_url_needs_a_host_header_all_the_same(fields):
+    """Section 3.2. The error is told in the dialect of what was asked for."""
+    data = b"POST http://us:1/v1/messages HTTP/1.1\r\n" + fields + b"\r\n"
+    error = read([data])[2]
+    assert error[0] == status(data) == 400
+    assert error[2].endswith(b"/v1/messages")
+    assert status(b"GET http://u:p@us:1/ HTTP/1.1\r\nHost: us:1\r\n\r\n") == 400

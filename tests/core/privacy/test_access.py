@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.core.privacy.access import Access
+from cacheproxy.core.privacy.access import Access, Door
 
 TOKEN = "correct horse"
 
@@ -231,6 +231,30 @@ def test_a_page_of_another_site_does_not(path):
     assert status(path=path, host="localhost", origin="http://localhost") is None
 
 
+@pytest.mark.parametrize(
+    ("peer", "fields", "trusted"),
+    [
+        ("127.0.0.1", {}, True),
+        ("::1", {}, True),
+        ("::ffff:127.0.0.1", {}, True),
+        ("", {}, True),  # a socket in the file system
+        ("10.0.0.1", {}, False),
+        ("127.0.0.1", {"x_forwarded_for": "127.0.0.1"}, False),
+        ("", {"forwarded": "for=10.0.0.1"}, False),
+        ("127.0.0.1", {"via": "1.1 other"}, False),
+    ],
+)
+def test_prompts_are_for_this_machine_or_the_token(peer, fields, trusted):
+    """With a token nobody comes that far without it, from wherever it is."""
+    given = {name.replace("_", "-").encode(): [value.encode()] for name, value in fields.items()}
+
+    def values(name):
+        return given.get(name, [])
+
+    assert Access().is_trusted(values, peer) is trusted
+    assert Access(token=TOKEN).is_trusted(values, peer)
+
+
 def test_ready_needs_no_token():
     """It tells nothing but that. The page health tells more."""
     access = Access(token=TOKEN)
@@ -253,3 +277,63 @@ def test_the_token_in_a_query_is_not_the_upstreams(target, left):
     """Only there where clients give keys; all else stays as it was."""
     found = Access(token=TOKEN).without_token(target.encode("latin-1"))
     assert found.decode("latin-1") == left
+
+
+HERE = Door("127.0.0.1", 8081)
+
+
+def misdirected(host, scheme=b"http", door=HERE, access=None):
+    """The refusal of a request for a URL, or None."""
+    return (access or Access()).misdirected(lambda _: [host.encode()], scheme, door)
+
+
+@pytest.mark.parametrize(
+    ("host", "scheme", "door"),
+    [
+        *((it, b"http", HERE) for it in ("127.0.0.1:8081", "LocalHost:8081", "localhost:08081")),
+        ("[::1]:8081", b"http", Door("::1", 8081)),
+        ("192.168.1.2:8081", b"http", Door("::ffff:192.168.1.2", 8081)),
+        ("localhost", b"http", Door("127.0.0.1", 80)),
+        ("localhost", b"https", Door("127.0.0.1", 443, secure=True)),
+        ("localhost:8081", b"https", Door("127.0.0.1", 8081, secure=True)),
+        ("localhost:8081", b"http", Door("127.0.0.1", 8081, secure=True)),
+        ("evil.example", b"https", Door()),  # a socket in the file system has no name
+    ],
+)
+def test_a_url_that_is_ours_is_answered(host, scheme, door):
+    """By the names that a Host may have, and at our port."""
+    assert misdirected(host, scheme, door) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "scheme"),
+    [
+        *((it, b"http") for it in ("evil.example:8081", "0.0.0.0:8081", "localhost.example:8081")),
+        *((it, b"http") for it in ("localhost", "localhost:80", "127.0.0.1:11434", "[::1]:808")),
+        *((it, b"http") for it in ("localhost:" + "8" * 5000, "localhost:", "gpu.lan:8081")),
+        *(("localhost:8081", it) for it in (b"https", b"ftp", b"ws")),
+    ],
+)
+def test_a_url_that_is_not_is_refused(host, scheme):
+    """Also another server's on this machine, and an encrypted one at an open port."""
+    assert misdirected(host, scheme).status == 421
+
+
+def test_a_name_that_was_allowed_may_have_any_port():
+    """That of what stands before us."""
+    access = Access(frozenset({"gpu.lan"}))
+    assert misdirected("GPU.lan:9", access=access) is None
+    assert misdirected("gpu.lan", b"https", access=access).status == 421
+
+
+def test_who_takes_us_for_a_forward_proxy_is_told_what_to_do():
+    """But nothing is repeated that is no host name."""
+    message = misdirected("api.example:80").message
+    assert message.startswith("the request is for api.example:80: HTTP_PROXY is most likely set")
+    assert "(gpu)" not in misdirected("(gpu)").message
+    assert "x" * 300 not in misdirected("x" * 300).message
+    assert "http://" in misdirected("localhost:8081", b"https").message
+    tunnel = Access().refusal(lambda _: [b"api.example:443"], "127.0.0.1", method=b"CONNECT")
+    assert tunnel.status == 501
+    assert "HTTPS_PROXY is most likely set" in tunnel.message
+    assert "--allow-host" not in tunnel.message

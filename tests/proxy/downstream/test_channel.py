@@ -325,8 +325,9 @@ def test_an_idle_connection_is_not_closed_over_requests_that_have_come_in_part()
 def test_no_more_than_some_is_read_ahead():
     """The client is paused; when its turn has come, it goes on."""
     down, request = asked()
-    for _ in range(module._READ_AHEAD >> 10):
-        down.send(b"x" * 1024)
+    line = b"GET /".ljust(module._READ_AHEAD, b"x")
+    for start in range(0, len(line), 1024):
+        down.send(line[start : start + 1024])
     assert not down.transport.paused
     down.send(b"x")
     assert down.transport.paused
@@ -453,6 +454,14 @@ def test_limits_are_those_of_when_a_request_began():
     down.site.adopt(down, tight, Access())
     down.send(GET)
     assert b"HTTP/1.1 431 " in down.transport.value()
+
+
+def test_a_refused_head_request_gets_no_body():
+    """RFC 9110, section 9.3.2."""
+    down = Down(data=b"HEAD /x HTTP/1.1\r\n\r\n")
+    (answer,) = down.transport.take()
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert answer.endswith(b"\r\nConnection: close\r\n\r\n")
 
 
 def test_a_timeout_is_told_in_the_dialect_of_what_was_asked_for():

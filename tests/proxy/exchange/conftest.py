@@ -1,4 +1,4 @@
-"""What tests of the code of others share: a function that hangs until it is let go."""
+"""What tests share: a reactor with threads, and code of others that hangs until it is let go."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from cacheproxy.core.document.edits import Edit
 from tests.proxy.harness import TIMEOUT
+from tests.turning import TurningReactor
 
 
 class Hang:
@@ -30,3 +31,12 @@ def hang():
     hang = Hang([Edit("/system", "never", "late")])
     yield hang
     hang.gate.set()
+
+
+@pytest.fixture
+def reactor():
+    """One that a test turns, and that has threads."""
+    reactor = TurningReactor()
+    reactor.pool.start()
+    yield reactor
+    reactor.pool.stop()

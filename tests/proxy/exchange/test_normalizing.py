@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from functools import partial
+from time import thread_time
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -88,7 +89,7 @@ def test_a_log_line_names_what_was_edited(ask, proxy):
     """And how often."""
     mark = proxy.mark()
     ask(body_with(b"stamp=1 stamp=2"), b"log")
-    assert proxy.wait_for("client/log ", mark).endswith("(edited: stamp 2 in 1 items)")
+    assert proxy.wait_for("client/log ", mark).endswith("(2 edits by rule stamp)")
     mark = proxy.mark()
     ask(body_with(b"nothing"), b"log")
     assert "edited" not in proxy.wait_for("client/log ", mark)
@@ -138,14 +139,6 @@ def test_an_odd_body_is_told_once_per_kind(ask, proxy):
 
 STAMP = Rule("stamp", "system", "stamp=[0-9]+", "stamp=0")
 PIN = Rule("pin", "system", "id=[a-z]+", pin=True)
-
-
-@pytest.fixture
-def reactor():
-    reactor = TurningReactor()
-    reactor.pool.start()
-    yield reactor
-    reactor.pool.stop()
 
 
 def normalizing(reactor, *rules, edit=True, hooks=(), failures=None):
@@ -301,6 +294,23 @@ def test_code_of_others_never_runs_on_the_reactor(reactor, filler):
         "session": False,
     }
     assert found.request.is_read
+
+
+def test_where_rules_are_slow_small_requests_are_prepared_in_a_thread_from_then_on(reactor):
+    """Slower than the reactor can bear, again and again."""
+    ran = []
+
+    def find(request, _):
+        ran.append(threading.current_thread())
+        until = thread_time() + 0.03 * request.json["system"].count("slow")
+        while thread_time() < until:
+            pass
+        return []
+
+    unit = normalizing(reactor, CodeRule("code", "", quick(find)))
+    for text in ("", "slow", "", "slow", "slow", ""):
+        assert prepared(unit, small(text)).reports == ()
+    assert ran[0] is threading.current_thread() is not ran[-1]
 
 
 def test_with_quick_code_alone_a_small_request_is_prepared_at_once(reactor):
@@ -475,6 +485,6 @@ def test_a_turn_that_another_proxy_had_is_said_once(log):
             )
             store.begin(done.result.turn, done.result.request)
     (line,) = log
-    assert line.startswith("client/one: another proxy must have served the turn before")
+    assert line.startswith("client/one: this proxy has not seen the turn before; another proxy")
     assert "docs/running.md" in line
     assert "secret" not in line

@@ -178,7 +178,7 @@ def test_a_fallback_is_told_of_once(said):
             home = pool.choose(session, asking("new"))[0][0]
             assert is_up or home == "big3"
     told = [line for line in said() if "requests go to" in line]
-    assert told == 2 * ["all upstreams are down: requests go to big3, which is remote"]
+    assert told == 2 * ["all other upstreams are down: requests go to big3, which is remote"]
 
 
 def test_a_fallback_is_told_of_for_a_request_without_a_conversation(said):
@@ -190,7 +190,7 @@ def test_a_fallback_is_told_of_for_a_request_without_a_conversation(said):
         chosen = pool.servers.choose(Prepared(found({}, path="/v1/embeddings")[0]))
         assert chosen.servers[0].name == "big3"
     told = [line for line in said() if "requests go to" in line]
-    assert told == ["all upstreams are down: requests go to big3, which is remote"]
+    assert told == ["all other upstreams are down: requests go to big3, which is remote"]
 
 
 def test_servers_of_one_pool_that_serve_different_models_are_told_of():

@@ -128,9 +128,7 @@ def test_after_some_late_calls_in_a_row_a_name_is_left_out(reactor, run, result,
         assert failures.of("plugin").timed_out == number
     assert run(lambda: "never")[0].check(LeftOutError)
     globalLogPublisher.removeObserver(observe)
-    assert told == [
-        "plugin is left out from now on, until the proxy is restarted: it was late 3 times"
-    ]
+    assert told == ["plugin is switched off until the proxy is restarted: it was too slow 3 times"]
     assert failures.of("plugin").left_out
     assert result(lambda: "other", "other") == "other"
 
@@ -251,14 +249,19 @@ def test_one_that_was_given_up_while_it_waited_is_never_called(reactor, workers,
 
 
 def test_without_a_thread_there_is_an_error(monkeypatch, result):
-    """The system may have no more of them; the next call tries again."""
+    """The system may have no more of them; the next call tries again.
+
+    The words follow "it", or a name.
+    """
 
     def start(self):
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
-        assert result(lambda: 5).check(NoThreadError)
+        failure = result(lambda: 5)
+    assert failure.check(NoThreadError)
+    assert str(failure.value) == "found no free thread"
     assert result(lambda: 5) == 5
 
 

@@ -145,19 +145,21 @@ def test_and_through_the_other_one(start):
 
 
 def test_it_is_said_once_and_shown(start):
-    """In the banner, in the log with the way to switch it off, on the health page."""
+    """In the banner, in the log with the way to switch it off, on the pages."""
     proxy = start(Thinker(), "--keep-thinking", "yes")
     agent = Agent(proxy)
     for text in ("one", "two", "three"):
         agent.say(text)
-    eventually(lambda: sum("edited: kept-thinking" in line for line in proxy.lines) == 3)
-    said = [line for line in proxy.lines if "(said once" in line]
+    eventually(lambda: sum("by rule kept-thinking" in line for line in proxy.lines) == 3)
+    said = [line for line in proxy.lines if "(logged once" in line]
     assert len(said) == 1
     assert "--keep-thinking no" in said[0]
     assert any(line.startswith("  thinking    drops the thinking") for line in proxy.lines)
     with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=20) as page:
         told = json.load(page)["thinking"]
     assert (told["setting"], told["on"]) == ("yes", True)
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/data", timeout=20) as page:
+        assert json.load(page)["upstream"]["words"]["thinking"] == told["says"]
 
 
 @pytest.mark.parametrize("setting", ["no", "auto"])

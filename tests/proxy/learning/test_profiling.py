@@ -86,7 +86,9 @@ def test_all_is_learned_when_the_proxy_starts(start):
         },
     )
     proxy = start(server)
-    assert any(line.strip() == "cache       reuse is always reported" for line in proxy.lines)
+    assert any(
+        line.strip() == ("cache       the server always reports reuse") for line in proxy.lines
+    )
     profile = profile_of(proxy)
     assert profile["thoughts"] == {"way": "kept on request", "asked_by": ["clear_thinking", False]}
     assert (profile["order"], profile["page"]) == ("system first", PAGE)

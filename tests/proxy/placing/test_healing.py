@@ -28,7 +28,7 @@ def test_a_refusal_is_healed_within_the_request(quiet, api, stream):
     mark = proxy.mark()
     assert ask(proxy, late(api, stream=stream), api).status == 200
     assert server.paths() == [PATHS[api]]
-    proxy.wait_for("(placed 1)", mark)
+    proxy.wait_for("(placed 1 late system message)", mark)
 
 
 def test_a_change_of_the_template_between_two_turns_heals(start):

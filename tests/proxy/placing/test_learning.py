@@ -39,14 +39,14 @@ def test_a_server_that_renders_is_asked_once_when_we_start(start, template, plac
     for received in server.raw[-2:]:
         assert (received.body == body) == (not placed)
         assert received.body.count(b"system-reminder") == 2 * placed
-    said = proxy.output.count("(said once; ")
+    said = proxy.output.count("(logged once; ")
     assert said == placed
 
 
 def test_the_banner_the_page_and_the_log_say_it(start):
     """In words; and each line of a turn how many were placed."""
     proxy = start(ModelServer(strict, pages=LLAMA))
-    words = "refuses late system messages: they go on as the user's, in their place"
+    words = "refuses late system messages: the proxy sends them as user messages, in their place"
     assert any(line.strip() == f"template    {words}" for line in proxy.lines)
     with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=10) as page:
         placement = json.load(page)["placement"]
@@ -57,7 +57,7 @@ def test_the_banner_the_page_and_the_log_say_it(start):
     )
     mark = proxy.mark()
     ask(proxy)
-    assert proxy.wait_for("(placed 1)", mark)
+    assert proxy.wait_for("(placed 1 late system message)", mark)
 
 
 def test_what_is_learned_counts_for_every_api(start):

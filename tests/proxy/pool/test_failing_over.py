@@ -37,7 +37,7 @@ def test_only_the_conversations_of_a_dead_upstream_move_and_they_stay_moved(pool
     assert "upstream big is down" in found.proxy.output
     back = revived(port)
     back.reset(spoken("big"))
-    found.proxy.wait_for("upstream big is back")
+    found.proxy.wait_for("upstream big is up again")
     assert {session: found.said(session, 3) for session in SESSIONS} == second
     assert {found.said(f"new{number}") for number in range(24)} == set(BIG)
     back.close()
@@ -116,10 +116,12 @@ def test_a_fallback_is_used_while_all_others_are_down(pool):
     port = found.kill("big")
     assert found.said("a", 2) == "spare"
     assert found.said("b") == "spare"
-    assert found.proxy.output.count("requests go to spare, which is a fallback") == 1
+    said = "requests go to spare, which is a fallback"
+    found.proxy.wait_for(said)
+    assert found.proxy.output.count(said) == 1
     back = revived(port)
     back.reset(spoken("big"))
-    found.proxy.wait_for("upstream big is back")
+    found.proxy.wait_for("upstream big is up again")
     assert found.said("c") == "big"
     back.close()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import socket
+from pathlib import Path
 
 import pytest
 from twisted.internet import tcp
@@ -10,7 +13,8 @@ from twisted.internet.endpoints import TCP4ClientEndpoint
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.protocol import Protocol
 
-from cacheproxy.proxy.transport import eager, privates
+import cacheproxy
+from cacheproxy.proxy.transport import eager, polling, privates
 from cacheproxy.proxy.upstream.direct import DirectEndpoint
 from cacheproxy.proxy.upstream.endpoints import endpoint_of
 
@@ -37,6 +41,33 @@ def ends(reactor):
 
 def test_this_twisted_has_all_of_it():
     assert privates.missing() == []
+
+
+def test_no_others_are_used():
+    """Each private name that no file of ours defines is one that these tests know."""
+    others = {"_asdict", "_exit"}  # of the standard library, which documents them
+    own, used = set(), set()
+    for file in Path(cacheproxy.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                own.add(node.name)
+            elif isinstance(node, ast.Name):
+                own.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                (used if isinstance(node.ctx, ast.Load) else own).add(node.attr)
+            elif isinstance(node, ast.ImportFrom) and "cacheproxy" not in str(node.module):
+                used.update(name.name for name in node.names)
+    used = {name for name in used - own if name.startswith("_") and not name.startswith("__")}
+    known = {*privates._OF_THE_CLASS, *privates._OF_THE_INSTANCE, *polling.NAMES}
+    assert used - others == {name for name in known - own if name.startswith("_")}
+
+
+def test_one_is_closed_at_once_as_direct_closes_it(ends):
+    connection, others = ends
+    assert "orderly" in inspect.signature(connection._closeSocket).parameters
+    assert connection._shouldShutdown
+    connection._closeSocket(orderly=False)
+    assert others.recv(1) == b""
 
 
 def test_what_waits_to_be_written_stands_where_it_is_looked_for(ends):

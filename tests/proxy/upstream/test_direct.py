@@ -184,6 +184,16 @@ def test_an_answer_that_does_not_come_in_time(reactor, full):
         run(reactor, connect(reactor, full, Kept(), timeout=0.2))
 
 
+def test_a_server_that_ends_while_it_is_being_connected_to(reactor, full):
+    """It is refused when the system asks again: once, with nothing left behind."""
+    attempt = connect(reactor, full, Kept(), timeout=30.0)
+    full.close()
+    with pytest.raises(Refused):
+        run(reactor, attempt, 10)
+    assert not reactor.getWriters()
+    assert not reactor.getDelayedCalls()
+
+
 def test_an_attempt_can_be_cancelled(reactor, full):
     attempt = connect(reactor, full, Kept())
     attempt.cancel()

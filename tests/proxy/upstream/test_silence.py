@@ -78,8 +78,8 @@ def test_before_the_head_the_client_gets_504(connect, falls_silent, upstream):
         error = json.loads(answer.body)["error"]
         assert error["type"] == "timeout_error"
         assert error["message"] == (
-            "cacheproxy: the upstream said nothing for 1 s; a longer --upstream-silence gives it "
-            f"more time, 0 any time ({upstream.url})"
+            "cacheproxy: the upstream sent nothing for 1 s; allow more with --upstream-silence "
+            f"(0 = no limit) ({upstream.url})"
         )
         assert closed.acquire(timeout=TIMEOUT)
     assert upstream.requests.qsize() == len(BEFORE)
@@ -116,7 +116,7 @@ def test_after_the_head_the_answer_breaks_off(connect, falls_silent, proxy):
         assert answer.framed
         assert closed.acquire(timeout=TIMEOUT)
         line = proxy.wait_for("UPSTREAM FAILED", mark)
-        assert "UPSTREAM FAILED: the upstream said nothing for 1 s" in line
+        assert "UPSTREAM FAILED: the upstream sent nothing for 1 s" in line
         mark = proxy.lines.index(line, mark) + 1
 
 

@@ -138,13 +138,16 @@ class TestPlainHTTP:
             assert (answer.status, answer.end) == (502, "whole")
             error = json.loads(answer.body)["error"]
             said = error if isinstance(error, str) else error["message"]
-            assert "no TLS with the upstream in time: should it be http instead of https?" in said
+            assert (
+                "the upstream did not answer the TLS handshake in time: does it need http "
+                "instead of https?"
+            ) in said
         line = mistaken.wait_for("UPSTREAM FAILED", mark)
-        assert "502 UPSTREAM FAILED: no TLS with the upstream in time" in line
+        assert "502 UPSTREAM FAILED: the upstream did not answer the TLS handshake" in line
 
     def test_the_banner_says_so(self, mistaken):
         line = mistaken.wait_for("OFFLINE")
-        assert "OFFLINE: no TLS with the upstream in time: should it be http" in line
+        assert "OFFLINE: the upstream did not answer the TLS handshake" in line
         mistaken.wait_for("Ready.")
 
     def test_a_client_that_leaves_meanwhile_closes_it(self, mistaken):
@@ -312,12 +315,12 @@ def test_a_certificate_that_is_not_trusted_or_for_another_host_is_502(tmp_path, 
         (
             lambda peer: peer.send(whole(b"", status=b"400 Bad Request")),
             502,
-            "does not speak TLS: should it be http instead of https?",
+            "does not speak TLS: write http",
         ),
         (
             lambda peer: peer.sock.recv(1 << 16) and peer.wait_closed(),
             504,
-            "said nothing for 0.5 s",
+            "sent nothing for 0.5 s",
         ),
     ],
     ids=["a server without TLS", "a server that never greets"],

@@ -1,0 +1,148 @@
+"""The head of a request (RFC 9112): what is asked for, and how long the body is."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cacheproxy.core.http1.headers import by_name, tokens
+from cacheproxy.core.http1.target import AUTHORITY, absolute
+from cacheproxy.core.prompt.request import Headers
+
+NOT_HTTP = "the request is not valid HTTP/1.1"
+ONE_HOST = "a request has exactly one Host header"
+BAD_HOST = "the Host header names no host"
+_MOST_DIGITS = 32
+"""Of a Content-Length; int() refuses 4300."""
+
+
+class RequestLimits(Protocol):
+    """Bytes: ``body``, ``head`` (without the target), ``target``. A count: ``headers``."""
+
+    @property
+    def body(self) -> int: ...  # noqa: D102
+    @property
+    def head(self) -> int: ...  # noqa: D102
+    @property
+    def target(self) -> int: ...  # noqa: D102
+    @property
+    def headers(self) -> int: ...  # noqa: D102
+
+
+class RequestError(ValueError):
+    """The bytes are no request that we take: answer ``status``; the text is one sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+    @classmethod
+    def too_large(cls, limits: RequestLimits) -> RequestError:
+        """A body over the limit."""
+        return cls(413, f"the request body is larger than {limits.body >> 20} MiB")
+
+
+class RequestHead:
+    """Request line and headers, names and values as they came, in their order.
+
+    ``length``: of the body in bytes, None if it is chunked. ``version``: HTTP/1.0 or HTTP/1.1.
+    ``scheme``: of the URL that was the target, in lower case; b"" if it was none.
+    """
+
+    __slots__ = ("_by_name", "headers", "length", "method", "scheme", "target", "version")
+
+    def __init__(
+        self,
+        method: bytes,
+        target: bytes,
+        version: bytes,
+        headers: list[tuple[bytes, bytes]],
+        scheme: bytes = b"",
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.version = version
+        self.scheme = scheme
+        self.headers: Headers = tuple(headers)
+        self._by_name = by_name(self.headers)
+        self.length = self._length()
+
+    def values(self, name: bytes) -> list[bytes]:
+        """Return all values of the header called ``name`` (lower case)."""
+        return self._by_name.get(name, [])
+
+    def without(self, names: list[bytes], target: bytes | None = None) -> RequestHead:
+        """Return this head without the headers called ``names`` (lower case).
+
+        ``target``: another one, None for its own.
+        """
+        left = [field for field in self.headers if field[0].lower() not in names]
+        wanted = self.target if target is None else target
+        return RequestHead(self.method, wanted, self.version, left, self.scheme)
+
+    def in_origin_form(self) -> RequestHead:
+        """Return this head with a path for a target that is a URL; its host replaces the Host.
+
+        Section 3.2.2. The Host that came must be one all the same (section 3.2). Raises
+        RequestError. A head with another target is returned as it is.
+        """
+        if self.target.startswith(b"/"):
+            return self
+        try:
+            url = absolute(self.method, self.target)
+        except ValueError as error:
+            raise RequestError(400, str(error)) from None
+        if url is None:
+            return self
+        hosts = self.values(b"host")
+        if len(hosts) > 1 or (not hosts and self.version != b"HTTP/1.0"):
+            raise RequestError(400, ONE_HOST)
+        if hosts and not AUTHORITY.fullmatch(hosts[0].decode("latin-1")):
+            raise RequestError(400, BAD_HOST)
+        others = [field for field in self.headers if field[0].lower() != b"host"]
+        headers = [(b"Host", url.authority), *others]
+        return RequestHead(self.method, url.path, self.version, headers, url.scheme)
+
+    @property
+    def path(self) -> bytes:
+        """The target without its query."""
+        return self.target.partition(b"?")[0]
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the client lets the connection serve another request (section 9.3)."""
+        if self.version != b"HTTP/1.1":
+            return False
+        return b"close" not in tokens(self.values(b"connection"))
+
+    @property
+    def expects_continue(self) -> bool:
+        """Whether the client waits for a word before it sends its body (RFC 9110, 10.1.1)."""
+        expected = self.values(b"expect")
+        return bool(
+            expected
+            and expected[0].lower() == b"100-continue"
+            and self.version == b"HTTP/1.1"
+            and self.length != 0
+        )
+
+    def _length(self) -> int | None:
+        """Settle the body's length by section 6.3; several opinions are an error."""
+        lengths = self.values(b"content-length")
+        codings = self.values(b"transfer-encoding")
+        if codings:
+            if lengths or self.version != b"HTTP/1.1":  # section 6.1
+                raise RequestError(400, NOT_HTTP)
+            found = tokens(codings)
+            if found != [b"chunked"]:
+                # Others before it are not understood; without it at the end, there is no telling
+                # where the body ends (section 6.3, 4).
+                is_clear = found[-1] == b"chunked" and found.count(b"chunked") == 1
+                why = "a request may only have the Transfer-Encoding chunked"
+                raise RequestError(501 if is_clear else 400, why)
+            return None
+        if not lengths:
+            return 0
+        length = lengths[0]
+        if len(lengths) > 1 or not length.isdigit() or len(length) > _MOST_DIGITS:
+            raise RequestError(400, "the Content-Length is not a valid number")
+        return int(length)
