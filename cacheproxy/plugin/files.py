@@ -22,7 +22,7 @@ from cacheproxy.plugin.search_path import without_working_directory
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 SLOW_SECONDS = 5.0
 """How long a file may run before a line says that everything waits for it."""
-_NAMED = "mend --plugin, or plugin in the config file"
+_NAMED = "correct --plugin, or plugin in the config file"
 
 
 def load_file(path: Path, earlier: Package | None = None) -> Package:
@@ -61,8 +61,8 @@ def load_file(path: Path, earlier: Package | None = None) -> Package:
 def _said_if_slow(path: Path) -> Iterator[None]:
     """Say it on standard error: the log is not open yet when the proxy starts."""
     said = (
-        f"cacheproxy: plugin {path} has not come to its end after {SLOW_SECONDS:.0f} s: it is "
-        "still waited for; mend the file, or leave it out"
+        f"cacheproxy: plugin {path} is still being loaded after {SLOW_SECONDS:.0f} s, and the "
+        "proxy waits for it; fix the file, or leave it out"
     )
     timer = threading.Timer(SLOW_SECONDS, print, (said,), {"file": sys.stderr, "flush": True})
     timer.daemon = True
@@ -82,7 +82,7 @@ def name_of(path: Path) -> str:
         )
     if not _NAME.fullmatch(path.stem):
         raise PluginError(
-            f"plugin {path}: its name is logged, so call it by letters, digits, - and _"
+            f"plugin {path}: the name may only have letters, digits, - and _: rename the file"
         )
     if path.stem in TAKEN:
         raise PluginError(f"plugin {path}: the name {path.stem!r} is taken: rename the file")
@@ -96,10 +96,13 @@ def _read(path: Path) -> tuple[bytes, str | None]:
         if stat.S_ISDIR(found.st_mode):
             raise PluginError(f"plugin {path}: it is a folder; name a Python file in it")
         if not stat.S_ISREG(found.st_mode):
-            raise PluginError(f"plugin {path}: it is no plain file; {_NAMED}")
+            raise PluginError(f"plugin {path}: it is not a regular file; {_NAMED}")
         warning = None
         if os.name == "posix" and found.st_mode & stat.S_IWOTH:
-            warning = f"everybody here may write {path}, which runs in the proxy: chmod o-w it"
+            warning = (
+                f"every user of this machine may write {path}, which runs in the proxy: run chmod "
+                "o-w on it"
+            )
         return path.read_bytes(), warning
     except FileNotFoundError:
         raise PluginError(f"plugin {path}: there is no such file; {_NAMED}") from None
@@ -113,7 +116,7 @@ def _check(module: ModuleType) -> None:
     for name in filter(_is_hook, dir(module)):
         function = getattr(module, name)
         if callable(function) and not hasattr(function, "cacheproxy_impl"):
-            raise PluginError(f"{name} lacks its mark: write @hookimpl above it", function)
+            raise PluginError(f"{name} is not marked as a hook: write @hookimpl above it", function)
     if not any(_is_hook(name) or name in TABLES for name in dir(module)):
         raise PluginError("it has no hooks: mark functions with @hookimpl, or set CLIENT and RULES")
 
@@ -127,9 +130,9 @@ def _told(path: Path, error: BaseException) -> str:
     where = f"plugin {path}" + (f", line {line}" if line else "")
     ours = type(error) is PluginError
     reason = reason_of(error).removeprefix("PluginError: ") if ours else reason_of(error)
-    remedy = "mend the file, or leave it out"
+    remedy = "fix the file, or leave it out"
     if isinstance(error, ImportError):
-        remedy = "install it; a plugin is one file, and what lies beside it is not found"
+        remedy = "install that module; a plugin is one file and cannot import the files beside it"
     return f"{where}: {reason}; {remedy}"
 
 

@@ -43,7 +43,7 @@ def _load(
         plugin = entry.load()
         same = [each.name for each in earlier if each.hooks and each.hooks.plugin is plugin]
         if same:
-            raise PluginError(f"it is loaded already, as {same[0]!r}")
+            raise PluginError(f"it is already loaded, as {same[0]!r}")
         return package_of(plugin, entry.name, distribution, version)
 
 

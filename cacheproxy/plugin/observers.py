@@ -121,8 +121,8 @@ class Observer:
         if not self._is_dropping:
             self._is_dropping = True
             _log.warn(
-                "plugin {name} is too slow: exchanges are not shown to it until it has caught "
-                "up; the requests themselves go on",
+                "plugin {name} is too slow: it gets no more exchanges until it has caught up; "
+                "the requests themselves go on",
                 name=self.name,
             )
 
@@ -133,7 +133,7 @@ class Observer:
         if left:
             self._failures.of(self.name).dropped += left
             _log.warn(
-                "plugin {name} was too slow: {left} exchanges were not shown to it",
+                "plugin {name} was too slow: it did not get {left} exchanges",
                 name=self.name,
                 left=left,
             )

@@ -74,8 +74,8 @@ def package_of(
     # An accident here is silent: another client's user loses what they typed.
     if client is None and (hooks.session or any(rule.client is None for rule in rules)):
         raise PluginError(
-            "it does not say whose requests it is for: implement cacheproxy_client "
-            '(Client("*") is for all)'
+            'the package does not name its client: implement cacheproxy_client (Client("*") '
+            "means every client)"
         )
     return Package(name, distribution, version, rules, client=client, hooks=hooks)
 

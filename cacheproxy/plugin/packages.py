@@ -59,7 +59,7 @@ class Packages(tuple[Package, ...]):
             name = name_of(path)
             if name in owners:
                 raise PluginError(
-                    f"plugin {path}: {owners[name]} is called {name!r}, too: rename the file"
+                    f"plugin {path}: {owners[name]} is also called {name!r}: rename the file"
                 )
             owners[name] = str(path)
             if name in blocked:
@@ -161,7 +161,7 @@ def choose(
     unknown = sorted((enabled | disabled) - names)
     if unknown:
         known = ", ".join(sorted(names)) or "none: no client package is installed"
-        raise PluginError(f"no rule is called {', '.join(unknown)}; there are: {known}")
+        raise PluginError(f"no rule is called {', '.join(unknown)}; the rules are: {known}")
     return [
         rule
         for rule in rules

@@ -98,13 +98,17 @@ def test_it_leaves_nothing_behind(write, tmp_path):
     ("code", "line", "words"),
     [
         ("x = 1\ndef f(:\n", 2, "SyntaxError"),
-        ("\n\nraise RuntimeError('first\\nsecond')", 3, "RuntimeError: first; mend the file"),
+        ("\n\nraise RuntimeError('first\\nsecond')", 3, "RuntimeError: first; fix the file"),
         ("raise SystemExit(3)", 1, "SystemExit: 3"),
         ("import json\njson.loads('no')", 2, "JSONDecodeError"),
-        ("import beside", 1, "No module named 'beside'; install it; a plugin is one file"),
+        ("import beside", 1, "No module named 'beside'; install that module; a plugin is one file"),
         ("x = 1", None, "it has no hooks: mark functions with @hookimpl, or set CLIENT and RULES"),
         ("", None, "it has no hooks"),
-        ("\ndef cacheproxy_rules(): ...", 2, "cacheproxy_rules lacks its mark: write @hookimpl"),
+        (
+            "\ndef cacheproxy_rules(): ...",
+            2,
+            ("cacheproxy_rules is not marked as a hook: write @hookimpl"),
+        ),
         (
             "from cacheproxy import hookimpl\n\n@hookimpl\ndef cacheproxy_session(body): ...",
             3,
@@ -115,9 +119,9 @@ def test_it_leaves_nothing_behind(write, tmp_path):
             2,
             "unknown hook cacheproxy_rulez",
         ),
-        (TABLE.replace('CLIENT = Client("*")', ""), None, "it does not say whose requests"),
+        (TABLE.replace('CLIENT = Client("*")', ""), None, "the package does not name its"),
         (TABLE.replace('Client("*")', '"*"', 1), None, "returns a cacheproxy.Client"),
-        (TABLE.replace('"clock",', '"A Clock",'), 4, "RuleError: rule 'A Clock': a name is"),
+        (TABLE.replace('"clock",', '"A Clock",'), 4, "RuleError: rule 'A Clock': a name must be"),
         (TABLE.replace(",)\n", "\n").replace("(Rule(", "Rule("), None, "'Rule' object is not it"),
         (TABLE + "x = '\0'", None, "null bytes"),
         ("# coding: nonsense\n", None, "unknown encoding"),
@@ -142,8 +146,8 @@ def test_what_is_no_file_is_one_line_too(tmp_path):
     os.mkfifo(tmp_path / "pipe.py")
     for name, words in {
         "folder.py": "it is a folder; name a Python file in it",
-        "gone.py": "there is no such file; mend --plugin, or plugin in the config file",
-        "pipe.py": "it is no plain file",
+        "gone.py": "there is no such file; correct --plugin, or plugin in the config file",
+        "pipe.py": "it is not a regular file",
         "a\0.py": "letters, digits",
         "cacheproxy-claude-code": "does not end in .py",
         "my rules.py": "letters, digits",
@@ -162,7 +166,7 @@ def test_a_file_that_does_not_come_to_its_end_is_named(write, capsys, monkeypatc
     path = write(waiting + TABLE)
     files(path)
     said = capsys.readouterr().err
-    assert said.startswith(f"cacheproxy: plugin {path} has not come to its end")
+    assert said.startswith(f"cacheproxy: plugin {path} is still being loaded")
     assert said.count("\n") == 1
 
 
@@ -170,10 +174,12 @@ def test_two_plugins_of_one_name_are_an_error_that_names_both(write, tmp_path):
     """Two files, or a file and an installed package."""
     (tmp_path / "other").mkdir()
     one, two = write(TABLE), write(TABLE, "other/rules.py")
-    with pytest.raises(PluginError, match=rf"plugin {two}: {one} is called 'rules', too"):
+    with pytest.raises(PluginError, match=rf"plugin {two}: {one} is also called 'rules'"):
         files(one, two)
     claude = write(TABLE, "claude-code.py")
-    with pytest.raises(PluginError, match=r"cacheproxy-claude-code .* is called 'claude-code'"):
+    with pytest.raises(
+        PluginError, match=r"cacheproxy-claude-code .* is also called 'claude-code'"
+    ):
         Packages.load((), [str(claude)])
 
 
@@ -198,7 +204,7 @@ def test_a_file_that_others_may_write_is_loaded_with_a_warning(write):
     assert load_file(path).warning is None
     path.chmod(0o646)
     assert load_file(path).warning == (
-        f"everybody here may write {path}, which runs in the proxy: chmod o-w it"
+        f"every user of this machine may write {path}, which runs in the proxy: run chmod o-w on it"
     )
 
 

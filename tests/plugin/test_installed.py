@@ -196,7 +196,7 @@ def test_a_package_that_does_not_say_whose_requests_it_is_for_is_not_loaded(inst
     """Else it would edit what other clients' users typed, and nobody would know."""
     install("alpha", code, client=False)
     (package,) = loaded()
-    assert package.error.startswith("PluginError: it does not say whose requests it is for")
+    assert package.error.startswith("PluginError: the package does not name its client")
     assert loaded().normalizers() == []
     assert loaded().session_hooks() == []
 

@@ -196,7 +196,7 @@ def test_choose_changes_the_defaults(enable, disable, names):
 @pytest.mark.parametrize(("enable", "disable"), [(("onn",), ()), ((), ("onn", "zzz"))])
 def test_choose_refuses_unknown_names_and_lists_the_known(enable, disable):
     """A misspelt name is an error with what could have been meant."""
-    with pytest.raises(PluginError, match=r"no rule is called onn.*there are: code, off, on"):
+    with pytest.raises(PluginError, match=r"no rule is called onn.*the rules are: code, off, on"):
         choose(RULES, enable, disable)
     with pytest.raises(PluginError, match="no client package is installed"):
         choose([], enable, disable)

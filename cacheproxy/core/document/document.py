@@ -22,7 +22,7 @@ from cacheproxy.core.document.pointer import (
     to_pointer,
 )
 from cacheproxy.core.document.reader import Reader
-from cacheproxy.core.document.spans import EACH_VALUE, Container, Entry, Item
+from cacheproxy.core.document.spans import Container, Entry, Item
 
 
 class Splice(NamedTuple):
@@ -66,12 +66,6 @@ class Document:
             self.root = reader.reread(edited[0].root, self.start, grown)
         self.scanned = reader.scanned
         self.value: dict[str, Any] = self.root.value
-
-    @property
-    def cost(self) -> int:
-        """Bytes that it takes, roughly: 2 to 5 times the body; 50 times where all is tiny."""
-        parts: int = sum(part.cost for part in self.root.items if part is not None)
-        return len(self.body) + parts + EACH_VALUE * len(self.root.values)
 
     def get(self, path: Path) -> Any:
         """Return the value at ``path``; raises PathError if there is none."""

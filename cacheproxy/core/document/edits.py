@@ -167,7 +167,7 @@ def _addition(
         raise EditError(f"nothing can be added at {to_pointer((*parent, key))}")
     name = f"{encode(key)}:"
     if key in holder or any(other.startswith(name) for other in added.get(parent, ())):
-        raise EditError(f"there is something at {to_pointer((*parent, key))} already")
+        raise EditError(f"{to_pointer((*parent, key))} already exists")
     return parent, name + text, True
 
 

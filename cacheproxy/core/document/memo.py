@@ -1,98 +1,149 @@
 """Parsed values of earlier bodies, found again by their bytes.
 
-An agent sends its whole conversation each time, but each message is read only once. A value in a
-new body is looked up by its first bytes and compared as a whole; an array is compared with arrays
-that begin alike. So a turn costs only what is new in it, wherever the rest has moved.
+An agent sends its whole conversation each time, but each message is read only once. An array in a
+new body is compared with arrays that begin alike; what is beyond that is looked up value by value,
+by its first bytes, and compared as a whole. So a turn costs only what is new in it, wherever the
+rest has moved.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
+from collections.abc import Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any
+from typing import TypeVar
 
 from cacheproxy.core.document.compare import shared_from
 from cacheproxy.core.document.spans import Container, Item
 from cacheproxy.core.document.words import Words
 
 _HEAD = 128
-"""Bytes by which a value is found."""
+"""Bytes by which a value is found. A shorter one is read as fast as it is found, and what is
+another each turn (a counter in the system text) would fill the memo."""
 _MOST_ALIKE = 16
-"""Values that are kept of those with the same first bytes: conversations of one client."""
+"""Values that are compared of those with the same first bytes."""
+_MOST_CONVERSATIONS = 256
+"""Arrays that are found of those with the same first bytes: conversations of one client."""
 _CHANGES = 8
 """The part of an array that may be another where it is the one that a conversation had before."""
-_MOST_BYTES = 128 << 20
-"""As estimated, which is twice what it takes."""
+_Part = TypeVar("_Part", bound=Item | Container)
 
 
 class Memo:
-    """Keeps items and arrays up to ``most_bytes``; the least recently found go first.
+    """Keeps members of bodies up to ``most_bytes``; the least recently found go first.
 
-    Whatever it finds is right, for it is compared byte by byte. Threads may share it: a race
+    A value that several arrays have is counted once, and found as long as one of them is kept.
+    Whatever is found is right, for it is compared byte by byte. Threads may share it: a race
     loses no more than an entry. ``words``: the texts that rules look for. ``bytes_kept``: what
     all that is kept takes, roughly.
     """
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = sys.maxsize) -> None:
         self.words = Words()
         self.bytes_kept = 0
-        self._most_bytes = most_bytes
-        self._known: OrderedDict[bytes, tuple[Any, ...]] = OrderedDict()
+        self.most_bytes = most_bytes
+        self._kept: OrderedDict[Item | Container, None] = OrderedDict()
+        self._items: dict[bytes, tuple[Item, ...]] = {}
+        self._arrays: dict[bytes, tuple[Container, ...]] = {}
         self._lock = Lock()
 
     def item(self, body: bytes, at: int) -> Item | None:
         """Return the value at ``at``, which begins with a quote or bracket, if it is known."""
-        known: Item
-        for known in self._find(body[at : at + _HEAD]):
+        for known in self._items.get(body[at : at + _HEAD], ()):
             if body.startswith(known.spelled, at):
                 return known
         return None
 
-    def keep_item(self, body: bytes, at: int, item: Item) -> None:
-        """Keep ``item``, which stands at ``at``."""
-        self._keep(body[at : at + _HEAD], item, None)
-
     def array(self, body: bytes, at: int) -> tuple[Container | None, int]:
         """Return the array that has most in common with the one at ``at``, and how many bytes."""
         best, most = None, 0
-        known: Container
-        for known in self._find(b"a" + body[at : at + _HEAD]):
+        alike = self._arrays.get(body[at : at + _HEAD], ())
+        likely = [known for known in alike if _may_go_on(body, at, known)]
+        for known in (*likely, *alike[:_MOST_ALIKE]):
             length = shared_from(body, at, known.spelled)
             if length > most:
                 best, most = known, length
                 if length >= known.length - 1:  # but for the bracket
                     break
+        if best is not None:
+            with suppress(KeyError):  # another thread let go of it
+                self._kept.move_to_end(best)
         return best, most
 
-    def keep_array(self, body: bytes, at: int, array: Container, best: Container | None) -> None:
-        """Keep ``array``, which stands at ``at``, in place of the one that it goes on from."""
-        gone = best if best is not None and _goes_on(best, array.shared) else None
-        self._keep(b"a" + body[at : at + _HEAD], array, gone)
+    def keep_item(self, item: Item) -> None:
+        """Keep the value of a member that is no array, unless it is short."""
+        if len(item.spelled) >= _HEAD:
+            self._keep(item)
 
-    def _find(self, key: bytes) -> tuple[Any, ...]:
-        found = self._known.get(key)
-        if found is None:
-            return ()
-        with suppress(KeyError):  # another thread let go of it
-            self._known.move_to_end(key)
-        return found
+    def keep_array(self, array: Container, best: Container | None) -> None:
+        """Keep ``array``, in place of ``best``, if that is the one that it goes on from."""
+        is_before = best is not None and _goes_on(best, array.shared)
+        self._keep(array, best if is_before else None)
 
-    def _keep(self, key: bytes, new: Any, gone: Any) -> None:
-        """Keep ``new`` before all others of its first bytes, without ``gone``."""
+    def _keep(self, new: Item | Container, gone: Container | None = None) -> None:
         with self._lock:
-            olds = self._known.pop(key, ())
-            kept = (new, *(old for old in olds if old is not gone))[:_MOST_ALIKE]
-            self._known[key] = kept
-            self.bytes_kept += _cost(kept) - _cost(olds)
-            while self.bytes_kept > self._most_bytes:
-                self.bytes_kept -= _cost(self._known.popitem(last=False)[1])
+            if new not in self._kept:
+                taken_over = 0
+                if gone is not None and isinstance(new, Container) and gone in self._kept:
+                    taken_over = new.before[1]
+                    del self._kept[gone]
+                    self._uncount(gone, taken_over)
+                self._take(new, taken_over)
+            self._kept[new] = None
+            self._kept.move_to_end(new)
+            while self.bytes_kept > self.most_bytes:
+                # At once: array() moves what it finds without the lock.
+                self._uncount(self._kept.popitem(last=False)[0])
+
+    def _take(self, new: Item | Container, taken_over: int) -> None:
+        """Count ``new`` and its items, but for the first ones, which have been."""
+        for item in _items_of(new)[taken_over:]:
+            item.holders += 1
+            if item.holders == 1:
+                self.bytes_kept += item.cost
+                if len(item.spelled) >= _HEAD:
+                    _add(self._items, item, _MOST_ALIKE)
+        if isinstance(new, Container):
+            self.bytes_kept += len(new.spelled)
+            _add(self._arrays, new, _MOST_CONVERSATIONS)
+
+    def _uncount(self, gone: Item | Container, taken_over: int = 0) -> None:
+        """Count and find no longer what was let go of, but for the first items."""
+        for item in _items_of(gone)[taken_over:]:
+            item.holders -= 1
+            if not item.holders:
+                self.bytes_kept -= item.cost
+                _remove(self._items, item)
+        if isinstance(gone, Container):
+            self.bytes_kept -= len(gone.spelled)
+            _remove(self._arrays, gone)
+
+
+def _items_of(kept: Item | Container) -> Sequence[Item]:
+    return kept.items if isinstance(kept, Container) else (kept,)
+
+
+def _add(found: dict[bytes, tuple[_Part, ...]], new: _Part, most: int) -> None:
+    """Let ``new`` be found before the others of its first bytes, and with it so many in all."""
+    key = bytes(new.spelled[:_HEAD])
+    found[key] = (new, *found.get(key, ())[: most - 1])
+
+
+def _remove(found: dict[bytes, tuple[_Part, ...]], gone: _Part) -> None:
+    key = bytes(gone.spelled[:_HEAD])
+    left = tuple(one for one in found.pop(key, ()) if one is not gone)
+    if left:
+        found[key] = left
+
+
+def _may_go_on(body: bytes, at: int, known: Container) -> bool:
+    """Whether the end of ``known``, but for the bracket, is in the array at ``at`` as well."""
+    last = max(0, known.length - _HEAD)
+    return body.startswith(known.spelled[last : known.length - 1], at + last)
 
 
 def _goes_on(known: Container, length: int) -> bool:
     """Whether nearly all of ``known``, ``length`` bytes, is still there."""
     return length > known.length - known.length // _CHANGES
-
-
-def _cost(kept: tuple[Any, ...]) -> int:
-    return sum(one.cost for one in kept)

@@ -34,7 +34,7 @@ def parse_pointer(pointer: str) -> tuple[str, ...]:
     if pointer == "":
         return ()
     if not isinstance(pointer, str) or not pointer.startswith("/"):
-        raise PathError("a path starts with '/'")  # unquoted: it may be text put in its place
+        raise PathError("a path must start with '/'")  # unquoted: it may be text put in its place
     segments = pointer[1:].split("/")
     return tuple(segments if "~" not in pointer else map(_unescape, segments))
 
@@ -95,7 +95,7 @@ class Pattern(NamedTuple):
 def parse_pattern(pattern: str) -> Pattern:
     """Read ``pattern``; raises PathError if it cannot be read."""
     if not pattern.startswith("/"):
-        raise PathError(f"a path pattern starts with '/': {pattern!r}")
+        raise PathError(f"a path pattern must start with '/': {pattern!r}")
     segments = []
     for text in pattern[1:].split("/"):
         found = _SEGMENT.fullmatch(text)

@@ -22,9 +22,6 @@ _WINDOW = 4 << 10
 """Bytes decoded at a time, and eight times as many where a value is longer."""
 _LEAST = 64
 """Bytes of a member that is searched by itself."""
-_LEAST_KEPT = 128
-"""Bytes of an element that the memo keeps: a shorter one is read as fast as it is found, and what
-is another each turn (a counter in the system text) would fill the memo."""
 _SPACES = b" \t\n\r"
 _space = re.compile(rb"[ \t\n\r]*").match
 _plain_name = re.compile(rb'"([^"\\\x00-\x1f]*)"[ \t\n\r]*:[ \t\n\r]*').match
@@ -146,6 +143,8 @@ class Reader:
         if self._body[at] not in _OPENING:
             return self._plain(at)
         value, end, item = self._element(at)
+        if self._memo is not None:
+            self._memo.keep_item(item)
         return value, end, item if end - at >= _LEAST else None
 
     def _array(self, at: int) -> Container:
@@ -156,11 +155,23 @@ class Reader:
             self._left -= len(known.values)
             return known
         made = Container(is_object=False) if known is None else known.begun(length)
-        self._fill(made, at, self._element)
-        made.settle(memoryview(body)[at : at + made.length])
-        if memo is not None:
-            memo.keep_array(body, at, made, known)
+        try:
+            self._fill(made, at, self._element)
+        except TooMuchError:
+            if made.ends:
+                made.close(made.ends[-1] + 1)  # the bracket is yet to come
+                self._keep(made, at, made.length - 1, known)
+            raise
+        self._keep(made, at, made.length, known)
         return made
+
+    def _keep(self, made: Container, at: int, length: int, known: Container | None) -> None:
+        """Keep the array at ``at``, of which ``length`` bytes have been read."""
+        part = memoryview(self._body)[at : at + length]
+        # A part keeps the whole body: a small one must not.
+        made.spelled = part if 2 * length > len(self._body) else memoryview(bytes(part))
+        if self._memo is not None:
+            self._memo.keep_array(made, known)
 
     def _element(self, at: int) -> tuple[Any, int, Item]:
         body, memo = self._body, self._memo
@@ -169,10 +180,7 @@ class Reader:
             if known is not None:
                 return known.value, at + len(known.spelled), known
         value, end, _ = self._plain(at)
-        item = Item(body[at:end], value)
-        if memo is not None and end - at >= _LEAST_KEPT and body[at] in _OPENING:
-            memo.keep_item(body, at, item)
-        return value, end, item
+        return value, end, Item(body[at:end], value)
 
     def _plain(self, at: int) -> tuple[Any, int, None]:
         """Return the value at ``at``, and where it ends."""
@@ -220,5 +228,5 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, StopIteration | IndexError):
-        return "cut short or not JSON"
+        return "cut off, or not JSON"
     return str(error).partition(":")[0] or "not JSON"

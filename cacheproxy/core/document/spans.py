@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from operator import attrgetter
 from typing import Any, NamedTuple
 
-EACH_VALUE = 130
+_EACH_VALUE = 130
 """Bytes that a value takes beside its text, as measured: 30 for a number, 140 for a member."""
-_EACH_ITEM = 250
-"""Bytes that an item takes itself."""
+_EACH_ITEM = 1000
+"""Bytes that an item takes itself, with what a prompt makes of it, as measured."""
+_ESCAPED_EMOJI = re.compile(rb"\\u[dD][89abAB]").search
+"""Half of a character that takes four bytes, as clients spell it that write ASCII alone."""
 _UNSEARCHED: tuple[int, frozenset[Any]] = (0, frozenset())
-_COST = attrgetter("cost")
 
 
 class Entry(NamedTuple):
@@ -27,16 +28,21 @@ class Entry(NamedTuple):
 class Item:
     """A value as it is spelled, and what it came to; all bodies that hold it share it.
 
-    ``cost``: bytes that it takes, roughly. ``looked``: how many of the texts that rules ask for
-    were looked for in it, and those that it holds. ``note``: what a prompt made of it, and where.
+    ``cost``: bytes that it takes, roughly: one emoji makes each character of its text take four, an
+    arrow two. ``looked``: how many of the texts that rules ask for were looked for in it, and those
+    that it holds. ``note``: what a prompt made of it, and where. ``holders``: how many of the
+    things that a memo keeps have it.
     """
 
-    __slots__ = ("cost", "looked", "note", "spelled", "value")
+    __slots__ = ("cost", "holders", "looked", "note", "spelled", "value")
 
     def __init__(self, spelled: bytes, value: Any) -> None:
         self.spelled = spelled
         self.value = value
-        self.cost = _EACH_ITEM + 3 * len(spelled) + EACH_VALUE * values_in(spelled)
+        self.cost = (
+            _EACH_ITEM + (1 + _width(spelled)) * len(spelled) + _EACH_VALUE * values_in(spelled)
+        )
+        self.holders = 0
         self.looked = _UNSEARCHED
         self.note: tuple[Any, Any] | None = None
 
@@ -54,7 +60,6 @@ class Container:
 
     __slots__ = (
         "before",
-        "cost",
         "ends",
         "items",
         "keys",
@@ -82,7 +87,6 @@ class Container:
         self.items: list[Any] = []
         self.notes: dict[Any, Any] = {}
         self.before: tuple[dict[Any, Any], int] = ({}, 0)
-        self.cost = 0
         self.shared = 0
 
     def begun(self, length: int) -> Container:
@@ -96,7 +100,6 @@ class Container:
         made.values = self.values[:count]
         made.items = self.items[:count]
         made.before, made.shared = (self.notes, count), length
-        made.cost = self.cost - len(self.spelled) - sum(map(_COST, self.items[count:]))
         return made
 
     def close(self, length: int) -> None:
@@ -104,11 +107,6 @@ class Container:
         self.length = length
         keys = self.keys
         self.value = self.values if keys is None else dict(zip(keys, self.values, strict=True))
-
-    def settle(self, spelled: memoryview) -> None:
-        """Note how an array is spelled, with what it takes in all."""
-        self.spelled = spelled
-        self.cost += len(spelled) + sum(map(_COST, self.items[self.before[1] :]))
 
     def find(self, key: str | int) -> int | None:
         """Return the number of the entry that ``key`` names: the last of duplicates."""
@@ -128,6 +126,14 @@ class Container:
             opening + self.ends[number],
             self.values[number],
         )
+
+
+def _width(spelled: bytes) -> int:
+    """Return how many bytes each character of the widest text in a value takes, at most."""
+    is_escaped = b"\\u" in spelled
+    if b"\xf0" in spelled or (is_escaped and _ESCAPED_EMOJI(spelled)):
+        return 4
+    return 2 if is_escaped or not spelled.isascii() else 1
 
 
 def values_in(text: bytes) -> int:

@@ -47,7 +47,7 @@ class CodeRule:
         check_types(self.name, needs_previous=(self.needs_previous, bool))
         check_client(self.name, self.client)
         if not callable(self.find):
-            raise RuleError(f"rule {self.name!r}: 'find' is no function")
+            raise RuleError(f"rule {self.name!r}: 'find' must be a function")
 
     def edits(self, request: Request, previous: Request | None = None) -> Iterable[Edit]:
         """Return what ``find`` says."""

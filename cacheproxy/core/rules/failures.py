@@ -25,6 +25,11 @@ class Failures:
         """Return the count of ``name``, to be read or raised."""
         return self._counts.setdefault(name, Count())
 
+    def forgive(self, name: str) -> None:
+        """Say that ``name`` is called again."""
+        if name in self._counts:
+            self._counts[name].left_out = False
+
     def as_dict(self) -> dict[str, dict[str, int | bool]]:
         """Return all counts as plain values; those who never failed are not in it."""
         return {name: asdict(count) for name, count in sorted(self._counts.items())}

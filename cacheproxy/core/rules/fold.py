@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from cacheproxy.core.document.edits import REMOVE, Edit, Raw, splice, splices_of
+from cacheproxy.core.document.search import LateError
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, is_quick
 from cacheproxy.core.rules.normalizer import Normalizer
@@ -28,11 +29,15 @@ _MOST_ERROR = 300
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one normalizer did to one request: its edits, or why it was left out."""
+    """What one normalizer did to one request: its edits, or why it was left out.
+
+    ``is_late``: its pattern took too long, and would in the next request.
+    """
 
     rule: str
     edits: tuple[Edit, ...] = ()
     error: str | None = None
+    is_late: bool = False
 
 
 class Normalized(NamedTuple):
@@ -169,6 +174,8 @@ def step(
         raise
     except _RefusedError as error:
         return request, Report(normalizer.name, error=str(error))
+    except LateError as error:
+        return request, Report(normalizer.name, error=str(error), is_late=is_rule)
     except BaseException as error:  # law 4; whatever its class, its text is not ours
         return request, Report(normalizer.name, error=kind_of(error))
     try:

@@ -60,26 +60,26 @@ def client_name(rule: Normalizer) -> str:
 def check_name(name: str) -> None:
     """Raise RuleError unless ``name`` is lower-case words joined by hyphens."""
     if type(name) is not str or len(name) > MOST_NAME or not _NAME.fullmatch(name):
-        raise RuleError(f"rule {_shown(name)}: a name is lower-case words joined by '-'")
+        raise RuleError(f"rule {_shown(name)}: a name must be lower-case words joined by '-'")
 
 
 def check_client(name: str, client: Any) -> None:
     """Raise RuleError unless ``client`` is a Client, or None."""
     if client is not None and type(client) is not Client:
-        raise RuleError(f"rule {name!r}: 'client' is no Client")
+        raise RuleError(f"rule {name!r}: 'client' must be a Client")
 
 
 def check_literals(name: str, literals: Any) -> None:
     """Raise RuleError unless ``literals`` are ASCII texts: JSON may spell others with escapes."""
     if not are_texts(literals) or not all(map(_is_plain, literals)):
-        raise RuleError(f"rule {name!r}: 'literals' is a list of plain ASCII texts")
+        raise RuleError(f"rule {name!r}: 'literals' must be a list of plain ASCII texts")
 
 
 def check_types(name: str, **fields: tuple[object, type]) -> None:
     """Raise RuleError unless each value is of the type beside it."""
     for field_name, (value, kind) in fields.items():
         if type(value) is not kind:
-            raise RuleError(f"rule {name!r}: '{field_name}' is no {kind.__name__}")
+            raise RuleError(f"rule {name!r}: '{field_name}' must be of type {kind.__name__}")
 
 
 def are_texts(values: Any) -> bool:

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cacheproxy.core.document.edits import Edit
+from cacheproxy.core.document.search import LateError, Pattern
 from cacheproxy.core.prompt.messages import blocks_of, is_text, messages_of, texts_in
 from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN
 from cacheproxy.core.prompt.request import Request
+
+if TYPE_CHECKING:
+    from regex import Match
 
 MOST_NOTE = 64 << 10
 """Characters of a note: a git status, a folder tree. A longer one is not told, nor its pin made."""
@@ -53,25 +58,26 @@ class Note:
     It begins with eight or more plain ASCII characters. Raises NoteError.
     """
 
-    def __init__(self, template: str, pattern: re.Pattern[str]) -> None:
+    def __init__(self, template: str, pattern: Pattern) -> None:
         self._parts = _REFERENCE.split(template)
         found = _PLAIN.match(template)
         self.beginning = found[0] if found else ""
         if len(self.beginning) < _LEAST:
-            raise NoteError(f"a note begins with {_LEAST} or more plain characters")
+            raise NoteError(f"a note must begin with {_LEAST} or more plain characters")
         if len(template) > MOST_NOTE:
             raise NoteError(f"more than {MOST_NOTE:,} characters")
         if "\\" in "".join(self._parts[::3]) or CLOSE in template:
-            raise NoteError(r"a note is plain text, with \g<name> or \1 for groups")
+            raise NoteError(r"a note must be plain text, with \g<name> or \1 for groups")
         for group in self._groups():
             if group not in pattern.groupindex and not _is_group(group, pattern.groups):
                 raise NoteError(f"the pattern has no group {group!r}")
         shape = ".*?".join(map(re.escape, self._parts[::3]))
         self._shape = re.compile(shape, re.DOTALL)
-        if pattern.search("".join(self._parts[::3])):
-            raise NoteError("the rule would find it and change it")
+        with suppress(LateError):
+            if pattern.within().search("".join(self._parts[::3])):
+                raise NoteError("the rule would find the note and change it")
 
-    def of(self, found: re.Match[str]) -> str:
+    def of(self, found: Match[str]) -> str:
         """Return what is told of a match."""
         groups = [found[int(name) if name.isdigit() else name] or "" for name in self._groups()]
         texts = self._parts[::3]

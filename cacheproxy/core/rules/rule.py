@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.pointer import (
     Path,
     PathError,
-    Pattern,
     match_all,
     parse_pattern,
     to_pointer,
 )
+from cacheproxy.core.document.pointer import Pattern as Place
+from cacheproxy.core.document.search import LateError, Pattern, Search
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import (
@@ -29,7 +31,10 @@ from cacheproxy.core.rules.normalizer import (
 )
 from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, begins, told
 from cacheproxy.core.rules.places import NAMED, WITH_USER_TEXT
-from cacheproxy.core.rules.second_pass import examples, is_settled
+from cacheproxy.core.rules.second_pass import check_template, examples, is_settled
+
+if TYPE_CHECKING:
+    from regex import Match
 
 VOLATILE = "volatile"
 """A regex group of this name is the only part of a match that is replaced."""
@@ -69,8 +74,8 @@ class Rule:
     literals: tuple[str, ...] = ()
     client: Client | None = None
     note: str | None = None
-    _regex: re.Pattern[str] = field(init=False, repr=False, compare=False)
-    _places: tuple[Pattern, ...] = field(init=False, repr=False, compare=False)
+    _pattern: Pattern = field(init=False, repr=False, compare=False)
+    _places: tuple[Place, ...] = field(init=False, repr=False, compare=False)
     _note: Note | None = field(init=False, repr=False, compare=False)
     _key: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
@@ -82,20 +87,20 @@ class Rule:
         check_client(self.name, self.client)
         where = (self.where,) if isinstance(self.where, str) else self.where
         if not where or not are_texts(where):
-            raise RuleError(f"rule {self.name!r}: 'where' is a place or a list of places")
+            raise RuleError(f"rule {self.name!r}: 'where' must be a place or a list of places")
         names = [place for name in where for place in NAMED.get(name, (name,))]
         try:
             places = tuple(map(parse_pattern, names))
-            regex = re.compile(self.pattern)
+            pattern = Pattern(self.pattern) if type(self.pattern) is str else None
         except PathError as error:
             raise RuleError(
                 f"rule {self.name!r}: {error} (or one of: {', '.join(NAMED)})"
             ) from None
-        except (re.error, RecursionError, OverflowError, TypeError) as error:
+        except (re.error, RecursionError, OverflowError) as error:
             raise RuleError(f"rule {self.name!r}: bad pattern: {on_one_line(error)}") from None
-        if not isinstance(regex.pattern, str):
+        if pattern is None:
             raise RuleError(f"rule {self.name!r}: bad pattern: not text")
-        object.__setattr__(self, "_regex", regex)
+        object.__setattr__(self, "_pattern", pattern)
         object.__setattr__(self, "_places", places)
         object.__setattr__(self, "_note", self._checked_note())
         object.__setattr__(self, "_key", tuple(where))
@@ -107,14 +112,18 @@ class Rule:
         return self.pin
 
     def edits(self, request: Request, previous: Request | None = None) -> Iterator[Edit]:
-        """Yield one edit per match whose text would change, and those of the notes."""
+        """Yield one edit per match whose text would change, and those of the notes.
+
+        Raises LateError.
+        """
+        search = self._pattern.within(len(request.body))
         if self._note is not None and previous is not None:
-            yield from self._noted(self._note, request, previous)
+            yield from self._noted(search, self._note, request, previous)
         elif self.pin:
-            yield from self._pins(request, previous)
+            yield from self._pins(search, request, previous)
         else:
             for path, text in self._texts(request):
-                news = ((found, self._new(found)) for found in self._regex.finditer(text))
+                news = ((found, self._new(found)) for found in search.finditer(text))
                 yield from self._replaced(path, news)
 
     def _texts(self, request: Request) -> list[tuple[Path, str]]:
@@ -129,19 +138,19 @@ class Rule:
             notes[key] = list(texts.items())  # places may overlap
         return notes[key]  # type: ignore[no-any-return]
 
-    def _pins(self, request: Request, previous: Request | None) -> Iterator[Edit]:
+    def _pins(self, search: Search, request: Request, previous: Request | None) -> Iterator[Edit]:
         """Yield the edits that put back what stood in ``previous``."""
         for path, text in self._texts(request) if previous is not None else ():
             was = _value_at(previous, path)
             if not isinstance(was, str) or was == text:
                 continue
-            spans = map(self._span, self._regex.finditer(was))
+            spans = map(self._span, search.finditer(was))
             pinned = [was[start:end] if start >= 0 else None for start, end in spans]
-            edits = self._replaced(path, zip(self._regex.finditer(text), pinned, strict=False))
-            if not self._is_users(request, path):
+            edits = self._replaced(path, zip(search.finditer(text), pinned, strict=False))
+            if not self._is_users(search, request, path):
                 yield from edits
 
-    def _is_users(self, request: Request, path: Path) -> bool:
+    def _is_users(self, search: Search, request: Request, path: Path) -> bool:
         """Whether a text stands in a user message behind another in which the rule finds its own.
 
         There the client has written before the user, who says the same.
@@ -150,10 +159,10 @@ class Rule:
         if not isinstance(message, dict) or message.get("role") != "user":
             return False
         before = [text for place, text in self._texts(request) if path[:2] < place < path]
-        return any(map(self._regex.search, before))
+        return any(map(search.search, before))
 
     def _replaced(
-        self, path: Path, news: Iterable[tuple[re.Match[str], str | None]]
+        self, path: Path, news: Iterable[tuple[Match[str], str | None]]
     ) -> Iterator[Edit]:
         """Yield an edit for each match whose text is to be another."""
         pointer = to_pointer(path)
@@ -162,15 +171,17 @@ class Rule:
             if new is not None and start >= 0 and found.string[start:end] != new:
                 yield Edit(pointer, new, self.why, (start, end))
 
-    def _noted(self, note: Note, request: Request, previous: Request) -> Iterator[Edit]:
+    def _noted(
+        self, search: Search, note: Note, request: Request, previous: Request
+    ) -> Iterator[Edit]:
         """Yield the pinned values, the notes told before, and the one that is new, if any.
 
         Of several values the first that changed is told.
         """
-        pins = list(self._pins(request, previous))
+        pins = list(self._pins(search, request, previous))
         if not (pins or note.is_in(previous)) or begins(request):
             return
-        now = next(self._told(note, request, pins), None)
+        now = next(self._told(search, note, request, pins), None)
         if now is None or len(now) > MOST_NOTE:
             return
         kept = note.kept(request, previous, pins)
@@ -179,36 +190,46 @@ class Rule:
         if now != kept[-1].notes[-1] if kept else pins:
             yield from told(request, previous, now)
 
-    def _told(self, note: Note, request: Request, pins: Sequence[Edit]) -> Iterator[str]:
+    def _told(
+        self, search: Search, note: Note, request: Request, pins: Sequence[Edit]
+    ) -> Iterator[str]:
         """Yield what is to be told of each value, or only of those that ``pins`` put back."""
         places = {(edit.path, edit.span) for edit in pins}
         for path, text in self._texts(request):
-            for found in self._regex.finditer(text):
+            for found in search.finditer(text):
                 if not places or (to_pointer(path), self._span(found)) in places:
                     yield note.of(found)
 
-    def _new(self, found: re.Match[str]) -> str | None:
+    def _new(self, found: Match[str]) -> str | None:
         new = self.replacement
         return found.expand(new) if new is not None and "\\" in new else new
 
-    def _span(self, found: re.Match[str]) -> tuple[int, int]:
-        return found.span(VOLATILE if VOLATILE in self._regex.groupindex else 0)
+    def _span(self, found: Match[str]) -> tuple[int, int]:
+        return found.span(VOLATILE if VOLATILE in self._pattern.groupindex else 0)
 
     def _checked_note(self) -> Note | None:
         if self.note is None:
             return None
         if type(self.note) is not str or not self.pin:
-            raise RuleError(f"rule {self.name!r}: 'note' is a text, and belongs to a pin")
+            raise RuleError(f"rule {self.name!r}: 'note' must be a text, and needs pin = true")
         try:
-            note = Note(self.note, self._regex)
+            note = Note(self.note, self._pattern)
         except NoteError as error:
             raise RuleError(f"rule {self.name!r}: bad note: {error}") from None
-        told = (
-            note.of(found) for found in map(self._regex.search, examples(self.pattern)) if found
-        )
-        if self._may_edit_notes and any(map(self._regex.search, told)):
-            raise RuleError(f"rule {self.name!r}: bad note: the rule would find it and change it")
+        if self._may_edit_notes and self._finds_its_own(note):
+            raise RuleError(
+                f"rule {self.name!r}: bad note: the rule would find the note and change it"
+            )
         return note
+
+    def _finds_its_own(self, note: Note) -> bool:
+        """Whether the rule matches what is told of an example."""
+        search = self._pattern.within()
+        matches = map(search.search, examples(self.pattern))
+        try:
+            return any(search.search(note.of(found)) for found in matches if found)
+        except LateError:
+            return False
 
     @property
     def _may_edit_notes(self) -> bool:
@@ -226,8 +247,8 @@ class Rule:
             if self.pin:
                 return
             raise RuleError(
-                f"rule {self.name!r}: say what a match becomes: replacement = '…' "
-                "(replacement = '' takes it out), or pin = true"
+                f"rule {self.name!r}: say what a match becomes: replacement = '…' (replacement = "
+                "'' deletes it), or pin = true"
             )
         if not isinstance(self.replacement, str):
             raise RuleError(f"rule {self.name!r}: bad replacement: not text")
@@ -236,19 +257,21 @@ class Rule:
                 f"rule {self.name!r}: bad replacement: more than {MOST_REPLACEMENT:,} characters"
             )
         try:
-            self._regex.sub(self.replacement, "")  # the template is read before any match
+            check_template(self.replacement, self.pattern)
         except (re.error, IndexError) as error:
             raise RuleError(f"rule {self.name!r}: bad replacement: {on_one_line(error)}") from None
         texts = (self.replacement, *self.literals)
-        if not self.pin and not is_settled(self._applied, self.pattern, texts):
+        search = self._pattern.within()
+        if not self.pin and not is_settled(partial(self._applied, search), self.pattern, texts):
             raise RuleError(
-                f"rule {self.name!r}: bad replacement: the rule would find it and change it again"
+                f"rule {self.name!r}: bad replacement: the rule would find the replacement and "
+                "change it again"
             )
 
-    def _applied(self, text: str) -> str:
+    def _applied(self, search: Search, text: str) -> str:
         """Return ``text`` after the rule."""
         pieces, end = [], 0
-        for found in self._regex.finditer(text):
+        for found in search.finditer(text):
             start, stop = self._span(found)
             if start >= 0:
                 pieces += [text[end:start], self._new(found) or ""]

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
+from cacheproxy.core.document.search import LateError
+
 _parser: Any = vars(re)["_parser"]
 _MOST = 1000
 """Characters of an example: what takes long on a longer one is not found out here."""
@@ -20,37 +22,51 @@ _CATEGORIES = {"DIGIT": "09", "WORD": "a0", "SPACE": " \t"}
 _OTHERS = "a0 -Z"
 """Characters of which one is none of those that a pattern excludes."""
 _AROUND = (("", ""), ("x", ""), ("", "x"), (" ", " "), ("\n", "\n"))
-_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
-_Node = tuple[Any, Any]
+Node = tuple[Any, Any]
 
 
 def is_settled(apply: Callable[[str], str], pattern: str, texts: Iterable[str]) -> bool:
     """Whether a second pass of ``apply`` changes nothing in any example.
 
     Examples are ``texts``, and what ``pattern`` matches where that can be told. False is certain;
-    True is not: there may be other texts.
+    True is not: there may be other texts, or ``apply`` was late.
     """
-    for text in (*texts, *examples(pattern)):
-        for before, after in _AROUND:
-            once = apply(f"{before}{text}{after}") if len(text) < _MOST else ""
-            if len(once) <= _MOST and apply(once) != once:
-                return False
+    try:
+        for text in (*texts, *examples(pattern)):
+            for before, after in _AROUND:
+                once = apply(f"{before}{text}{after}") if len(text) < _MOST else ""
+                if len(once) <= _MOST and apply(once) != once:
+                    return False
+    except LateError:
+        pass
     return True
+
+
+def check_template(template: str, pattern: str) -> None:
+    """Raise ``re.error`` or IndexError for a ``template`` that cannot stand for a match."""
+    _parser.parse_template(template, re.compile(pattern))
+
+
+def parse(pattern: str | bytes) -> Iterable[Node]:
+    """Return ``pattern`` as Python's own ``re`` reads it."""
+    tree: Iterable[Node] = _parser.parse(pattern)
+    return tree
 
 
 def examples(pattern: str) -> Iterator[str]:
     """Yield texts that ``pattern`` matches, as far as that can be told, each once."""
-    tree = _parser.parse(pattern)
+    tree = parse(pattern)
     seen = set()
     for chosen in product(range(_MOST_ALTERNATIVES), (0, 1), (0, -1)):
-        text = _Example(*chosen).of(tree)
+        text = Example(*chosen).of(tree)
         if text not in seen:
             seen.add(text)
             yield text
 
 
-class _Example:
+class Example:
     """One example: which alternative is taken, how often more than need be, which character."""
 
     def __init__(self, alternative: int, more: int, which: int) -> None:
@@ -59,7 +75,7 @@ class _Example:
         self._which = which
         self._groups: dict[int, str] = {}
 
-    def of(self, nodes: Iterable[_Node]) -> str:
+    def of(self, nodes: Iterable[Node]) -> str:
         """Return a text for ``nodes``, one behind the other."""
         text = ""
         for node in nodes:
@@ -68,7 +84,7 @@ class _Example:
                 break
         return text
 
-    def _one(self, node: _Node, text: str) -> str:
+    def _one(self, node: Node, text: str) -> str:
         name, value = str(node[0]), node[1]
         if name == "LITERAL":
             return chr(value)
@@ -82,7 +98,7 @@ class _Example:
             if value[0] is not None:
                 self._groups[value[0]] = found
             return found
-        if name in _REPEATS:
+        if name in REPEATS:
             least, most, inner = value
             times = min(int(least) + self._more, int(most), _MOST_TIMES)
             return (self.of(inner) * times)[: _MOST + 1]
@@ -93,7 +109,7 @@ class _Example:
             return self.of(value)
         return self._groups.get(value, "") if name == "GROUPREF" else ""
 
-    def _character(self, nodes: Sequence[_Node]) -> str:
+    def _character(self, nodes: Sequence[Node]) -> str:
         """Return one of a set's characters."""
         found, excluded = "", str(nodes[0][0]) == "NEGATE"
         for kind, value in nodes:

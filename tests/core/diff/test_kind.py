@@ -23,7 +23,7 @@ PAIRS = [
     (Kind.DATE, "21 November 2026", "1 December 2026"),
     (Kind.DATE, "October 2026", "November 2026"),
     (Kind.PATH, "/home/me/one", "/home/me/two"),
-    (Kind.PATH, "~/work/one.x", "~/work/another"),
+    (Kind.PATH, "~/src/one.x", "~/src/another"),
     (Kind.PATH, r"C:\work\one", r"C:\work\two"),
     (Kind.COUNTER, "9", "10"),
     (Kind.COUNTER, "6678", "6679"),

@@ -16,6 +16,7 @@ from cacheproxy.core.document.escapes import offsets_in_string
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.pointer import PathError
 from cacheproxy.core.document.reader import NotUnderstoodError
+from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from tests.core import spelling
 from tests.core.memories import small_steps
@@ -170,23 +171,36 @@ def test_what_is_known_counts_too(monkeypatch):
     "value",
     [
         [{"role": "user", "content": "text " * 99} for _ in range(99)],
+        [{"role": "user", "content": "→ text " * 99} for _ in range(99)],
+        [{"role": "user", "content": "text " * 999 + "😀"} for _ in range(99)],
         [[]] * 9000,
         {f"{number:x}": [] for number in range(9000)},
         [[{"a": 1} for _ in range(9000)]],
         [[json.loads("[" * 300 + "]" * 300) for _ in range(20)]],
         [[f"{number}" for number in range(9000)]],
     ],
-    ids=["messages", "lists of nothing", "members", "small objects", "deep", "short texts"],
+    ids=[
+        "messages",
+        "arrows",
+        "emojis",
+        "lists of nothing",
+        "members",
+        "small objects",
+        "deep",
+        "short texts",
+    ],
 )
-def test_what_it_costs_is_what_python_holds(value):
-    """Within a half; of lists of nothing, the fourth part."""
-    body = json.dumps({"a": value}, separators=(",", ":")).encode()
+@pytest.mark.parametrize("escaped", [False, True])
+def test_what_it_costs_is_what_python_holds(value, escaped):
+    """With what a prompt makes of it: within a third; of lists of nothing, the fourth part."""
+    body = json.dumps({"messages": value}, separators=(",", ":"), ensure_ascii=escaped).encode()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    document = Document(body)
+    memo = Memo()
+    prompt_of(Request("POST", "/v1/messages", (), body, memo))
     held = tracemalloc.get_traced_memory()[0] - before + len(body)
     tracemalloc.stop()
-    assert held / 1.5 < document.cost < 4 * held
+    assert held / 1.3 < memo.bytes_kept < 4 * held
 
 
 def test_cut_at_every_byte_is_not_understood():
@@ -229,8 +243,8 @@ def test_either_agrees_with_json_loads_or_is_not_understood(text):
         (b"{SECRET: 1}", "a member name is missing"),
         (b"{'SECRET': 1}", "a member name is missing"),
         (b'{"SECRET": 1,}', "a member name is missing"),
-        (b'{"SECRET": [1,]}', "cut short or not JSON"),
-        (b'{"SECRET": SECRET}', "cut short or not JSON"),
+        (b'{"SECRET": [1,]}', "cut off, or not JSON"),
+        (b'{"SECRET": SECRET}', "cut off, or not JSON"),
         (b'{"SECRET": 01}', "a comma is missing"),
         (b'{"SECRET": "a\nSECRET"}', "Invalid control character at"),
         (b'{"SECRET": "a\x00SECRET"}', "Invalid control character at"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import tracemalloc
 from dataclasses import replace
 from operator import is_
 
@@ -189,6 +191,64 @@ def test_it_is_bounded_in_bytes():
     assert Document(body_of([0, 1], system="0"), memo).scanned > 200
 
 
+def test_a_message_is_counted_once_however_many_arrays_have_it():
+    """As it came and as it was edited, and in conversations that part later."""
+    memo = Memo()
+    Document(body_of(range(50)), memo)
+    alone = memo.bytes_kept
+    spelled = Document(body_of(range(50))).array("messages").length
+    for number in range(5):
+        Document(body_of([99 + number, *range(1, 50)]), memo)
+        Document(body_of([*range(49), 99 + number]), memo)
+    assert memo.bytes_kept < alone + 11 * spelled
+    for number in range(16):
+        Document(body_of([200 + number, 1, 2]), memo)
+    assert Document(body_of([-1, *range(1, 50)]), memo).scanned < 500
+
+
+def test_what_was_let_go_of_is_neither_counted_nor_found():
+    memo = Memo()
+    Document(body_of(range(50)), memo)
+    memo.most_bytes = 0
+    for _ in range(2):
+        Document(body_of([-1], tools=1), memo)
+        assert Document(body_of(range(50)), memo).scanned > 10_000
+        assert memo.bytes_kept == 0
+
+
+def test_another_thread_may_find_what_is_about_to_be_let_go_of():
+    """Between any two steps of the one that lets go."""
+    memo, bodies = Memo(100_000), [body_of([number] * 9) for number in range(40)]
+    places = [(body, body.index(b"[")) for body in bodies]
+
+    def finds(_frame, event, _argument):
+        if event == "c_return":
+            for body, at in places:
+                memo.array(body, at)
+
+    before = sys.getprofile()
+    sys.setprofile(finds)
+    try:
+        for body in bodies:
+            Document(body, memo)
+    finally:
+        sys.setprofile(before)
+    assert 0 < memo.bytes_kept <= 100_000
+
+
+def test_a_small_member_does_not_keep_the_body_it_came_in():
+    """A head that is another in each turn is kept, the messages behind it are not."""
+    memo = Memo()
+    tracemalloc.start()
+    for turn in range(100):
+        Document(body_of(range(300), system=f"{turn} " * 99), memo)
+        if turn == 10:
+            before, _ = tracemalloc.get_traced_memory()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 90 * len(body_of(range(300))) / 10
+
+
 def test_conversations_that_begin_alike_are_told_apart():
     """Two of one client, in turns, and what was edited beside what came."""
     memo = Memo()
@@ -199,3 +259,17 @@ def test_conversations_that_begin_alike_are_told_apart():
             if turn > 1:
                 assert document.scanned < 1000
             Document(apply(document, [Edit("/messages/0/content", "edited", "")]), memo)
+
+
+def test_a_hundred_conversations_that_begin_alike_each_go_on_from_their_own():
+    """By turns: the messages are the very same, and what was before is let go of."""
+    memo, kept = Memo(), []
+    for turn in range(2, 6):
+        for number in range(100):
+            said = [f"{number} {at} " + "said " * 99 for at in range(2 * turn)]
+            messages = [{"role": "user", "content": "hello " * 99 + text} for text in said]
+            document = Document(json.dumps({"messages": messages}).encode(), memo)
+            new = len(messages[0]["content"]) * (2 if turn > 2 else 4)
+            assert document.scanned < 1.2 * new
+        kept.append(memo.bytes_kept)
+    assert kept[-1] < 5 / 2 * 1.2 * kept[0]

@@ -270,16 +270,16 @@ def test_what_a_user_takes_back_is_searched_but_once():
 @pytest.mark.parametrize(
     ("note", "says"),
     [
-        ("now \\1.", "begins with 8"),
-        ("Ünow it is \\1.", "begins with 8"),
-        ("Is now:\n\\1.", "begins with 8"),
+        ("now \\1.", "must begin with 8"),
+        ("Ünow it is \\1.", "must begin with 8"),
+        ("Is now:\n\\1.", "must begin with 8"),
         (r"The branch is \2.", "no group '2'"),
         (r"The branch is \g<x>.", "no group 'x'"),
         ("The branch is \\n.", "plain text"),
         ("The branch is\n</system-reminder> \\1", "plain text"),
         ("The branch is " + "x" * (1 << 17), "more than"),
-        ("What is more:\nBranch: dev\n\\1", "would find it"),
-        (5, "'note' is a text"),
+        ("What is more:\nBranch: dev\n\\1", "the rule would find the note"),
+        (5, "'note' must be a text"),
     ],
 )
 def test_a_note_that_cannot_be_told_is_refused(note, says):
@@ -288,7 +288,7 @@ def test_a_note_that_cannot_be_told_is_refused(note, says):
 
 
 def test_a_note_belongs_to_a_pin():
-    with pytest.raises(RuleError, match="belongs to a pin"):
+    with pytest.raises(RuleError, match="'note' must be a text"):
         Rule(name="x", where="system", pattern="abc", replacement="", note="It is now gone.")
 
 

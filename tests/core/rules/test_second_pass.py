@@ -105,7 +105,7 @@ def test_repetitions_of_repetitions_are_cut_short():
 def test_a_note_that_the_rule_itself_would_find_is_refused(where):
     """Where notes stand; a rule for other places never sees one."""
     pattern = r"(?P<volatile>\d{4}-\d\d-\d\d)"
-    with pytest.raises(RuleError, match=r"bad note: the rule would find it"):
+    with pytest.raises(RuleError, match=r"the rule would find the note"):
         Rule("x", where, pattern, pin=True, note=NOTE)
     assert Rule("x", "system", pattern, pin=True, note=NOTE)
     assert Rule("x", where, rf"date: {pattern}", pin=True, note=NOTE)

@@ -1,0 +1,156 @@
+"""Patterns that others wrote, searched for with a limit on the time.
+
+Python's own ``re`` cannot be stopped: a pattern that goes back exponentially holds the process for
+ever. The package ``regex`` can; what a pattern means stays as ``re`` has it, but for characters
+that Unicode classes differently (docs/rules.md).
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from time import thread_time
+from typing import Any
+
+import regex
+
+SECONDS = 0.1
+SECONDS_PER_MIB = 0.25
+"""Processor time that one pattern may take for one body: far more than any shipped one takes."""
+_LONG = 64 << 10
+"""Characters of a text beyond which other threads run meanwhile; for shorter ones, to let them in
+takes longer than the search."""
+_SYNTAX = (
+    r"\(\?#[^)]*(?:\)|\Z)|\\N\{[^}]*\}|\\."
+    r"|(?P<quantifier>\{(?:\d+(?:,\d*)?|,\d*)\})"
+    r"|(?P<set>\[\^?\]?(?:\\.|[^\]\\])*\])"
+    r"|(?P<brace>\{)"
+)
+_BRACES = re.compile(_SYNTAX, re.DOTALL)
+_BRACES_VERBOSE = re.compile(rf"{_SYNTAX}|#[^\n]*", re.DOTALL)
+_IN_SET = re.compile(r"\\.|\[", re.DOTALL)
+
+
+class _Collections:
+    """The processor time that Python's garbage collector took: no pattern is to blame for it."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._begun = 0.0
+
+    def __call__(self, phase: str, _: dict[str, Any]) -> None:
+        if phase == "start":
+            self._begun = thread_time()
+        else:
+            self.seconds += thread_time() - self._begun
+
+
+_collections = _Collections()
+gc.callbacks.append(_collections)
+
+
+def worked() -> float:
+    """Return the processor time of this thread in seconds, without what Python's collector took."""
+    return thread_time() - _collections.seconds
+
+
+class LateError(Exception):
+    """A pattern took longer than it may: ``seconds``."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(f"its pattern took longer than {seconds:.3g} s")
+
+
+class Pattern:
+    """A Python regex. ``groups`` and ``groupindex`` are as in ``re``. Raises ``re.error``."""
+
+    __slots__ = ("_regex", "groupindex", "groups")
+
+    def __init__(self, pattern: str) -> None:
+        self._regex = _compiled(pattern)
+        self.groups: int = self._regex.groups
+        self.groupindex: Mapping[str, int] = self._regex.groupindex
+
+    def within(self, size: int = 0) -> Search:
+        """Return what searches in a body of ``size`` bytes, all its texts together."""
+        return Search(self._regex, SECONDS + SECONDS_PER_MIB * size / (1 << 20))
+
+
+class Search:
+    """A pattern, and the time it may take in all that it searches: the methods raise LateError."""
+
+    __slots__ = ("_patience", "_regex", "_seconds", "_until")
+
+    def __init__(self, pattern: regex.Pattern[str], seconds: float) -> None:
+        self._regex = pattern
+        self._seconds = seconds
+        self._until = 0.0
+        self._patience = 1
+        """``regex`` counts the time of the whole process, and so what other threads do as well."""
+
+    def search(self, text: str) -> regex.Match[str] | None:
+        """Return the first match in ``text``."""
+        return next(self.finditer(text), None)
+
+    def match(self, text: str, at: int) -> regex.Match[str] | None:
+        """Return the match that begins at ``at``."""
+        while True:
+            try:
+                return self._regex.match(
+                    text, at, timeout=self._left(), concurrent=self._lets_in(text)
+                )
+            except TimeoutError:
+                self._patience *= 4
+
+    def finditer(self, text: str) -> Iterator[regex.Match[str]]:
+        """Yield the matches in ``text``."""
+        done = 0
+        while True:
+            matches = self._regex.finditer(
+                text, timeout=self._left(), concurrent=self._lets_in(text)
+            )
+            try:
+                for found in islice(matches, done, None):
+                    done += 1
+                    yield found
+            except TimeoutError:
+                self._patience *= 4
+            else:
+                return
+
+    def _lets_in(self, text: str) -> bool:
+        """Whether other threads run meanwhile."""
+        return self._patience > 1 or len(text) > _LONG
+
+    def _left(self) -> float:
+        """Return the seconds to wait; raises LateError. They begin with the first text."""
+        now = worked()
+        if not self._until:
+            self._until = now + self._seconds
+        if now >= self._until:
+            raise LateError(self._seconds)
+        return (self._until - now) * self._patience
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> regex.Pattern[str]:
+    plain = re.compile(pattern)  # no more than this is allowed, and its messages are known
+    braces = _BRACES_VERBOSE if plain.flags & re.VERBOSE else _BRACES
+    try:
+        return regex.compile(braces.sub(_spelled, pattern), regex.VERSION0)
+    except regex.error as error:
+        raise re.error(str(error)) from None
+
+
+def _spelled(found: re.Match[str]) -> str:
+    """Spell out what ``re`` takes literally and ``regex`` does not: ``{e}``, ``[[:alpha:]]``."""
+    if found["brace"]:
+        return r"\{"
+    if found["set"]:
+        inside = _IN_SET.sub(lambda one: one[0] if one[0] != "[" else r"\[", found["set"][1:])
+        return f"[{inside}"
+    return found[0]

@@ -1,0 +1,119 @@
+"""Patterns: they mean what ``re`` says, and have an end."""
+
+from __future__ import annotations
+
+import gc
+import re
+import zlib
+from threading import Event, Thread
+from time import thread_time
+
+import pytest
+
+from cacheproxy.core.document import search as module
+from cacheproxy.core.document.search import LateError, Pattern
+
+LATE = r"(?P<volatile>(\w|\s|\w\s)+)\$END", "word " * 18 + "! $END"
+"""A pattern, and a text of 100 characters for which ``re`` takes longer than there is time."""
+
+
+@pytest.mark.parametrize("text", [LATE[1], LATE[1] * 10_000], ids=["short", "long"])
+def test_what_takes_too_long_ends(text):
+    """Whether other threads run meanwhile (in a long text) or not."""
+    with pytest.raises(LateError, match=r"its pattern took longer than 0\.\d+ s"):
+        Pattern(LATE[0]).within(len(text)).search(text)
+
+
+def test_a_match_at_a_place_ends_too():
+    """As clients' lines are looked for."""
+    with pytest.raises(LateError):
+        Pattern(LATE[0]).within().match(LATE[1], 0)
+
+
+def test_all_texts_of_a_body_have_the_time_of_one():
+    """A pattern that needs a little for each of many texts is late, too."""
+    search = Pattern(LATE[0]).within()
+    assert search.search("nothing") is None
+    with pytest.raises(LateError):
+        search.search(LATE[1])
+    with pytest.raises(LateError):
+        search.search("nothing")
+
+
+def test_the_time_of_other_threads_does_not_count(monkeypatch):
+    """A machine that is busy with much else makes no pattern late."""
+    took, size = 0.0, 4
+    monkeypatch.setattr(module, "SECONDS", 60)
+    while took < 0.01:
+        size += 1
+        text = "-" * 70_000 + "word " * size + "! $END"
+        began = thread_time()
+        found = Pattern(LATE[0]).within().search(text)
+        took = thread_time() - began
+    monkeypatch.setattr(module, "SECONDS", 4 * took)
+    stop, data = Event(), bytes(1 << 20)
+
+    def work():
+        while not stop.is_set():
+            zlib.crc32(data)
+
+    threads = [Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(2):
+            again = Pattern(LATE[0]).within().search(text)
+            assert again.span() == found.span()
+            assert len(list(Pattern("-{1000}|w").within().finditer(text))) == 70 + size
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.filterwarnings("ignore:Possible nested set")
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("a{d}", "a{e<=1}", "{i}", "}{", "[[:alpha:]]", r"[\[:a]", r"[\\[:a]", "[]{e}]", "a{,2}b"),
+        *("a{2}", "a{1,}", r"\N{DIGIT ONE}{2}", r"\{d}", "(?P<a>b)(?P=a)", r"(?i)\u017f", "", "a|"),
+        *("(?#[)[[a]", "(?#{e})a", "(?x)a # [\n[[a]?", r"(?x)[#[] | a\# # {e}"),
+    ],
+)
+def test_a_pattern_means_what_re_says(pattern):
+    """Also where the package ``regex`` has more syntax: fuzzy matches, classes in sets."""
+    search = Pattern(pattern).within()
+    for text in (
+        *"ab{s\\",
+        "",
+        "aa",
+        "aab",
+        "bb",
+        "11",
+        "a{d}",
+        "a{e<=1}",
+        "{i}",
+        "}{",
+        ":]",
+        "{d}",
+    ):
+        ours = [found.span() for found in search.finditer(text)]
+        assert ours == [found.span() for found in re.finditer(pattern, text)]
+
+
+@pytest.mark.parametrize("pattern", ["(", r"\p{Lu}", "(?<a>b)", "(?|a|b)", "a{2}{2}"])
+def test_what_re_refuses_is_refused(pattern):
+    """With its own words."""
+    with pytest.raises(re.error):
+        Pattern(pattern)
+
+
+def test_the_time_of_a_garbage_collection_is_not_the_patterns():
+    """With a large heap one takes longer than a pattern may."""
+    search = Pattern("b").within()
+    heap = [[] for _ in range(2_000_000)]
+    assert search.search("aab")
+    for _ in range(20):
+        gc.collect()
+    assert search.search("aab")
+    assert heap
