@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.usage_reader import UsageReader
@@ -12,8 +13,8 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 
 
-def read(content_type: str, *chunks: bytes, encoded: bool = False) -> Usage:
-    reader = UsageReader(content_type, encoded=encoded)
+def read(content_type: str, *chunks: bytes, codings: Sequence[bytes] = ()) -> Usage:
+    reader = UsageReader(content_type, codings=codings)
     for chunk in chunks:
         reader.feed(chunk)
     return reader.close()

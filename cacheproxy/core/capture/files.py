@@ -44,7 +44,7 @@ _KINDS = (
     (re.compile(rb"\xfd7zXZ|\x28\xb5\x2f\xfd|BZh"), "compressed: unpack it first"),
     (re.compile(rb"\xff\xfe|\xfe\xff"), "UTF-16 text: save it as UTF-8"),
     (
-        re.compile(rb"\d+:\d*:?[a-z_]+"),
+        re.compile(rb"\A\d+:\d*:?[a-z_]+"),
         "mitmproxy's own format: convert it with mitmdump -nr FILE --set hardump=FILE.har",
     ),
     (
@@ -96,7 +96,7 @@ def _read_path(path: Path) -> Iterator[Captured | Problem]:
             return
         files = sorted(file for file in path.iterdir() if file.suffix.lower() in _ENDINGS)
     except OSError as error:
-        yield Problem(str(path), None, f"cannot be read: {error.strerror or 'an error'}")
+        yield Problem(str(path), None, f"cannot be read: {error.strerror or 'input/output error'}")
         return
     if not files:
         yield Problem(str(path), None, f"holds no capture ({', '.join(_ENDINGS)})")

@@ -56,7 +56,7 @@ def from_har(document: Any) -> Iterator[Captured | str]:
     log = document.get("log") if isinstance(document, dict) else None
     entries = log.get("entries") if isinstance(log, dict) else None
     if not isinstance(entries, list):
-        raise CapturedError("JSON, but no HAR: it has no log with entries")
+        raise CapturedError("JSON, but not a HAR: it has no log with entries")
     bodiless = with_body = 0
     for number, entry in enumerate(entries, 1):
         try:
@@ -198,13 +198,18 @@ def _captured(entry: Any) -> Captured:
     said: dict[str, Any] = dict(ours) if isinstance(ours, dict) else _foreign(entry, request)
     said["headers"] = _header_pairs(request)
     said |= _body("body", request.get("postData"))
+    if not isinstance(ours, dict):
+        said["headers"] = _decoded(said["headers"])
     content = response.get("content") or {}
     said |= _body("response_body", content)
     headers = _header_pairs(response)
-    if "text" in content:  # a HAR's bodies are decoded
-        headers = [pair for pair in headers if pair[0].lower() != "content-encoding"]
-    said["response_headers"] = headers
+    said["response_headers"] = _decoded(headers) if "text" in content else headers
     return from_fields(said)
+
+
+def _decoded(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return ``headers`` as they fit a HAR's bodies, which are decoded."""
+    return [pair for pair in headers if pair[0].lower() != "content-encoding"]
 
 
 def _foreign(entry: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def from_fields(fields: Any, profile: Profile | None = None) -> Captured:
     except msgspec.ValidationError as error:
         raise CapturedError(f"not a captured exchange: {_plain(str(error))}") from None
     except ValueError:  # a key with half a character
-        raise CapturedError("not a captured exchange: a key that is no text") from None
+        raise CapturedError("not a captured exchange: a key is not a text") from None
     body = _body("body", line.body, line.body_base64) or b""
     sent = _body("sent_body", line.sent_body, line.sent_body_base64)
     middle = _body("sent_middle", line.sent_middle, line.sent_middle_base64)
@@ -196,7 +196,7 @@ def parse(text: str | bytes) -> Any:
     except json.JSONDecodeError as error:
         begun = error.doc.lstrip()[:1] in ("{", "")
         cut = begun and (error.pos >= len(error.doc) or error.doc.rstrip()[-1:] != "}")
-        raise CapturedError("cut off: no whole JSON" if cut else "not JSON") from None
+        raise CapturedError("cut off: not a complete JSON value" if cut else "not JSON") from None
     except UnicodeDecodeError:
         raise CapturedError("not UTF-8") from None
     except (ValueError, RecursionError):

@@ -12,8 +12,6 @@ from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request
 
 _MOST_LANES = 64
-_EACH = 2500
-"""Bytes that Python adds to the prompts themselves, as measured."""
 _EACH_CALL = 250
 
 
@@ -49,7 +47,8 @@ class Conversation:
     def count(self) -> int:
         """Return the bytes that it takes now, roughly."""
         calls = sum(map(getsizeof, self.calls.values())) + _EACH_CALL * len(self.calls)
-        return _EACH + calls + self.thoughts.cost + sum(lane.cost for lane in self.lanes)
+        name = getsizeof(self.session.id)
+        return name + calls + self.thoughts.cost + sum(lane.cost for lane in self.lanes)
 
     def begin(self, lane: Lane | None, request: Request, prompt: Prompt) -> Lane:
         """Take note that ``request`` goes upstream in ``lane``, or in a new one."""
@@ -69,7 +68,8 @@ class Conversation:
     def place(self, lane: Lane, *, replaced: bool = False) -> Place:
         """Return where the last turn of ``lane`` stands."""
         several = sum(1 for one in self.lanes if one.turns) > 1
-        return Place(lane.number, lane.turns, several and lane.number != self.main, replaced)
+        is_side = several and lane.number != self.main
+        return Place(lane.number, lane.turns, is_side, replaced, root=self.root)
 
     def share(self, prompt: Prompt) -> float:
         """Return how much of a lane's last messages ``prompt`` still has (0 to 1, the best)."""

@@ -10,6 +10,7 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.spared import Spared
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Verdict
+from cacheproxy.core.prompt.parts import Parts
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.rules.fold import Report
 from cacheproxy.core.server.profile import Profile
@@ -46,7 +47,8 @@ class Exchange:
     for nothing, or where nobody knows. ``place``: where its conversation's store put it, None for
     no turn. ``server``: the upstream's name, and ``route``: that of the route it took, "" where
     there is but one; ``was_at``: the name of the upstream that the turn before went to. ``price``:
-    what the upstream charges for it, None for nothing, or where nobody has said.
+    what the upstream charges for it, None for nothing, or where nobody has said. ``parts``: of a
+    turn whose prompt was counted, what its tokens are.
     """
 
     received: Request
@@ -78,6 +80,7 @@ class Exchange:
     route: str = ""
     was_at: str = ""
     price: float | None = None
+    parts: Parts | None = None
 
     @property
     def has_moved(self) -> bool:

@@ -13,11 +13,14 @@ from itertools import chain, compress
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.prompt.prompt import Part, Prompt
 from cacheproxy.core.prompt.request import Request
 
 _COST, _TEXT = attrgetter("cost"), attrgetter("text")
+_EACH, _EACH_HEADER = 2500, 150
+"""Bytes that Python adds to the texts of a lane and of a header, as measured."""
 _HALF = 0.5
 _MOST_OTHERS = 3
 _SAME_SYSTEM = 0.6
@@ -42,7 +45,7 @@ class Place(NamedTuple):
 
     ``is_side``: whether it is beside the conversation, as far as was known when it came.
     ``replaced``: its history was written anew, and is much shorter (a compaction). ``pair``: the
-    request with the one before, until it is judged.
+    request with the one before, until it is judged. ``root``: the session that its own works for.
     """
 
     lane: int
@@ -50,6 +53,7 @@ class Place(NamedTuple):
     is_side: bool
     replaced: bool = False
     pair: Pair | None = None
+    root: Session | None = None
 
 
 class Before(NamedTuple):
@@ -120,14 +124,14 @@ class Lane:
 
     def count(self) -> None:
         """Count its cost: what two prompts have in common is there but once."""
-        self.cost, before = self.prompt.cost + len(self.request.body), self.before
+        self.cost, before = _EACH + self.prompt.cost + _cost(self.request), self.before
         if self.broken is not None:
-            self.cost += len(self.broken.before.body) + len(self.broken.after.body)
-        self.cost += sum(len(other.body) for other in self.others.values())
+            self.cost += _cost(self.broken.before) + _cost(self.broken.after)
+        self.cost += sum(map(_cost, self.others.values()))
         if before is None:
             return
         if before.request is not None and before.request.body is not self.request.body:
-            self.cost += len(before.request.body)
+            self.cost += _cost(before.request)
         if before.sent.made is not self.prompt.made:
             self.cost += before.sent.cost
         self.cost += _own_cost(before.unedited, before.sent)
@@ -223,6 +227,12 @@ def _share(known: tuple[int, ...], messages: tuple[int, ...]) -> tuple[float, in
 
 def _alike_tools(one: frozenset[str], other: frozenset[str]) -> bool:
     return one is other or len(one & other) >= _HALF * len(one | other)
+
+
+def _cost(request: Request) -> int:
+    """Bytes that a request takes that is yet unread: a head may be as long as a body."""
+    head = sum(len(name) + len(value) + _EACH_HEADER for name, value in request.headers)
+    return head + len(request.target) + len(request.body)
 
 
 def _own_cost(prompt: Prompt, other: Prompt) -> int:

@@ -52,6 +52,11 @@ class Session(NamedTuple):
     id: str
 
     @property
+    def name(self) -> str:
+        """Its whole name, as pages and commands call it: ``claude-code/3f9a…``."""
+        return f"{self.client}/{self.id}"
+
+    @property
     def label(self) -> str:
         """``client/`` and four characters of the id, for the log."""
         tail = re.sub(r"[^A-Za-z0-9]", "", self.id)

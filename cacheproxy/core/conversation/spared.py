@@ -11,8 +11,8 @@ from cacheproxy.core.conversation.verdict import CHANGED, Verdict
 class Spared:
     """``tokens`` that were not evaluated thanks to us; below 0: evaluated because of us.
 
-    ``seconds``: what they would have taken, priced once, when it happened; None: at a speed that
-    nobody knew. Both are estimates.
+    ``seconds``: what the turn would have taken without us, less what it took, priced once, when it
+    happened; None: at a speed that nobody knew. Both are estimates.
     """
 
     tokens: int

@@ -8,7 +8,6 @@ token.
 from __future__ import annotations
 
 from collections import deque
-from statistics import median
 
 from cacheproxy.core.conversation.usage import Usage
 
@@ -49,17 +48,24 @@ def generation_of(tokens: float | None, seconds: float | None) -> float | None:
 class Prefill:
     """The speeds of prefill that one upstream showed lately.
 
-    ``speed``: their median, in tokens a second, None while there is none.
+    ``speed``: that at which half of the tokens were evaluated no slower, in tokens a second; None
+    while there is none. A long prompt takes more time a token than a short one, and it is long
+    prompts that matter.
     """
 
     def __init__(self) -> None:
         self.speed: float | None = None
-        self._speeds: deque[float] = deque(maxlen=_RECENT)
+        self._shown: deque[tuple[float, float]] = deque(maxlen=_RECENT)
 
     def learn(self, tokens: float | None, seconds: float | None) -> float | None:
         """Take note of what was evaluated; return its speed if it is enough to tell one."""
         if tokens is None or not seconds or tokens < _TELLING:
             return None
-        self._speeds.append(tokens / seconds)
-        self.speed = median(self._speeds)
+        self._shown.append((tokens / seconds, tokens))
+        left = sum(shown for _, shown in self._shown) / 2
+        for speed, shown in sorted(self._shown):
+            left -= shown
+            if left <= 0:
+                self.speed = speed
+                break
         return tokens / seconds

@@ -6,6 +6,7 @@ spelling of earlier tool calls. ``tap`` makes one store for all of them.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
@@ -27,9 +28,6 @@ from cacheproxy.core.conversation.thoughts import Thought
 from cacheproxy.core.prompt.prompt import Prompt, prompt_of
 from cacheproxy.core.prompt.request import Request
 
-_MOST_BYTES = 192 << 20
-"""As estimated, which is twice what it takes: 30 conversations of 500 KB in 2,300 messages. A turn
-of one that was forgotten is compared with nothing."""
 _MOST_ALIKE = 64
 """Conversations that begin alike, of a client that does not name them."""
 
@@ -63,13 +61,14 @@ class Turn(NamedTuple):
 class Store:
     """Keeps conversations up to ``most_bytes``; the least recently used go first.
 
-    ``bytes_kept`` estimates what they take; the one used last stays, however large it is. Turns
-    may be found and ended in threads; that they begin is said on one thread alone.
+    A turn of one that was forgotten is compared with nothing. ``bytes_kept`` estimates what they
+    take; the one used last stays, however large it is. Turns may be found and ended in threads;
+    that they begin is said on one thread alone.
     """
 
-    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = sys.maxsize) -> None:
         self.bytes_kept = 0
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._known: OrderedDict[Session, Conversation] = OrderedDict()
         self._alike: dict[Session, list[Session]] = {}
         self._calls: dict[str, str] = {}
@@ -238,7 +237,7 @@ class Store:
         self.bytes_kept -= known.cost
         known.cost = known.count()
         self.bytes_kept += known.cost
-        while self.bytes_kept > self._most_bytes and len(self._known) > 1:
+        while self.bytes_kept > self.most_bytes and len(self._known) > 1:
             session, gone = self._known.popitem(last=False)
             self.bytes_kept -= gone.cost
             for call in gone.calls:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cacheproxy.core.conversation.usage import NOTHING, Usage, usage_of
+from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
 from cacheproxy.core.http1.ending import Ending
 from cacheproxy.core.http1.sse import Event, EventReader
 
 _LONGEST_KEPT = 4 << 20
 """Bytes of an unstreamed answer, line or event that is read for its usage; a longer has none."""
+_MOST_UNPACKED = 64 << 20
+"""Bytes that a packed body may come to."""
+_MOST_AT_ONCE = 1 << 20
+"""Bytes that one of its pieces may come to: more would hold the reactor too long."""
 _TOGETHER = 4 << 10
 """Bytes below which pieces wait to be looked at together: for an event alone, calls cost most."""
 
@@ -19,28 +24,32 @@ class UsageReader:
     """Reads the usage out of a response body as it passes: SSE, JSON lines, or one JSON value.
 
     ``feed(bytes)`` with a copy of each chunk, then ``close()``. Never raises: a body it cannot
-    read has no usage. ``content_type`` is the response's; an encoded body is not looked into.
+    read has no usage. ``content_type`` is the response's, and ``codings`` are those of the body.
     ``ending`` is shown what may be the answer's end, where nothing else tells that it is whole.
     """
 
     def __init__(
-        self, content_type: str, *, encoded: bool = False, ending: Ending | None = None
+        self, content_type: str, *, codings: Sequence[bytes] = (), ending: Ending | None = None
     ) -> None:
         content_type = content_type.lower()
         self._usage = NOTHING
-        self._ending = ending
+        self._ending = None if codings else ending  # it might be there, and still be packed
         self._events = EventReader() if "event-stream" in content_type else None
         self._at_start = True
         self._waiting = bytearray()
         self._lines = "ndjson" in content_type or "jsonl" in content_type
         self._kept = bytearray()
         self._size = 0
-        self._off = encoded or not ("json" in content_type or self._events is not None)
+        is_read = "json" in content_type or self._events is not None
+        self._off = not (is_read and are_known(codings))
+        self._unpacker = Unpacker(codings, _MOST_UNPACKED) if codings and not self._off else None
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes of the body."""
         if self._off:
             return
+        if self._unpacker is not None:
+            data = self._unpacked(self._unpacker, data)
         if len(self._waiting) + len(data) < _TOGETHER:
             self._waiting += data
         else:
@@ -71,6 +80,21 @@ class UsageReader:
             ending.see(b"", bytes(self._kept))
             return not ending.is_seen
         return not _is_json(self._kept)
+
+    def _unpacked(self, unpacker: Unpacker, data: bytes) -> bytes:
+        """Return what ``data`` comes to; from what is broken or too much on, nothing."""
+        found = bytearray()
+        try:
+            for piece in unpacker.feed(data):
+                found += piece
+                if len(found) > _MOST_AT_ONCE:
+                    break
+            else:
+                return bytes(found)
+        except CodingError:
+            pass
+        self._off = True
+        return b""
 
     def _waited(self) -> bytes:
         waited = bytes(self._waiting)

@@ -103,8 +103,9 @@ class Verdict:
     """What one turn's reuse was, against what it could have been.
 
     ``expected``: tokens the server could reuse, by our comparison of the prompts; ``lost``: of
-    the turn before, those it evaluated again; ``seconds_lost``: at this turn's own speed.
-    ``unedited``: what could have been reused had no body been edited; ``saved`` is the rest.
+    the turn before, those it evaluated again; ``seconds_lost``: at this turn's own speed, else by
+    what its upstream took lately. ``unedited``: what could have been reused had no body been
+    edited; ``saved`` is the rest.
     ``basis``: what the reason rests on. ``rewrite``: what the template did (TEMPLATE_CHANGED, or
     beneath a CHECKPOINT). ``beneath``: of a CHECKPOINT, why the prompts part at all.
     ``evidence``: of EVICTED, and of COLD. ``ruled_out``: of UNKNOWN, what it was not, for people.

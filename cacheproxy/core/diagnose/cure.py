@@ -32,6 +32,16 @@ class Won:
     shared: int
     kept: int
 
+    @property
+    def says(self) -> str:
+        """Return it as a sentence."""
+        shares = [min(1.0, tokens / max(1, self.prompt)) for tokens in (self.shared, self.kept)]
+        saved = max(0, self.kept - self.shared)
+        return (
+            f"without this rule {shares[0]:.1%} of the prompt was unchanged, with it "
+            f"{shares[1]:.1%}: it saves ≈{saved:,} tokens."
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -64,6 +74,36 @@ class Cure(Told):
     file: str = ""
     edits: bool = True
     found: tuple[Found, ...] = ()
+
+    @property
+    def tables(self) -> list[str]:
+        """The rules to be written, as tables of the config file."""
+        return [one.toml for one in self.found if one.toml]
+
+    @property
+    def off(self) -> list[str]:
+        """The names of rules that are there, and only to be switched on."""
+        return list(dict.fromkeys(one.rules[0] for one in self.found if one.rules and not one.on))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all rules that can be applied."""
+        return [one.name for one in self.found if one.toml] + self.off
+
+    @property
+    def can_apply(self) -> bool:
+        """Whether there is a rule to be written, or to be switched on."""
+        return bool(self.names)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why nothing can be applied, in a sentence; None if something can be."""
+        if not self.edits:
+            return "Rules change nothing here: the upstream is not a local server (edit_remote)."
+        on = [name for one in self.found for name in one.on[:1]]
+        if not self.can_apply and on:
+            return f"Rule {on[0]} is already on."
+        return None if self.can_apply else "There is no rule for it."
 
 
 def cures(

@@ -33,15 +33,15 @@ _CONSTANTS = {
     Kind.COUNTER: "0",
     Kind.NONCE: "000",
 }
-_KEPT = "kept as first seen, and told when it changes"
+_KEPT = "kept as first seen; the model is told when it changes"
 _BEFORE, _AFTER = 40, 20
 """Characters of an anchor, at most."""
 _STAMP, _LEAP = 4, 500
 """Digits of a stamp, at least, and how far two of them lie apart: a counter goes step by step."""
 _STRONG = 6
 """Letters and digits from which an anchor tells its token from other text."""
-_CUT_WORD = re.compile(r"[0-9A-Za-z]+\Z")
-_LITERAL = re.compile(r"[A-Za-z_=:;.,() -]*[A-Za-z][A-Za-z_=:;.,() -]*")
+_CUT_WORD = re.compile(r"(?<![0-9A-Za-z])[0-9A-Za-z]+\Z")
+_LITERAL = re.compile(r"[A-Za-z_=:;.,() -]+")
 _NOT_IN_PATTERN = re.compile(r"[\[\]|=]")
 _WRITERS = {"user": "the user", "model": "the model", "tool": "a tool"}
 
@@ -116,19 +116,19 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
         (one.change.source for one in field.sightings if one.change.source in _WRITERS), None
     )
     if writer is not None:
-        raise _RefusedError(f"it stands in text that {_WRITERS[writer]} wrote")
+        raise _RefusedError(f"{_WRITERS[writer]} wrote this text")
     if field.kind not in SHAPES and field.kind is not Kind.GIT:
-        raise _RefusedError(f"{field.kind.value}: it has no shape that a pattern could name")
+        raise _RefusedError(f"{field.kind.value}: no pattern can describe this change")
     changes = [one.change for one in field.sightings]
     if any(change.now_text is None for change in changes):
-        raise _RefusedError("it is not part of a text")
+        raise _RefusedError("the field is not part of a text")
     if any(hide_text(text) != text for line in _around(changes) for text in line[:2]):
-        raise _RefusedError("a credential stands around it on its line")
+        raise _RefusedError("a credential stands on the same line")
     if field.kind is Kind.GIT:
         return _git_rule(field, steps, names)
     anchor = _anchor(changes)
     if not (anchor.before + anchor.after).isprintable():
-        raise _RefusedError("there are control characters around it on its line")
+        raise _RefusedError("control characters stand on the same line")
     pin = is_pinned(field.kind, changes[0].now)  # a false date is worse than yesterday's
     return Rule(
         name=_name(field, anchor, names),
@@ -158,7 +158,7 @@ def _git_rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Ru
     """Return a rule for the lines below a heading, as many as there are."""
     heading = git_heading(field.sightings[0].change)
     if heading is None or _strength(heading) < 2 or not heading.isprintable():
-        raise _RefusedError("nothing above it tells it from other text")
+        raise _RefusedError("no text above it tells it from other text")
     anchor = _Anchor(heading[-_BEFORE:], "", is_line=len(heading) <= _BEFORE, is_first=False)
     start = "(?m:^)" if anchor.is_line else ""
     return Rule(
@@ -246,7 +246,7 @@ def _anchor(changes: Sequence[Change]) -> _Anchor:
         after = _CUT_WORD.sub("", after)
     is_first = is_line and all(first for _, _, first in around)
     if _strength(before + after) < 2 and not (is_first and before.strip()):
-        raise _RefusedError("nothing around it on its line tells it from other text")
+        raise _RefusedError("no text on its line tells it from other text")
     return _Anchor(before, after, is_line, is_first)
 
 
@@ -258,8 +258,13 @@ def _last_words(text: str, *, whole: bool) -> str:
     """Return as many of the last words as make an anchor, none of them cut short."""
     starts = [found.start() for found in re.finditer(r"(?<=\s)\S", text)] or [len(text)]
     starts = [0, *starts] if whole else starts
-    strong = [start for start in starts if _strength(text[start:]) >= _STRONG]
-    return text[strong[-1] if strong else starts[0] :][-_BEFORE:]
+    strength, end = 0, len(text)
+    for start in reversed(starts):
+        strength += _strength(text[start:end])
+        if strength >= _STRONG:
+            return text[start:][-_BEFORE:]
+        end = start
+    return text[starts[0] :][-_BEFORE:]
 
 
 def _strength(anchor: str) -> int:
@@ -275,7 +280,8 @@ def _regex(anchor: str) -> str:
 
 
 def _literals(anchor: _Anchor) -> tuple[str, ...]:
-    found = max(_LITERAL.findall(f"{anchor.before}\0{anchor.after}"), key=len, default="")
+    texts = filter(_strength, _LITERAL.findall(f"{anchor.before}\0{anchor.after}"))
+    found = max(texts, key=len, default="")
     return (found,) if len(found.strip()) >= 3 else ()
 
 

@@ -15,13 +15,14 @@ from cacheproxy.core.diff.changes import changes
 from cacheproxy.core.document.document import Document
 from cacheproxy.core.document.edits import REMOVE, Edit, apply
 from cacheproxy.core.document.pointer import parse_pointer, to_pointer
+from cacheproxy.core.document.search import LateError
 from cacheproxy.core.prompt.prompt import Order, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import is_for, normalize
 from cacheproxy.core.rules.rule import Rule
 
 _MARK = "\N{SYMBOL FOR NULL}"
-_UNCLEAN = "it is not idempotent, or touches more than it names"
+_UNCLEAN = "the rule is not idempotent, or changes more than it names"
 
 
 def objection(
@@ -32,8 +33,12 @@ def objection(
     for request in requests:
         if not is_for(rule, request):
             continue
-        if not _is_clients(spy, request):
-            return "its pattern also matches text that a user, a tool or the model wrote"
+        try:
+            is_clients = _is_clients(spy, request)
+        except LateError as error:
+            return str(error)
+        if not is_clients:
+            return "the rule's pattern also matches text that a user, a tool or the model wrote"
         if not _is_clean(rule, request):
             return _UNCLEAN
     wanted = key_of(field.sightings[0].change)
@@ -42,7 +47,7 @@ def objection(
         if not _is_clean(rule, after, before):
             return _UNCLEAN
         if not _mends(rule, before, after, wanted if number in seen else None):
-            return "it does not make the turns equal wherever it fires"
+            return "the rule does not make the turns equal wherever it fires"
     return None
 
 

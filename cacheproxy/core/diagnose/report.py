@@ -174,7 +174,9 @@ def failed(exchange: Exchange | Captured, number: int | None = None) -> str:
     """Return why there is no report on a request that failed. ``number``: as in ``report``."""
     number = exchange.number if number is None else number
     said = f" ({exchange.error})" if exchange.error else ""
-    return f"request {number} failed with status {exchange.status}{said}: nothing was evaluated"
+    return (
+        f"request {number} failed with status {exchange.status}{said}: the server evaluated nothing"
+    )
 
 
 def _prompt(exchange: Exchange | Captured) -> Count | None:

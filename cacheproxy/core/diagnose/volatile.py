@@ -22,6 +22,8 @@ Key = tuple[str, str, str, str]
 """General path, kind, label, who wrote it."""
 _LABEL = re.compile(r"(?:\S*\s*[^\s0-9A-Za-z]+|\S*)\s*\Z")
 _LABEL_LENGTH = 32
+_REACH = 200
+"""Characters before a change in which its label is looked for."""
 _LISTS = ("messages", "input", "contents", "tools")
 _ALL = frozenset(Part)
 _WITHOUT_LABEL = (Kind.MOVED, Kind.REORDERED, Kind.SPELLING)
@@ -106,7 +108,7 @@ def key_of(change: Change) -> Key:
 
 def label_of(change: Change) -> str:
     """Return the words right before the change on its line, numbers masked."""
-    found = _LABEL.search(change.before)
+    found = _LABEL.search(change.before[-_REACH:])
     return masked(found[0])[-_LABEL_LENGTH:] if found else ""
 
 

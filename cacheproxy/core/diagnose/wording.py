@@ -11,8 +11,8 @@ PINNED = frozenset((Kind.DATE, Kind.CLOCK, Kind.PATH, Kind.GIT))
 _VOLATILE = r"\g<volatile>"
 _SECONDS = re.compile(r"\d:\d\d:\d\d")
 _TODAY = re.compile(r"(?i)\b(?:today|current|now)\b|\A\W*(?:the )?date\W*\Z")
-_LABEL = re.compile(r"[A-Za-z][A-Za-z0-9 '_-]*\Z")
-_IS = re.compile(r"(?i)\s*\b(?:is|was|are)\Z")
+_LABEL = re.compile(r"(?<![A-Za-z0-9 '_-])[0-9 '_-]*+([A-Za-z][A-Za-z0-9 '_-]*)\Z")
+_IS = re.compile(r"(?i)(?<!\s)\s*\b(?:is|was|are)\Z")
 _LEAST = 8
 
 
@@ -29,7 +29,7 @@ def note_for(kind: Kind, before: str) -> str:
     if kind is Kind.DATE and _TODAY.search(before):
         return f"Today's date is now {_VOLATILE}."
     found = _LABEL.search(before.rstrip(" :=\t\"'(`"))
-    label = _IS.sub("", found[0].strip()) if found else ""
+    label = _IS.sub("", found[1].strip()) if found else ""
     said = f"{label[:1].upper()}{label[1:]} is now "
     if not label or len(said) < _LEAST:
         said = f"The {kind.value} is now "

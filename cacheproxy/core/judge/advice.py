@@ -34,8 +34,8 @@ from cacheproxy.core.server.profile import UNKNOWN, Profile, Reporting, Thinking
 FREQUENCY = {
     Kind.DATE: "changes once a day",
     Kind.CLOCK: "changes with the time",
-    Kind.UUID: "another each time",
-    Kind.NONCE: "another each time",
+    Kind.UUID: "different each time",
+    Kind.NONCE: "different each time",
     Kind.COUNTER: "counts",
     Kind.PATH: "changes with the folder",
     Kind.GIT: "changes with each edit and commit",
@@ -45,7 +45,8 @@ _OFTEN = 0.1
 """Of the turns: a date that changed in more of them changes not only at midnight."""
 _CLAUDE = "claude"
 _KEEPS = (
-    "--keep-thinking yes: the template is asked to keep thinking, and gets what the client dropped"
+    "--keep-thinking yes: the proxy asks the template to keep earlier reasoning, and gives back "
+    "what the client dropped"
 )
 SET_UP = frozenset(
     (
@@ -56,7 +57,8 @@ SET_UP = frozenset(
 """Clients that ``cacheproxy env`` knows."""
 _COUNTDOWN = Setting(
     "CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off",
-    "Claude Code 2.1.233 and later sends no countdown then, a system message a turn",
+    "Claude Code (2.1.233 and later) then does not send its token countdown, a system message in "
+    "each turn",
 )
 
 
@@ -91,13 +93,14 @@ _LATE_TOOLS: Mapping[str, tuple[Advice, ...]] = {
     _CLAUDE: (
         Advice(
             "Claude Code",
-            "ENABLE_TOOL_SEARCH=false: it sends all tools at once then, a longer prompt without a "
-            "break (measured: 32,283 tokens read in all; with the search and one break 25,785)",
+            "ENABLE_TOOL_SEARCH=false: Claude Code then sends all tools in its first request: a "
+            "longer prompt, but no break (measured: 32,283 tokens read in all; with the search "
+            "and one break 25,785)",
         ),
         Advice(
             "Claude Code",
-            "MCP_CONNECTION_NONBLOCKING=0: before the first prompt, it waits up to 5 seconds for "
-            "MCP servers then",
+            "MCP_CONNECTION_NONBLOCKING=0: Claude Code then waits up to 5 seconds for MCP "
+            "servers before its first prompt",
         ),
     ),
 }
@@ -120,7 +123,8 @@ class _Case:
     def set(self, settings: Iterable[Setting], otherwise: str) -> Iterator[Advice]:
         """Yield the settings of this server; ``otherwise``: what none is known for."""
         found = [Advice(self.server.name, each.says) for each in settings]
-        yield from found or [Advice("nothing", f"{otherwise} of {self.server.name} is known here")]
+        none = f"cacheproxy knows no setting of {self.server.name} {otherwise}"
+        yield from found or [Advice("nothing", none)]
 
 
 def advice(
@@ -149,6 +153,11 @@ def is_curable(verdict: Verdict) -> bool:
     return changed and verdict.where is not None and verdict.where.kind in FREQUENCY
 
 
+def may_be_curable(reason: str, shape: str | None) -> bool:
+    """Whether a rule may be proposed, as far as the names of ``reason`` and ``shape`` tell."""
+    return reason in CHANGED and shape in FREQUENCY
+
+
 def often(kind: Kind | None, seen: tuple[int, int] | None) -> str:
     """Return how often a field of that kind changes, "" where nobody knows; ``seen``: how often."""
     if kind is Kind.DATE and _is_often(seen):
@@ -163,19 +172,19 @@ def _about(reason: Reason | None, case: _Case) -> Iterator[Advice]:
 def _unmeasured(case: _Case) -> Iterator[Advice]:
     flag = case.profile.flag or case.server.reporting
     if flag and case.profile.reporting in (Reporting.FLAGGED, Reporting.UNKNOWN):
-        yield Advice(case.server.name, f"{flag}: started with it, it says what it reused")
+        yield Advice(case.server.name, f"{flag}: with this flag the server reports what it reused")
     elif case.profile.reporting is Reporting.NEVER:
         yield Advice("nothing", f"{case.server.name} does not say what it reuses")
 
 
 def _evicted(case: _Case) -> Iterator[Advice]:
     if Evidence.RESTARTED in case.verdict.evidence:
-        yield Advice("nothing", "the server was restarted: it happens once")
+        yield Advice("nothing", "the server was restarted; this happens once")
         return
     room: Iterable[Setting] = case.server.room
     if case.server is LLAMA:
         room = _room_of_llama(case.verdict.evidence, case.profile.memory.has_ram)
-    yield from case.set(room, "no setting that gives prompts more memory")
+    yield from case.set(room, "that gives prompts more memory")
 
 
 def _room_of_llama(evidence: tuple[Evidence, ...], has_ram: bool | None) -> Iterator[Setting]:
@@ -196,7 +205,7 @@ def _checkpoint(case: _Case) -> Iterator[Advice]:
     if case.verdict.beneath is not None:
         yield from _about(case.verdict.beneath, case)
     points = case.server.points
-    yield from case.set(points, "no setting that makes more places to go back to")
+    yield from case.set(points, "that makes more places to go back to")
 
 
 def _template(case: _Case) -> Iterator[Advice]:
@@ -204,22 +213,20 @@ def _template(case: _Case) -> Iterator[Advice]:
     if rewrite is Rewrite.THINKING:
         yield from _thinking(case)
     elif rewrite is Rewrite.KEPT:
-        why = "it happens once: the template is asked to keep earlier thinking from here on"
+        why = "this happens once: from now on the template keeps earlier reasoning"
         yield Advice("nothing", why)
     elif rewrite is Rewrite.HOISTED:
         if case.client == _CLAUDE:
             yield Advice("Claude Code", _COUNTDOWN.says)
-        yield Advice("the proxy", "--placement auto, the default: such messages stay in place then")
+        yield Advice("the proxy", "--placement auto (the default) keeps such messages in place")
     elif rewrite is Rewrite.TOOLS:
-        why = "no cure: this template prints the tools in the last user message, so that each new "
-        yield Advice("nothing", f"{why}one moves them (as Mistral Small 3.2's and Nemo's do)")
+        why = "no fix is known: this template moves the tools to each new user message"
+        yield Advice("nothing", f"{why} (as Mistral Small 3.2's and Nemo's do)")
     elif rewrite is Rewrite.CLOCK:
-        yield Advice(
-            "nothing", "where it is the date that the template prints: one slow turn a day"
-        )
+        yield Advice("nothing", "if the template prints only the date: one slow turn a day")
         yield from _own_template(case, "without the line that prints the time")
     else:
-        yield Advice("nothing", "the template renders anew what it had rendered; no cure is known")
+        yield Advice("nothing", "no fix is known: the template changed text it had rendered")
 
 
 def _thinking(case: _Case) -> Iterator[Advice]:
@@ -230,11 +237,11 @@ def _thinking(case: _Case) -> Iterator[Advice]:
         if flag:
             yield Advice(case.server.name, f"{flag}: for clients that send their reasoning back")
     elif thoughts.way is Thinking.DROPPED:
-        why = "this template cannot keep it: each user message has the turn before it read again"
+        why = "this template cannot keep earlier reasoning: the turn before is read again"
         yield Advice("nothing", why)
         yield from _own_template(case, "that keeps it")
     else:
-        yield Advice("see", "cacheproxy doctor: whether this template can be asked to keep it")
+        yield Advice("see", "cacheproxy doctor tells whether this template can keep reasoning")
 
 
 def _own_template(case: _Case, which: str) -> Iterator[Advice]:
@@ -246,10 +253,10 @@ def _context(case: _Case) -> Iterator[Advice]:
     context = case.profile.memory.context or (case.profile.server and case.profile.server.context)
     now = f" than {context:,} tokens" if context else ""
     if case.server.context:
-        why = f"{case.server.context} larger{now}: it ran out, and began to forget the start"
+        why = f"{case.server.context} larger{now}: it was full, so the server dropped its start"
         yield Advice(case.server.name, why)
     client = case.client if case.client in SET_UP else "CLIENT"
-    yield Advice("the client", f"cacheproxy env {client}: so that it compacts before that")
+    yield Advice("the client", f"cacheproxy env {client} tells the client when to compact")
 
 
 def _not_cached(case: _Case) -> Iterator[Advice]:
@@ -259,16 +266,16 @@ def _not_cached(case: _Case) -> Iterator[Advice]:
         )
         return
     caching = case.server.caching
-    yield from case.set([caching] if caching else (), "no setting of its prompt cache")
+    yield from case.set([caching] if caching else (), "for its prompt cache")
 
 
 def _model(case: _Case) -> Iterator[Advice]:
-    yield Advice("nothing", "another model has another cache")
+    yield Advice("nothing", "each model has its own cache")
     if case.client == _CLAUDE:
-        why = 'eval "$(cacheproxy env claude)": one model for all that Claude Code does'
-        yield Advice("the client", f"{why}, if it was not you who changed it")
+        why = 'eval "$(cacheproxy env claude)" sets one model for all requests of Claude Code'
+        yield Advice("the client", f"{why}; use it if you did not change the model yourself")
     if case.server.models:
-        why = f"{case.server.models}: both models stay loaded, if there is memory"
+        why = f"{case.server.models}: both models stay loaded, if the memory is enough"
         yield Advice(case.server.name, why)
 
 
@@ -282,12 +289,12 @@ def _field(case: _Case) -> Iterator[Advice]:
     changed = case.changed
     captures = [shlex.quote(name) for name in changed.captures]
     if changed.on:
-        yield Advice("the proxy", f"rule {changed.on[0]} is on and makes it constant")
+        yield Advice("the proxy", f"rule {changed.on[0]} is on and makes this field constant")
     elif changed.rules:
         name = changed.rules[0]
         yield Advice("a rule", f"{name} is installed but off: --enable {name}")
     elif changed.source in ("user", "tool", "model"):
-        yield Advice("nothing", "it stands in text that is not the client's own")
+        yield Advice("nothing", "a user, a tool or the model wrote this: no rule may change it")
     elif changed.kind in FREQUENCY:
         froms = "".join(f" --from {name}" for name in captures)
         live = "" if changed.number is None else f" {changed.number}"
@@ -297,10 +304,10 @@ def _field(case: _Case) -> Iterator[Advice]:
         where = " ".join(captures)
         yield Advice("see all", f"cacheproxy inspect {where} lists what changes, and where")
     else:
-        why = "cacheproxy inspect FOLDER lists what changes, where the proxy has --capture FOLDER"
+        why = "start the proxy with --capture FOLDER, then run cacheproxy inspect FOLDER"
         yield Advice("see all", why)
     if changed.kind is Kind.DATE and not changed.on and not _is_often(changed.seen):
-        yield Advice("nothing", "it happens once a day; one slow turn")
+        yield Advice("nothing", "this happens once a day and costs one slow turn")
 
 
 def _is_often(seen: tuple[int, int] | None) -> bool:
@@ -311,14 +318,14 @@ def _always(do: str, why: str) -> Callable[[_Case], Iterable[Advice]]:
     return lambda _: (Advice(do, why),)
 
 
-_UNKNOWN = _always("see", "cacheproxy doctor: what the server and its template do with prompts")
+_UNKNOWN = _always("see", "cacheproxy doctor tells what the server does with prompts")
 _BY_REASON: Mapping[Reason, Callable[[_Case], Iterable[Advice]]] = {
     Reason.MODEL_CHANGED: _model,
     Reason.SYSTEM_CHANGED: _field,
     Reason.TOOLS_CHANGED: _tools,
     Reason.MESSAGES_CHANGED: _field,
     Reason.PREVIOUS_NOT_FOUND: _always(
-        "nothing", "the turn before was not seen here, so there is no comparing"
+        "nothing", "this proxy has not seen the turn before, so it cannot compare"
     ),
     Reason.TEMPLATE_CHANGED: _template,
     Reason.CHECKPOINT: _checkpoint,
@@ -326,8 +333,8 @@ _BY_REASON: Mapping[Reason, Callable[[_Case], Iterable[Advice]]] = {
     Reason.NOT_CACHED: _not_cached,
     Reason.MOVED: _always(
         "nothing",
-        "another server or worker answered than before, which costs one slow turn; if that happens "
-        "often, have the router keep each session at one",
+        "another server or worker answered than before, which costs one slow turn. If that "
+        "happens often, have the router keep each session at one server",
     ),
     Reason.EVICTED: _evicted,
     Reason.UNKNOWN: _UNKNOWN,

@@ -140,7 +140,11 @@ def _rendered(loss: Loss, proof: Proof) -> Cause:
         return Cause(Reason.CHECKPOINT, Basis.RENDERED, rewrite, beneath)
     if beneath is not None and further <= proof.lost:
         return Cause(beneath, Basis.RENDERED, rewrite)
-    said = "the rendered prompts agree" if agree else "the rendered prompts share far more"
+    said = (
+        "the rendered prompts agree"
+        if agree
+        else "the rendered prompts share far more than was reused"
+    )
     return Cause(Reason.UNKNOWN, beneath=beneath, ruled_out=(said, *_not_evicted(loss)))
 
 
@@ -160,7 +164,11 @@ def _requested(loss: Loss) -> Cause:
         return Cause(Reason.EVICTED, Basis.COUNTED, evidence=evidence)
     if memory.kind is Kind.CHECKPOINTED and loss.change is not None:
         return Cause(Reason.CHECKPOINT, Basis.COUNTED, beneath=loss.change)
-    said = "the requests share far more" if loss.change else "this request only adds to the last"
+    said = (
+        "the requests share far more than was reused"
+        if loss.change
+        else "this request only appends to the one before"
+    )
     return Cause(Reason.UNKNOWN, ruled_out=(said, *_not_evicted(loss)))
 
 

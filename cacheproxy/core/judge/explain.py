@@ -15,13 +15,14 @@ from cacheproxy.core.conversation.verdict import (
     Verdict,
 )
 from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.judge.advice import is_curable
 
-PHRASES: Mapping[Reason, str] = {
+PHRASES: Mapping[str, str] = {
     Reason.MODEL_CHANGED: "Another model was asked for",
     Reason.SYSTEM_CHANGED: "The system text changed",
     Reason.TOOLS_CHANGED: "The list of tools changed",
     Reason.MESSAGES_CHANGED: "An earlier message changed",
-    Reason.PREVIOUS_NOT_FOUND: "The turn before was not seen here",
+    Reason.PREVIOUS_NOT_FOUND: "This proxy has not seen the turn before",
     Reason.TEMPLATE_CHANGED: "The chat template rendered earlier text anew",
     Reason.CHECKPOINT: "The server could only go back to an earlier checkpoint",
     Reason.CONTEXT_SHIFTED: "The server cut the start off a full context",
@@ -31,13 +32,20 @@ PHRASES: Mapping[Reason, str] = {
     Reason.UNKNOWN: "Unknown: every known cause was ruled out",
 }
 """What each reason means, in a short phrase for people."""
+
 _PLAIN = {
-    Reason.MODEL_CHANGED: "another model has another cache",
-    Reason.PREVIOUS_NOT_FOUND: "nothing more is known of the turn before",
+    Reason.MODEL_CHANGED: "each model has its own cache",
+    Reason.PREVIOUS_NOT_FOUND: "this proxy has not seen the turn before, or has forgotten it",
     Reason.CONTEXT_SHIFTED: "the turn before filled the context, so the server cut its beginning",
-    Reason.NOT_CACHED: "the server reuses nothing, its prompt cache is off",
+    Reason.NOT_CACHED: "the server reuses nothing: its prompt cache is off",
     Reason.MOVED: "the turn before went to another upstream",
 }
+
+
+def phrase(reason: str, shape: str | None) -> str:
+    """Return ``reason`` in a phrase, with the ``shape`` of what changed if that is known."""
+    said = PHRASES.get(reason, reason)
+    return f"{said} ({shape})" if shape else said
 
 
 def said_of(verdict: Verdict, usage: Usage) -> str:
@@ -58,11 +66,20 @@ def said_of(verdict: Verdict, usage: Usage) -> str:
     if reason is Reason.CHECKPOINT:
         return f"the server could only go back to {kept}{_beneath(verdict)}"
     if reason is Reason.EVICTED:
-        return f"{kept} were left: {', '.join(verdict.evidence)}"
+        return f"the server still had {kept}: {', '.join(verdict.evidence)}"
     if reason is Reason.UNKNOWN:
         ruled_out = f" (ruled out: {'; '.join(verdict.ruled_out)})" if verdict.ruled_out else ""
-        return f"why is not known{ruled_out}"
+        return f"no cause found{ruled_out}"
     return _PLAIN[reason]
+
+
+def command(number: int, verdict: Verdict, proxy: str = "") -> str:
+    """Return the command that tells more of request ``number``; it proposes a rule if one may help.
+
+    ``proxy``: the option by which it finds this proxy, "" where it does by itself.
+    """
+    propose = " --propose" if is_curable(verdict) else ""
+    return f"cacheproxy diagnose {number}{propose}{proxy}"
 
 
 def _about(count: Count) -> str:

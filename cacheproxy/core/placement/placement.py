@@ -80,7 +80,7 @@ class Placement:
     def says(self) -> str:
         """One line for people: what the server does, and what is done about it."""
         if self.told_by == BY_OPTION:
-            return f"is not asked where late system messages stand: {_DONE}"
+            return f"was not asked where late system messages stand: {_DONE}"
         does = DOES[self.late]
         return f"{does}: {_DONE}" if self.late.harms else does
 
@@ -97,13 +97,13 @@ def alike(late: Late, told_by: str, *, joins: bool = False) -> Placement:
 
 BY_OPTION = "the option --placement user"
 """``Placement.told_by`` where nobody asked the server."""
-_DONE = "they go on as the user's, in their place"
+_DONE = "the proxy sends them as user messages, in their place"
 DOES: dict[str, str] = {
     Late.INLINE: "takes late system messages where they stand",
-    Late.USER: "renders late system messages as the user's",
+    Late.USER: "renders late system messages as user messages",
     Late.HOISTED: "moves late system messages to the head of the prompt",
     Late.REFUSED: "refuses late system messages",
     Late.DROPPED: "drops late system messages",
-    Late.UNKNOWN: "does not tell what it does with late system messages",
+    Late.UNKNOWN: "does not show what it does with late system messages",
 }
 """What a server does, for people: behind its name."""

@@ -32,7 +32,7 @@ _RUN, _STEP = 32, 8
 _LARGEST = 8 << 20
 """Bytes of a request beyond which looking for such runs would keep everybody waiting."""
 _MESSAGE = re.compile(r'"(?:message|detail|error|msg)"\s*:\s*("(?:[^"\\]|\\.)*")')
-_ECHO = re.compile(r"""[,\s]*(?:['"]input['"]\s*:|\binput_value=).*""", re.DOTALL)
+_ECHO = re.compile(r"""(?<![,\s])[,\s]*(?:['"]input['"]\s*:|\binput_value=).*""", re.DOTALL)
 _QUOTED = re.compile(r"""(['"`])((?:(?!\1).)+)(\1|\Z)""", re.DOTALL)
 _OF_THE_API = re.compile(r"[a-z_.]{1,24}")
 """What fields and roles are called: quoted though requests have them, too."""

@@ -10,7 +10,7 @@ from cacheproxy.core.document.pointer import to_pointer
 from cacheproxy.core.prompt.messages import is_text
 from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, is_wrapped
 
-WHY = "late system message given to the user, in its place"
+WHY = "late system message sent as a user message, in its place"
 """Why one edit for each message that is placed is made; by it they are counted."""
 _MARKED = "marked as a reminder"
 _KEPT = frozenset({"role", "content", "type", "id", "status", "images"})

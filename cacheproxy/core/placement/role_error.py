@@ -28,7 +28,7 @@ _ROLE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _ALTERNATE = re.compile(
-    rb"\broles?\b.{0,20}\bmust alternate|alternat\w+ .{0,40}\brole", re.IGNORECASE
+    rb"\broles?\b.{0,20}\bmust alternate|\balternat\w+ .{0,40}\brole", re.IGNORECASE
 )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
+from cacheproxy.core.document.search import LateError, Pattern
 from cacheproxy.core.prompt.codeblocks import lines_outside_code
 from cacheproxy.core.prompt.request import Request
 
@@ -65,7 +66,8 @@ class Client:
 
     ``head`` and ``lines`` are looked for only in the system text before the first message of a
     user, and only where the user agent does not name another client that we know: what a user
-    typed or a tool returned tells nothing. Raises ClientError.
+    typed or a tool returned tells nothing. ``late``: the seconds a line took, once that was
+    too long: none is looked for from then on. Raises ClientError.
     """
 
     name: str
@@ -73,18 +75,19 @@ class Client:
     headers: tuple[str, ...] = ()
     head: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
+    late: float | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not (self.is_every or _NAME.fullmatch(self.name)):
             raise ClientError(
-                "a client's name is a lower-case word of up to 20 characters, as sessions show it "
-                "(claude, codex, …), or '*' for all"
+                "a client's name must be a lower-case word of up to 20 characters (claude, "
+                "codex, …), or '*' for every client"
             )
         for marks in (self.agents, self.headers, self.head, self.lines):
             if type(marks) is not tuple or not all(type(mark) is str and mark for mark in marks):
-                raise ClientError(f"client {self.name!r}: its marks are tuples of texts")
+                raise ClientError(f"client {self.name!r}: its marks must be tuples of texts")
         if self.is_every and (self.agents or self.headers or self.head or self.lines):
-            raise ClientError("the client '*' is every client, and has no marks")
+            raise ClientError("the client '*' means every client, and may have no marks")
         object.__setattr__(self, "agents", tuple(agent.lower() for agent in self.agents))
         for line in self.lines:
             self._check_line(line)
@@ -117,19 +120,27 @@ class Client:
         for texts in request.opening:
             if texts[0][:_LOOKED_AT].lstrip().startswith(self.head):
                 return True
-            for text in texts if self.lines else ():
-                has_line = _has_line if len(text) <= _KEPT else _has_line.__wrapped__
-                if has_line(self.lines, text):
-                    return True
+            if any(map(self._has_line, texts if self.lines else ())):
+                return True
         return False
+
+    def _has_line(self, text: str) -> bool:
+        if self.late is not None:
+            return False
+        has_line = _has_line if len(text) <= _KEPT else _has_line.__wrapped__
+        try:
+            return has_line(self.lines, text)
+        except LateError as error:
+            object.__setattr__(self, "late", error.seconds)
+            return False
 
     def _check_line(self, pattern: str) -> None:
         if len(_plain_beginning(pattern)) < _LEAST:
             raise ClientError(
-                f"client {self.name!r}: a line begins with {_LEAST} or more plain characters"
+                f"client {self.name!r}: a line must begin with {_LEAST} or more plain characters"
             )
         try:
-            re.compile(pattern)
+            Pattern(pattern)
         except (re.error, RecursionError, OverflowError) as error:
             raise ClientError(f"client {self.name!r}: bad pattern: {error}") from None
 
@@ -178,7 +189,7 @@ def _plain_beginning(pattern: str) -> str:
 def _has_line(patterns: tuple[str, ...], text: str) -> bool:
     """Whether one of ``patterns`` matches a line. Each turn has the same text: it is asked once."""
     return any(
-        re.compile(pattern).match(text, at)
-        for pattern in patterns
+        search.match(text, at)
+        for pattern, search in ((one, Pattern(one).within(len(text))) for one in patterns)
         for at in lines_outside_code(text, _plain_beginning(pattern))
     )

@@ -80,9 +80,9 @@ class Prompt:
     """A whole prompt, in the order of the template. ``model`` as the request names it.
 
     ``pieces``: by the values they were made of; ``chars``: of all their texts; ``cost``: bytes
-    that keeping it takes, roughly; ``digests``: a number for each text of the messages; ``made``:
-    for the next turn; ``order``: of its parts. Never altered. Two are equal if they name the same
-    model and read alike, segment by segment.
+    that keeping it takes, roughly; ``digests``: a number for each text of the messages;
+    ``thinking``: characters of reasoning; ``made``: for the next turn; ``order``: of its parts.
+    Never altered. Two are equal if they name the same model and read alike, segment by segment.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Prompt:
     ) -> None:
         self.model = model
         self.order = order
-        self.pieces, self.chars, self.cost, self.digests = run
+        self.pieces, self.chars, self.cost, self.digests, self.thinking = run
         self.made = made
 
     @Once
@@ -174,8 +174,9 @@ def _in_order(made: Made, order: Order) -> Run:
         head = (*head[:-1], *moved, made.tool_piece)
         later = tuple(piece for piece in later if not is_late(piece))
     pieces = (*head, *rest, *later)
-    _, chars, cost, digests = _EMPTY.then((made.tool_piece, *texts))
-    return Run(pieces, chars + run.chars, cost + run.cost, digests + run.digests)
+    _, chars, cost, digests, thinking = _EMPTY.then((made.tool_piece, *texts))
+    digests += run.digests
+    return Run(pieces, chars + run.chars, cost + run.cost, digests, thinking + run.thinking)
 
 
 def is_late(piece: Piece) -> bool:

@@ -28,7 +28,7 @@ class Request:
 
     ``target``: the request target as it came (RFC 9112, section 3.2), query included.
     ``headers``: (name, value) pairs; names compare without case.
-    ``body``: the whole body, content-decoded by nobody.
+    ``body``: the whole body; where a header still says Content-Encoding, it is not read.
     ``memo``: what earlier bodies came to; the JSON is the same without it, but read as a whole.
     """
 
@@ -126,6 +126,9 @@ class Request:
     def _read(self, most: int = sys.maxsize) -> Document | None:
         """Read the document; raises TooMuchError where more than ``most`` bytes are new."""
         known = self.__dict__
+        if self.header("content-encoding") is not None:
+            known["_why"] = "it has a Content-Encoding that cacheproxy cannot unpack"
+            return None
         try:
             document = Document(self.body, self.memo, most, known.get("_edited"))
         except NotUnderstoodError as error:

@@ -50,7 +50,7 @@ class Piece(NamedTuple):
 
     ``chars``: of all its texts; ``cost``: bytes that it takes, roughly, where one emoji makes each
     character of its text take four. ``digests``: a number for each text of a message, but for the
-    sign that it begins. ``names``: those of the tools.
+    sign that it begins. ``names``: those of the tools. ``thinking``: characters of reasoning.
     """
 
     part: Part
@@ -59,6 +59,7 @@ class Piece(NamedTuple):
     cost: int = 0
     digests: tuple[int, ...] = ()
     names: frozenset[str] = frozenset()
+    thinking: int = 0
 
 
 def piece_of(part: Part, segments: Iterable[Segment], names: frozenset[str] = frozenset()) -> Piece:
@@ -71,7 +72,13 @@ def piece_of(part: Part, segments: Iterable[Segment], names: frozenset[str] = fr
         else ()
     )
     cost = sum(map(getsizeof, texts)) + EACH_SEGMENT * len(texts)
-    return Piece(part, found, sum(map(len, texts)), cost, digests, names)
+    thinking = sum(len(one.text) for one in found if one.source == "model" and _is_thought(one))
+    return Piece(part, found, sum(map(len, texts)), cost, digests, names, thinking)
+
+
+def _is_thought(segment: Segment) -> bool:
+    """Whether it is reasoning: a text of its own, or an item of the Responses API."""
+    return segment.role == "reasoning" or segment.path.endswith(_THOUGHT_ENDS)
 
 
 class Run(NamedTuple):
@@ -85,6 +92,7 @@ class Run(NamedTuple):
     chars: int = 0
     cost: int = 0
     digests: tuple[int, ...] = ()
+    thinking: int = 0
 
     def then(self, more: Sequence[Piece]) -> Run:
         """Return the run that has ``more`` behind it."""
@@ -95,6 +103,7 @@ class Run(NamedTuple):
             self.chars + sum(map(_CHARS, more)),
             self.cost + sum(map(_COST, more)),
             (*self.digests, *chain.from_iterable(map(_DIGESTS, more))),
+            self.thinking + sum(map(_THINKING, more)),
         )
 
     def first(self, count: int) -> Run:
@@ -108,10 +117,11 @@ class Run(NamedTuple):
             self.chars - sum(map(_CHARS, gone)),
             self.cost - sum(map(_COST, gone)),
             self.digests[:digests],
+            self.thinking - sum(map(_THINKING, gone)),
         )
 
 
-_CHARS, _COST, _DIGESTS = map(attrgetter, ("chars", "cost", "digests"))
+_CHARS, _COST, _DIGESTS, _THINKING = map(attrgetter, ("chars", "cost", "digests", "thinking"))
 
 
 def tool_name(tool: Any) -> str | None:
@@ -207,6 +217,7 @@ def content_of(path: str, content: Any, part: Part, role: str) -> Iterator[Segme
 
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+_THOUGHT_ENDS = tuple(f"/{name}" for name in _THOUGHTS)
 _TEXTS = ("text", "input_text", "output_text")
 
 

@@ -37,7 +37,10 @@ class Stamp:
             if not _NAME.fullmatch(name):
                 raise StampError(f"{name!r} is not the name of a header, like X-Session-ID")
             if name.lower() in _TAKEN:
-                raise StampError(f"{name!r} means something else; name another, like X-Session-ID")
+                raise StampError(
+                    f"{name!r} already has another meaning in HTTP; use another name, like "
+                    "X-Session-ID"
+                )
 
     def headers(self, request: Request, session: Session | None) -> Headers:
         """Return the headers to send with ``request`` besides its own; ``session``: whose it is.

@@ -62,7 +62,11 @@ def as_object(member: tuple[str, bool]) -> str:
 
 LLAMA = ServerFlags(
     "llama-server",
-    room=(Setting("--cache-ram 16384", "twice the default MiB for prompts that left their slot"),),
+    room=(
+        Setting(
+            "--cache-ram 16384", "twice the default room, in MiB, for prompts that left their slot"
+        ),
+    ),
     caching=Setting("without --no-cache-prompt", 'and no "cache_prompt": false in requests'),
     context="-c",
     kwargs="--chat-template-kwargs '{}'",
@@ -75,24 +79,26 @@ LLAMA = ServerFlags(
         ),
         Setting(
             "--swa-full",
-            "if the model has a sliding window (Gemma 3, gpt-oss): it can go back to any token "
-            "then, for the memory that the whole context takes",
+            "if the model has a sliding window (Gemma 3, gpt-oss): the server can then go back "
+            "to any token, but needs memory for the whole context",
         ),
     ),
 )
 SIMILARITY = Setting(
     "--slot-prompt-similarity 0.5",
-    "a request that shares less than half of itself with a conversation leaves it its slot",
+    "a request that shares less than half of itself with a conversation does not take its slot",
 )
 RAM_CACHE = Setting(
     "--cache-ram 8192",
-    "the default, which is off here; what leaves a slot is kept in RAM then, and comes back",
+    "the default, but off on this server; with it a prompt that leaves its slot is kept in RAM "
+    "and comes back",
 )
 RAM_CACHE_PERHAPS = Setting(
     "--cache-ram 8192",
-    "if it is off: what leaves a slot is kept in RAM then; if it is on, a larger number of MiB",
+    "if it is off: a prompt that leaves its slot is then kept in RAM. If it is on: use a larger "
+    "number of MiB",
 )
-SLOTS = Setting("--parallel 4", "more slots, if there can be no RAM cache")
+SLOTS = Setting("--parallel 4", "more slots, if the RAM cache cannot be used")
 """Of llama-server, for what is known to have happened there."""
 _VLLM = ServerFlags(
     "vLLM",
@@ -128,11 +134,11 @@ _OLLAMA = ServerFlags(
     room=(
         Setting(
             "OLLAMA_KEEP_ALIVE=-1",
-            "else a model is unloaded after 5 idle minutes, with all it held",
+            "without it Ollama unloads a model after 5 idle minutes, and its cache with it",
         ),
         Setting(
             "OLLAMA_NUM_PARALLEL=2",
-            "a place for one conversation more; each takes the memory of a whole context",
+            "room for one more conversation; each takes the memory of a whole context",
         ),
     ),
     context="OLLAMA_CONTEXT_LENGTH=N, or num_ctx in the Modelfile,",
@@ -141,8 +147,8 @@ _OLLAMA = ServerFlags(
 _MLX = ServerFlags(
     "mlx-lm",
     room=(
-        Setting("--prompt-cache-size 20", "prompts that are kept; 10 by default"),
-        Setting("--prompt-cache-bytes N", "if one was set: a larger one"),
+        Setting("--prompt-cache-size 20", "the number of prompts that are kept; 10 by default"),
+        Setting("--prompt-cache-bytes N", "a larger limit, if one was set"),
     ),
     kwargs="--chat-template-args '{}'",
     template="--chat-template TEXT",

@@ -79,7 +79,7 @@ _NAMES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 _START = "process_start_time_seconds"
 _CACHE = "vllm:cache_config_info"
-_LABEL = re.compile(r'(\w+)="([^"\\]{0,40})"')
+_LABEL = re.compile(r'\b(\w+)="([^"\\]{0,40})"')
 _LONGEST_LABELS = 8192
 _MOST_ENGINES = 64
 _MOST_SERIES = 4096

@@ -29,10 +29,12 @@ class Progress:
 class Prefill:
     """A prompt that is being evaluated.
 
-    ``session``: whose, as the log calls it; ``turn``: its number; ``seconds``: since it was sent.
+    ``session``: whose, as the log calls it; ``conversation``: its id on the pages; ``turn``: its
+    number; ``seconds``: since it was sent.
     """
 
     session: str
+    conversation: str
     turn: int
     progress: Progress
     seconds: float

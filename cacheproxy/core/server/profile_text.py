@@ -16,19 +16,19 @@ _THINKING = {
     Thinking.KEPT: "the template keeps the thinking of earlier turns",
     Thinking.DROPPED: "the template drops the thinking of a turn at the next user message",
     Thinking.ON_REQUEST: "the template drops the thinking of a turn at the next user message, "
-    "unless chat_template_kwargs hold {keeper}",
+    "unless chat_template_kwargs contain {keeper}",
     Thinking.NEVER_SHOWN: "the template leaves thinking out",
 }
 _MEMORY = {
     Kind.REWINDABLE: "the server can go back to any token of a prompt",
-    Kind.CHECKPOINTED: "the server can go back to its checkpoints only",
-    Kind.BLOCKS: "blocks of {block:,} tokens are reused whole",
+    Kind.CHECKPOINTED: "the server can only go back to its checkpoints",
+    Kind.BLOCKS: "the server reuses whole blocks of {block:,} tokens",
 }
 _REPORTING = {
-    Reporting.ALWAYS: "reuse is always reported",
-    Reporting.FLAGGED: "reuse is reported with {flag} only",
-    Reporting.WHEN_SOME: "reuse is reported only where there is some",
-    Reporting.NEVER: "reuse is never reported",
+    Reporting.ALWAYS: "the server always reports reuse",
+    Reporting.FLAGGED: "the server reports reuse only with {flag}",
+    Reporting.WHEN_SOME: "the server reports reuse only where there is some",
+    Reporting.NEVER: "the server never reports reuse",
 }
 
 
@@ -71,12 +71,12 @@ def _memory(profile: Profile) -> Iterator[str]:
         return
     if memory.kind in _MEMORY and (memory.kind is not Kind.BLOCKS or memory.block):
         text = _MEMORY[memory.kind].format(block=memory.block or 0)
-        yield text + (", but for the last one" if memory.is_hybrid else "")
+        yield text + (", except the last one" if memory.is_hybrid else "")
     if memory.slots and memory.slots > 1 and memory.is_unified is not None:
-        shared = "share one memory" if memory.is_unified else "have a memory each"
+        shared = "share one memory" if memory.is_unified else "each have their own memory"
         yield f"{memory.slots} slots {shared}"
     if memory.has_ram:
-        yield "what leaves a slot is kept in RAM"
+        yield "a prompt that leaves its slot is kept in RAM"
 
 
 def _reporting(profile: Profile) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _reporting(profile: Profile) -> Iterator[str]:
         return
     text = _REPORTING[profile.reporting].format(flag=profile.flag or "a flag")
     if profile.counts_reuse and profile.reporting is not Reporting.ALWAYS:
-        text += ", and counted in its metrics"
+        text += "; its metrics count it"
     yield text
 
 

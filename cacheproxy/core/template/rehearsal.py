@@ -60,7 +60,7 @@ class Lapse:
     @property
     def says(self) -> str:
         """One sentence for people, without its end."""
-        return f"{self.when} this template {self.does}: {self.after} is read again"
+        return f"{self.when} this template {self.does}: the server reads {self.after} again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _what(before: str, after: str, kept: int, *, sent_back: bool) -> tuple[Rewri
     between = before.find(ONE) + len(ONE) <= kept <= before.find(CALL)
     if not sent_back and between:
         return Rewrite.THINKING, "drops the empty thinking block that it had written"
-    return Rewrite.OTHER, "renders anew what it had rendered"
+    return Rewrite.OTHER, "changes text that it had rendered before"
 
 
 def _moved(before: str, after: str) -> str | None:

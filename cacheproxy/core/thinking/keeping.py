@@ -31,7 +31,7 @@ from cacheproxy.core.thinking.said import said_in
 NAME = "kept-thinking"
 """Under which what is done is reported and counted, beside the rules."""
 ASKED = "the template is asked to keep earlier reasoning"
-GIVEN = "reasoning of the model's that the client dropped"
+GIVEN = "reasoning of the model that the client had dropped"
 AUTO, YES, NO = "auto", "yes", "no"
 SETTINGS = (AUTO, YES, NO)
 """What ``--keep-thinking`` may be."""

@@ -6,8 +6,8 @@ from cacheproxy.core.server.flags import as_object
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.thinking.keeping import YES, may_keep
 
-_WHOSE = "conversations of clients that send it back keep it"
-_OFF = "the model reads its earlier reasoning, --keep-thinking no leaves it out"
+_WHOSE = "conversations keep it if the client sends it back"
+_OFF = "the model reads its earlier reasoning (--keep-thinking no leaves it out)"
 
 
 def says(setting: str, profile: Profile) -> str:

@@ -82,7 +82,11 @@ def test_a_cut_line_is_named_and_the_others_are_used(tmp_path):
     assert len(records) == 2
     assert problems == [
         f":{line}"
-        for line in ("1: not JSON", "4: cut off: no whole JSON", "6: cut off: no whole JSON")
+        for line in (
+            "1: not JSON",
+            ("4: cut off: not a complete JSON value"),
+            "6: cut off: not a complete JSON value",
+        )
     ]
 
 
@@ -109,9 +113,9 @@ def test_many_bad_lines_are_counted(tmp_path):
         (b"12:04:31 claude/3f9a #14\n" * 100, "neither JSON lines"),
         (b"[1, 2]", "neither JSON lines"),
         (SECRET.encode(), "neither JSON lines"),
-        (b'{\n  "name": "x"\n}', "JSON, but no HAR"),
-        (b'{\n  "log": [1]\n}', "JSON, but no HAR"),
-        (b'{"log": {"entries": 5}}', "JSON, but no HAR"),
+        (b'{\n  "name": "x"\n}', "JSON, but not a HAR: it"),
+        (b'{\n  "log": [1]\n}', "JSON, but not a HAR: it"),
+        (b'{"log": {"entries": 5}}', "JSON, but not a HAR: it"),
         (b'{"log": {"entries": [', "cut off"),
         (b'{\r\n "log": {"entries": [x]}}', "not JSON"),
     ],

@@ -230,6 +230,13 @@ def test_bodies_of_other_programs(post, body):
     assert record.body == body
 
 
+def test_a_request_that_came_packed_is_read():
+    """Its body is text in the archive, whatever its headers say of it."""
+    headers = [{"name": "Content-Encoding", "value": "gzip"}]
+    (record,) = from_har(foreign(request={"headers": headers}))
+    assert record.request.json == {"model": "é"}
+
+
 def test_what_mitmproxy_leaves_out():
     """No response, no times that it does not know, no text of an empty body."""
     (record, problem) = from_har(
@@ -313,7 +320,7 @@ def test_an_entry_with_a_value_of_another_kind_is_none(changes):
 @pytest.mark.parametrize("document", [None, [], {}, {"log": 1}, {"log": {"entries": {}}}])
 def test_what_is_no_har(document):
     """Is said before anything is read."""
-    with pytest.raises(CapturedError, match="no HAR"):
+    with pytest.raises(CapturedError, match="not a HAR"):
         list(from_har(document))
 
 

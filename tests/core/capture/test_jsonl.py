@@ -195,7 +195,7 @@ def test_words_of_another_version_are_not_known():
         (json.dumps(GOOD | {"body": {SECRET: 1}}), "body: Expected str | null, got object"),
         (json.dumps(GOOD | {"headers": [[SECRET]]}), "headers[0]: Expected array of length 2"),
         (json.dumps(GOOD | {"body_base64": f"{SECRET}!"}), "body_base64 is not base64"),
-        (json.dumps({**GOOD, f"{SECRET}\ud83d": 1}), "a key that is no text"),
+        (json.dumps({**GOOD, f"{SECRET}\ud83d": 1}), "captured exchange: a key is not"),
         (b"\xff\xfe\xff", "not UTF-8"),
         (b'{"method": "\xff"}', "not UTF-8"),
         ("[" * 100_000, "cannot be read"),

@@ -40,7 +40,7 @@ def test_prefill_is_told_by_prompts_of_some_length(prompt, reused, seconds, spee
     assert prefill_speed(Usage(prompt, reused, 10, seconds, 1.0)) == speed
 
 
-def test_a_price_is_the_median_of_what_was_shown_lately():
+def test_a_price_is_the_speed_of_half_the_tokens_that_were_shown_lately():
     """One slow request among many does not move it; another machine does, in time."""
     prefill = Prefill()
     assert prefill.speed is None
@@ -50,6 +50,14 @@ def test_a_price_is_the_median_of_what_was_shown_lately():
     for _ in range(15):
         prefill.learn(1000, 0.5)
     assert prefill.speed == 2000
+
+
+def test_a_long_prompt_says_more_than_a_short_one():
+    """Each of its tokens takes longer, and it is long prompts that matter."""
+    prefill = Prefill()
+    prefill.learn(1000, 0.05)
+    prefill.learn(7500, 1.5)
+    assert prefill.speed == 5000
 
 
 @pytest.mark.parametrize(("tokens", "seconds"), [(255, 1.0), (None, 1.0), (1000, None), (1000, 0)])

@@ -7,11 +7,16 @@ import tracemalloc
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cacheproxy.core.conversation import conversation as module
+from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.thoughts import Thought
+from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import run
 from cacheproxy.core.rules.rule import Rule
@@ -210,6 +215,52 @@ def test_memory_is_bounded_and_the_least_recently_used_goes():
     assert held < 1.5 * most
     assert store.conversation(Session("agent", "0")) is None
     assert store.conversation(Session("agent", "399")) is not None
+
+
+def test_long_heads_are_counted_like_long_bodies():
+    """A head may have 64 KiB, and each session its own."""
+    most = 2 << 20
+    store = Store(most)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(100):
+        headers = tuple((b"x-%d" % at, b"%d" % number * 10_000) for at in range(6))
+        asked = turn(["words"], 1, headers=headers)
+        session = Session("agent", f"{number} " * 1000)
+        store.end(session, store.begin(store.find(session, asked), asked), None)
+    held = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert held < 1.5 * most
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 5),
+            st.lists(st.sampled_from(["a", "b", "c " * 2000]), max_size=5),
+            st.sampled_from([(), ("Read",), ("Read", "Edit", "Write")]),
+            st.integers(0, 3),
+            st.booleans(),
+            st.sampled_from([2_000, 40_000, 1_000_000]),
+        ),
+        max_size=40,
+    )
+)
+def test_whatever_comes_it_keeps_no_more_than_it_may(turns):
+    """And what it says that it keeps is the sum of all that it keeps; its bound may change."""
+    store = Store()
+    for number, said, tools, date, broke, most in turns:
+        store.most_bytes, session = most, Session("agent", str(number))
+        asked = turn(said, date, tools, headers=((b"x-date", b"1" * 1000 * date),))
+        place = store.begin(store.find(session, asked), asked)
+        store.think(session, date, Thought("", said[0] if said else "none"))
+        sent = prompt_of(asked)
+        before = Before(sent, sent, request=replace(asked))
+        store.end(session, place, before, broke=broke, curable=broke)
+        known = list(store._known.values())
+        assert store.bytes_kept == sum(one.cost for one in known)
+        assert store.bytes_kept == sum(one.count() for one in known)
+        assert store.bytes_kept <= most or len(known) == 1
 
 
 def test_one_that_is_too_large_alone_stays_until_the_next():

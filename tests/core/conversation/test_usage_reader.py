@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 from cacheproxy.core.conversation import usage_reader as reader_module
 from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.http1.content_coding import zstd
 from tests.core import spelling
 from tests.core.counting import (
     ANTHROPIC,
@@ -140,12 +144,38 @@ def test_content_type_has_no_case(content_type):
 
 
 @pytest.mark.parametrize(
-    ("content_type", "encoded"), [("", False), ("text/html", False), (JSON, True), (SSE, True)]
+    ("content_type", "codings"), [("", ()), ("text/html", ()), (JSON, [b"br"]), (SSE, [b"br"])]
 )
-def test_other_bodies_are_not_looked_into(content_type, encoded):
-    """Compressed bytes, or text that is no JSON."""
+def test_other_bodies_are_not_looked_into(content_type, codings):
+    """Text that is no JSON, or packed in a way that cannot be undone."""
     body = json.dumps({"usage": CHAT_USAGE}).encode()
-    assert read(content_type, body, events({"usage": CHAT_USAGE}), encoded=encoded) == Usage()
+    assert read(content_type, body, events({"usage": CHAT_USAGE}), codings=codings) == Usage()
+
+
+PACKERS = {
+    b"gzip": partial(zlib.compressobj, wbits=31),
+    b"deflate": zlib.compressobj,
+    b"zstd": zstd.ZstdCompressor,
+}
+
+
+@pytest.mark.parametrize("coding", PACKERS)
+def test_packed_bodies_are_unpacked_as_they_pass(coding):
+    """Each event when it comes, however small its pieces; what was read before a fault stays."""
+    packer = PACKERS[coding]()
+    flush = packer.FLUSH_BLOCK if coding == b"zstd" else zlib.Z_SYNC_FLUSH
+    packed = packer.compress(events({"usage": CHAT_USAGE})) + packer.flush(flush)
+    for chunks in ([packed], [packed[i : i + 1] for i in range(len(packed))], [packed, b"x" * 99]):
+        assert read(SSE, *chunks, codings=[coding]) == usage_of({"usage": CHAT_USAGE})
+    whole = packed + packer.flush()
+    assert read(JSON, b"no " + whole, codings=[coding]) == Usage()
+
+
+def test_a_bomb_has_no_usage():
+    """What a piece of it comes to would hold the reactor."""
+    packed = gzip.compress(b" " * (16 << 20) + json.dumps({"usage": CHAT_USAGE}).encode())
+    assert read(JSON, packed, codings=[b"gzip"]) == Usage()
+    assert most_held(lambda: read(JSON, packed, codings=[b"gzip"]), 1) < 4 << 20
 
 
 def test_too_long_a_body_has_no_usage(monkeypatch):

@@ -76,10 +76,10 @@ def branch_changes(body, turn):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (user_quotes, "it stands in text that the user wrote"),
-        (tool_returns, "it stands in text that a tool wrote"),
-        (token_stands_alone, "nothing around it"),
-        (branch_changes, "no shape"),
+        (user_quotes, "the user wrote this text"),
+        (tool_returns, "a tool wrote this text"),
+        (token_stands_alone, "no text on its line tells"),
+        (branch_changes, "no pattern can describe this change"),
     ],
 )
 def test_where_no_rule_can_be_made_the_reason_is_told(change, why):
@@ -271,3 +271,16 @@ def test_toml_says_what_the_rule_says(pattern, why):
     rule = Rule("x", ("system", "user"), re.escape(pattern), pin=True, why=why, default=False)
     config = msgspec.convert(tomllib.loads(rule_toml(rule)), Config)
     assert config.rules() == [rule]
+
+
+@pytest.mark.parametrize("filler", ["x", "ab ", '{"a":[1,2]},'])
+def test_a_long_line_is_read_but_once(filler):
+    """A megabyte of anything before a date on its line: else this takes hours."""
+    text = filler * (1_000_000 // len(filler))
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    bodies = [
+        {"system": f"{text} date: {day}.", "messages": [*said[:count], *said[:1]]}
+        for day, count in (("2026-11-21", 0), ("2026-11-22", 2))
+    ]
+    (proposal,), _ = proposals(bodies)
+    assert "date: " in proposal.rule.pattern

@@ -61,7 +61,9 @@ def test_a_turn_after_a_compaction():
     assert (found.judgement, found.reason, found.lost) == (Judgement.COMPACTED, None, None)
     assert found.path.startswith("/messages/0")
     assert found.advice == ()
-    assert "wrote the history anew, shorter: no break" in " ".join(map(str.strip, lines(found)))
+    assert "replaced the history by a shorter one (a compaction): no break" in " ".join(
+        map(str.strip, lines(found))
+    )
 
 
 def test_a_change_and_everything_about_it():

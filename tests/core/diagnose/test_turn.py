@@ -104,7 +104,7 @@ def test_a_capture_of_an_older_version_is_judged_anew():
     found = recorded(chat(2), EVICTED, profile=None)
     assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.UNKNOWN)
     assert (found.basis, found.evidence) == (None, ())
-    assert found.ruled_out == ("this request only adds to the last",)
+    assert found.ruled_out == ("this request only appends to the one before",)
     found = recorded(plant(chat(2), with_nonce), EVICTED, profile=None)
     assert (found.reason, found.path) == (Reason.SYSTEM_CHANGED, PATH)
 

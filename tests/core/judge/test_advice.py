@@ -97,8 +97,8 @@ DOCTOR = "see: cacheproxy doctor"
         (LOST, at("Ollama"), "", ["Ollama: OLLAMA_KEEP_ALIVE=-1", "Ollama: OLLAMA_NUM"]),
         (LOST, at("mlx_lm.server"), "", ["mlx-lm: --prompt-cache-size 20", "mlx-lm: --prompt"]),
         (LOST, at("LM Studio"), "", ["LM Studio: a longer Idle TTL"]),
-        (LOST, at("TabbyAPI"), "", ["nothing: no setting that gives prompts more memory of Tab"]),
-        (LOST, at("model server"), "", ["nothing: no setting that gives prompts more memory of t"]),
+        (LOST, at("TabbyAPI"), "", ["nothing: cacheproxy knows no setting of TabbyAPI that"]),
+        (LOST, at("model server"), "", ["nothing: cacheproxy knows no setting of this server"]),
         # thinking is kept by the proxy, and by a flag that not all servers have
         (
             THINKING,
@@ -116,7 +116,7 @@ DOCTOR = "see: cacheproxy doctor"
             THINKING,
             at("vLLM", thoughts=DROPPED),
             "",
-            ["nothing: this template cannot keep it", "vLLM: --chat-template FILE"],
+            ["nothing: this template cannot keep earlier reasoning", "vLLM: --chat-template FILE"],
         ),
         (THINKING, at("vLLM"), "", [DOCTOR]),
         # what else a template does
@@ -127,12 +127,20 @@ DOCTOR = "see: cacheproxy doctor"
             "claude",
             ["Claude Code: CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off", "the proxy: --placement auto"],
         ),
-        (broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.TOOLS), UNKNOWN, "", ["nothing: no cure"]),
+        (
+            broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.TOOLS),
+            UNKNOWN,
+            "",
+            [("nothing: no fix is known")],
+        ),
         (
             broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.CLOCK),
             at(LLAMA_SERVER),
             "",
-            ["nothing: where it is the date", "llama-server: --chat-template-file FILE"],
+            [
+                ("nothing: if the template prints only the date"),
+                "llama-server: --chat-template-file FILE",
+            ],
         ),
         (broke(Reason.CHECKPOINT), at("vLLM"), "", ["nothing: "]),
         # a context that ran out: the server's own flag, and the client's window
@@ -160,7 +168,10 @@ DOCTOR = "see: cacheproxy doctor"
             broke(Reason.TOOLS_CHANGED),
             UNKNOWN,
             "cline",
-            ["the client: if these are tools of MCP", "see all: cacheproxy inspect FOLDER"],
+            [
+                "the client: if these are tools of MCP",
+                ("see all: start the proxy with --capture FOLDER"),
+            ],
         ),
         # what is not told can be, at some servers
         (UNTOLD, at("vLLM", reporting=Reporting.FLAGGED), "", ["vLLM: --enable-prompt-tokens-de"]),
@@ -198,7 +209,7 @@ def test_what_changed_comes_first(verdict, lines):
     ("changed", "start"),
     [
         (Changed(Kind.UUID, rules=("ids",), on=("ids",)), "the proxy: rule ids is on"),
-        (Changed(Kind.UUID, source="user"), "nothing: it stands in text that is not the client"),
+        (Changed(Kind.UUID, source="user"), "nothing: a user, a tool or the model wrote"),
         (Changed(Kind.UUID, captures=("a b",)), "a rule: cacheproxy diagnose --propose --from 'a"),
     ],
 )
@@ -212,7 +223,7 @@ def test_whose_matter_a_field_is(changed, start):
 )
 def test_a_date_that_changes_in_every_third_turn_does_not_change_once_a_day(seen, once):
     lines = told(broke(Reason.SYSTEM_CHANGED), changed=Changed(Kind.DATE, "client", seen=seen))
-    assert ("nothing: it happens once a day; one slow turn" in lines) is once
+    assert ("nothing: this happens once a day and costs one slow turn" in lines) is once
 
 
 def test_names_of_clients_and_servers():

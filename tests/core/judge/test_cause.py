@@ -15,7 +15,7 @@ CHECKPOINTED = Profile(memory=Memory(Kind.CHECKPOINTED))
 BLOCKS = Profile(memory=Memory(Kind.BLOCKS, block=16, capacity=20_000))
 OTHERS = Meanwhile(others=1, evaluated=3_000)
 SYSTEM = Reason.SYSTEM_CHANGED
-ADDS = "this request only adds to the last"
+ADDS = "this request only appends to the one before"
 
 
 def loss(reused, **other):
@@ -120,19 +120,22 @@ def test_a_cause_is_named_with_proof(turn, cause):
         (loss(0, profile=Profile(reuses=True)), ADDS),
         (loss(0, generated=900, profile=FULL), ADDS),
         (loss(0, generated=None, profile=of(Memory(context=10_000))), ADDS),
-        (edited(3_000), "the requests share far more"),
+        (edited(3_000), "the requests share far more than was reused"),
         (edited(6_000), "the server reused more than the requests share"),
-        (edited(0), "the requests share far more"),
+        (edited(0), "the requests share far more than was reused"),
         (loss(0, proof=AGREE), "the rendered prompts agree"),
         (loss(2_000, proof=CLOCK), "the rendered prompts agree"),
-        (edited(0, proof=LATE, profile=REWINDABLE), "the rendered prompts share far more"),
+        (
+            edited(0, proof=LATE, profile=REWINDABLE),
+            ("the rendered prompts share far more than was reused"),
+        ),
         # another cause may explain it: it breaks like the turn before, or most was left
         (loss(0, meanwhile=OTHERS, was_ok=False), ADDS),
         (loss(6_000, meanwhile=OTHERS), ADDS),
-        (edited(2_500, meanwhile=OTHERS), "the requests share far more"),
+        (edited(2_500, meanwhile=OTHERS), "the requests share far more than was reused"),
         # a checkpoint is known without proof only of such memory and with a change
         (loss(1_000, profile=CHECKPOINTED), ADDS),
-        (edited(1_000, profile=REWINDABLE), "the requests share far more"),
+        (edited(1_000, profile=REWINDABLE), "the requests share far more than was reused"),
         (loss(0, proof=AGREE, profile=CHECKPOINTED), "the rendered prompts agree"),
     ],
 )

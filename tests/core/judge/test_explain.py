@@ -95,23 +95,26 @@ def left(reused):
         (
             broke(Reason.EVICTED, expected=MEASURED, evidence=(Evidence.RESTARTED,)),
             left(20),
-            "20 of 4,000 tokens that both requests share were left: the server was restarted",
+            (
+                "the server still had 20 of 4,000 tokens that both requests share: the server was "
+                "restarted"
+            ),
         ),
         (
             broke(Reason.EVICTED, evidence=(Evidence.OTHERS, Evidence.SLOTS)),
             NO_USAGE,
             (
-                "0 of the tokens that both requests share were left: another conversation had its "
-                "place meanwhile, no slot held it any more"
+                "the server still had 0 of the tokens that both requests share: another "
+                "conversation had its place meanwhile, no slot held it any more"
             ),
         ),
-        (broke(Reason.UNKNOWN), NO_USAGE, "why is not known"),
+        (broke(Reason.UNKNOWN), NO_USAGE, "no cause found"),
         (
             broke(Reason.UNKNOWN, ruled_out=("the rendered prompts agree", "no restart")),
             NO_USAGE,
-            "why is not known (ruled out: the rendered prompts agree; no restart)",
+            "no cause found (ruled out: the rendered prompts agree; no restart)",
         ),
-        (broke(Reason.NOT_CACHED), NO_USAGE, "the server reuses nothing, its prompt cache is off"),
+        (broke(Reason.NOT_CACHED), NO_USAGE, "the server reuses nothing: its prompt cache is off"),
         (Verdict(Judgement.OK), left(9_000), ""),
     ],
 )

@@ -80,7 +80,7 @@ def test_less_reused_than_the_requests_share_is_a_break_that_nobody_can_explain_
     found = verdict(30)
     assert (found.judgement, found.reason, found.where) == (Judgement.BREAK, Reason.UNKNOWN, None)
     assert (found.basis, found.evidence) == (None, ())
-    assert found.ruled_out == ("this request only adds to the last",)
+    assert found.ruled_out == ("this request only appends to the one before",)
     assert found.lost == Count(TOKENS - 30, "measured")
     assert found.expected == Count(TOKENS, "measured")
 

@@ -13,6 +13,7 @@ from cacheproxy.core.rules.code_rule import CodeRule, quick
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.testing import request
+from tests.core.document.test_search import LATE
 
 HEAD = "You are Example, made by us."
 LINE = "Example-Run: {} (agent)"
@@ -162,7 +163,7 @@ def test_a_name_alone_is_told_by_the_user_agent():
 def test_the_star_is_every_client():
     """It has no marks."""
     assert Client("*").sent(request("no json"))
-    with pytest.raises(ClientError, match="has no marks"):
+    with pytest.raises(ClientError, match="may have no marks"):
         Client("*", agents=("x/",))
 
 
@@ -242,3 +243,17 @@ def test_text_made_to_look_almost_right_comes_to_an_end():
         "```\n" * 100_000,
     ):
         assert not EXAMPLE.sent(said("messages", text))
+
+
+def test_a_line_that_takes_too_long_is_looked_for_no_more():
+    """The request is not told by it; the next one does not wait for it again."""
+    pattern, text = LATE
+    client = Client("late", lines=(f"Runtime: {pattern}",))
+    one, other = (Request("POST", "/v1/messages", (), asked) for asked in map(_asking, (text, "x")))
+    assert not client.sent(one)
+    assert client.late == pytest.approx(0.1, abs=0.01)
+    assert not client.sent(other)
+
+
+def _asking(text):
+    return json.dumps({"system": f"Runtime: {text}", "messages": []}).encode()

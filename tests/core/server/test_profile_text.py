@@ -54,21 +54,21 @@ def test_what_another_version_wrote_is_no_profile(value):
 
 
 MEMORY_OF_VLLM = (
-    "blocks of 16 tokens are reused whole; reuse is reported with --enable-prompt-tokens-details "
-    "only, and counted in its metrics"
+    "the server reuses whole blocks of 16 tokens; the server reports reuse only with "
+    "--enable-prompt-tokens-details; its metrics count it"
 )
 MEMORY_OF_LLAMA = (
-    "the server can go back to its checkpoints only; 4 slots share one memory; "
-    "what leaves a slot is kept in RAM; reuse is always reported"
+    "the server can only go back to its checkpoints; 4 slots share one memory; "
+    "a prompt that leaves its slot is kept in RAM; the server always reports reuse"
 )
 RENDERING_OF_LLAMA = (
     "the template drops the thinking of a turn at the next user message, unless "
-    "chat_template_kwargs hold preserve_thinking: true; it writes an empty block where no "
+    "chat_template_kwargs contain preserve_thinking: true; it writes an empty block where no "
     "thinking came back, until then; it prints the system text first; it prints the time"
 )
 HYBRID = (
-    "blocks of 1,024 tokens are reused whole, but for the last one; "
-    "reuse is reported only where there is some"
+    "the server reuses whole blocks of 1,024 tokens, except the last one; "
+    "the server reports reuse only where there is some"
 )
 
 

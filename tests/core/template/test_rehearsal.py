@@ -45,7 +45,7 @@ def test_thinking_that_is_dropped_at_the_second_user_message():
     ]
     assert found.lapse(Rewrite.THINKING, sent_back=True).says == (
         "at the second user message this template drops the thinking of the turn before: "
-        f"{AFTER_USER} is read again"
+        f"the server reads {AFTER_USER} again"
     )
     assert found.cure is None
 
@@ -75,7 +75,7 @@ def test_a_template_that_can_be_asked_to_keep_it(member):
         (
             lambda messages, tools=None: f"{len(messages)} messages" + chatml(messages, tools),
             Rewrite.OTHER,
-            "renders anew",
+            "changes text that it had rendered before",
             [AT_RESULT, AT_USER],
             "the whole prompt",
         ),

@@ -1,0 +1,77 @@
+"""What a turn that broke says where it leaves the turn before, for the user who asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from itertools import chain, dropwhile, islice
+
+from cacheproxy.core.conversation.divergence import parting
+from cacheproxy.core.conversation.lanes import Pair
+from cacheproxy.core.diff.lines import Line, side_by_side
+from cacheproxy.core.document.compare import common_prefix
+from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.privacy.redact import carried
+from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of
+from cacheproxy.core.prompt.segments import Segment
+
+_ONWARD = 8000
+"""Characters behind the difference that are looked at: more than is shown."""
+_LONGEST = 1000
+"""Characters of a credential: one that is cut short might not be known as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The lines around the first difference, as they were and as they are."""
+
+    was: tuple[Line, ...]
+    now: tuple[Line, ...]
+
+
+def texts_of(pair: Pair, order: Order) -> Texts | None:
+    """Return the lines in which the prompts of ``pair`` differ first, None if nowhere.
+
+    Without credentials. It takes some ten milliseconds with prompts of 2 MB.
+    """
+    before, after = prompt_of(pair.before, order), prompt_of(pair.after, order)
+    if before is None or after is None:
+        return None
+    left = parting(before, after)
+    if left.was is None and left.now is None:
+        return None
+    known = frozenset(
+        chain.from_iterable(
+            carried(request.headers, request.target) for request in (pair.before, pair.after)
+        )
+    )
+    same = min(left.was_at, left.now_at)  # they may begin at other places of their texts
+    was = _from(before, left.was, left.was_at, same, known)
+    return quoted(was, _from(after, left.now, left.now_at, same, known))
+
+
+def quoted(was: str, now: str) -> Texts | None:
+    """Return the lines of two excerpts; None where they do not differ, but for a credential."""
+    if was == now:
+        return None
+    left, right = side_by_side(was, now, common_prefix(was, now))
+    return Texts(tuple(left), tuple(right))
+
+
+def _from(
+    prompt: Prompt, segment: Segment | None, at: int, same: int, known: Collection[bytes]
+) -> str:
+    """Return the text of ``segment`` from ``same`` before ``at``, and what follows that."""
+    if segment is None:
+        return ""
+    onward: Iterator[Segment] = dropwhile(lambda one: one is not segment, prompt.segments)
+    text = "".join(_until(onward, at + _ONWARD + _LONGEST))
+    return hide_text(text, known)[at - same : at + _ONWARD]
+
+
+def _until(segments: Iterator[Segment], most: int) -> Iterator[str]:
+    for segment in islice(segments, 1000):
+        yield segment.text if len(segment.text) <= most else segment.text[:most]
+        most -= len(segment.text)
+        if most <= 0:
+            return
