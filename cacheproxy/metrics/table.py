@@ -107,7 +107,7 @@ RULE_TOKENS = _counter(
 RULE_SECONDS = _counter(
     "cacheproxy_rule_seconds_total",
     (*_UPSTREAM, "effect"),
-    "Seconds of prefill those tokens would have taken or took, priced once, as each turn ended",
+    "Seconds of prefill that turns were spared or took longer, priced once, as each turn ended",
 )
 RULE_HITS = _counter(
     "cacheproxy_rule_hits_total", ("rule",), "Requests that a rule edited; 0 for one that never did"

@@ -101,7 +101,7 @@ class Capture:
                 self.dropped += 1
         self._queue.put(None)  # it may have been taken out just now
         if self.dropped:
-            self._tell(f"capture: {self.dropped:,} exchanges were dropped from it in all")
+            self._tell(f"capture: {self.dropped:,} exchanges were not written to it in all")
 
     def _write_all(self) -> None:
         while (found := self._queue.get()) is not None:
@@ -133,7 +133,7 @@ class Capture:
         except OSError as error:
             return error.strerror or "the disk failed"
         except Exception as error:  # one exchange must not end the captures of all others
-            return f"an exchange cannot be spelled ({type(error).__name__})"
+            return f"an exchange cannot be written as JSON ({type(error).__name__})"
         return ""
 
     def _drop(self, wall: float, why: str) -> None:
@@ -144,15 +144,15 @@ class Capture:
             self._last_drop = wall
             if self._episode == 1:
                 self._tell(
-                    f"capture to {self._folder.path}: {why}: "
-                    "exchanges are dropped from it; the requests themselves go on"
+                    f"capture to {self._folder.path}: {why}. Exchanges are not written to it; the "
+                    "requests themselves go on"
                 )
 
     def _recover(self, wall: float) -> None:
         """Tell that it is over, once it has been calm for a while."""
         if self._episode and wall - self._last_drop >= _CALM:
             with self._telling:
-                self._tell(f"capture goes on; {self._episode:,} exchanges were dropped")
+                self._tell(f"the capture works again; {self._episode:,} exchanges were not written")
                 self._episode = 0
 
     def _tell(self, text: str) -> None:

@@ -65,7 +65,7 @@ class CaptureFolder:
         """
         day = day_of(wall)
         if len(line) > self._size:
-            raise OSError(errno.EFBIG, "larger than all captures may be")
+            raise OSError(errno.EFBIG, "one exchange is larger than the limit for all captures")
         if self._total is None or day != self._day or self._total + len(line) > self._size:
             self._total = self._make_room(day, len(line))
             self._day = day
@@ -137,7 +137,9 @@ def _open_private(path: Path) -> int:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if path.is_symlink():
-            raise CaptureError(f"capture {path} is a link: name the folder itself") from None
+            raise CaptureError(
+                f"capture {path} is a symbolic link: name the folder itself"
+            ) from None
         raise CaptureError(f"capture {path}: {error.strerror}: name another folder") from None
     facts = os.fstat(folder)
     if facts.st_uid == os.geteuid() and not facts.st_mode & 0o077:
@@ -147,8 +149,8 @@ def _open_private(path: Path) -> int:
         raise CaptureError(f"capture {path} belongs to another user: name another folder")
     # Not mended here: it may be a home or /tmp, named by mistake.
     raise CaptureError(
-        f"capture {path} can be entered by others, and captures hold prompts: "
-        f"name a new folder, or: chmod 700 {path}"
+        f"other users can read capture {path}, and captures hold prompts: name a new folder, or "
+        f"run chmod 700 {path}"
     )
 
 

@@ -7,6 +7,7 @@ this, so that observers see them in the order in which they finished.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -29,8 +30,6 @@ from cacheproxy.core.server.status import Look
 from cacheproxy.observe.verdicts import Judged, Verdicts, is_another, learn
 
 _log = Logger()
-_MOST_WAITING = 64 << 20
-"""Bytes of bodies that may wait for the thread; beyond, exchanges go on without a verdict."""
 _THREAD_ABOVE = 128 << 10
 """Bytes to be looked at beyond which a verdict is reached in the thread. Below it, the way to the
 thread and back costs more than the work."""
@@ -78,7 +77,8 @@ class Judging:
 
     ``deliver`` is called on the reactor thread, once for each exchange: for those of one session
     in the order they finished. ``store``: where conversations are remembered. ``known``: of each
-    upstream, by its URL, set by whoever knows it.
+    upstream, by its URL, set by whoever knows it. ``most_waiting``: bytes of bodies that may wait
+    for the thread; beyond, exchanges go on without a verdict, unless none waits.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Judging:
         collector: Collector | None = None,
     ) -> None:
         self.known: Mapping[str, Known] = {}
+        self.most_waiting = sys.maxsize
         self._reactor = reactor
         self._collector = collector or Collector()
         self._deliver = deliver
@@ -119,7 +120,8 @@ class Judging:
         """Take a finished exchange. Those without a prompt need no verdict."""
         self._number += 1
         number, size = self._number, len(exchange.received.body)
-        if not exchange.turn or self._waiting + size > _MOST_WAITING:
+        is_too_much = self._waiting and self._waiting + size > self.most_waiting
+        if not exchange.turn or is_too_much:
             self._deliver(replace(exchange, number=number))
             return
         if not self._waiting and _is_quick(exchange):
@@ -236,6 +238,7 @@ def _with(exchange: Exchange, judged: Judged, **more: Any) -> Exchange:
         turn=place.turn,
         side=place.is_side,
         usage=judged.usage,
+        parts=judged.parts,
         **more,
     )
 

@@ -15,8 +15,7 @@ from cacheproxy.core.conversation.speeds import generation_speed
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.core.http1.headers import values
-from cacheproxy.core.judge.advice import is_curable
-from cacheproxy.core.judge.explain import said_of
+from cacheproxy.core.judge.explain import command, said_of
 from cacheproxy.core.placement.placing import NAME, count_of
 from cacheproxy.core.placement.refusal import WITHHELD
 from cacheproxy.core.privacy.credentials import hide_text
@@ -112,8 +111,7 @@ def why(exchange: Exchange, proxy: str = "") -> str:
     if verdict_.reason is None:
         return "; ".join(verdict_.evidence)
     said = said_of(verdict_, exchange.usage)
-    propose = " --propose" if is_curable(verdict_) else ""
-    return f"{verdict_.reason}: {said}.   cacheproxy diagnose {exchange.number}{propose}{proxy}"
+    return f"{verdict_.reason}: {said}.   {command(exchange.number, verdict_, proxy)}"
 
 
 def _moved(exchange: Exchange) -> str:
@@ -204,21 +202,13 @@ def _path(exchange: Exchange) -> str:
 def _placed(exchange: Exchange) -> str:
     """How many late system messages were given to the user: messages, not edits."""
     count = sum(count_of(report.edits) for report in exchange.reports if report.rule == NAME)
-    return f"placed {count}" if count else ""
+    return f"placed {count} late system message{'' if count == 1 else 's'}" if count else ""
 
 
 def _edited(exchange: Exchange) -> str:
-    """How many places each rule changed, and among how many items (messages) of the request."""
-    counts = [
-        f"{report.rule} {len(report.edits)}"
+    """How many places each rule changed."""
+    return ", ".join(
+        f"{(count := len(report.edits))} edit{'' if count == 1 else 's'} by rule {report.rule}"
         for report in exchange.reports
         if report.edits and report.rule != NAME
-    ]
-    if not counts:
-        return ""
-    body = exchange.received.json or {}
-    items = next(
-        (body[key] for key in ("messages", "input") if isinstance(body.get(key), list)), None
     )
-    of_items = f" in {len(items)} items" if items is not None else ""
-    return f"edited: {', '.join(counts)}{of_items}"

@@ -48,6 +48,7 @@ class Prefills:
         return [
             {
                 "session": hide_text(each.session),
+                "conversation": hide_text(each.conversation),
                 "turn": each.turn,
                 "done": each.progress.done,
                 "total": each.progress.total,

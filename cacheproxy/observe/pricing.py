@@ -1,4 +1,4 @@
-"""Computes the time each turn saved once, when it ends, so that all pages sum the same numbers."""
+"""Computes the time each turn saved or lost once, when it ends: all pages sum the same numbers."""
 
 from __future__ import annotations
 
@@ -6,31 +6,69 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.prefill import PrefillCost
 from cacheproxy.core.conversation.spared import Spared, spared_tokens
 from cacheproxy.core.conversation.speeds import Prefill
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.conversation.verdict import Judgement, Verdict
 from cacheproxy.core.route.price import Price
 from cacheproxy.core.server.counters import Reading, gain
 from cacheproxy.core.server.status import Look
+from cacheproxy.observe.body import body_of
+from cacheproxy.observe.untimed import Untimed
 
 _MOST_UPSTREAMS = 16
+_MOST_MODELS = 16
+_LONGEST_NAME = 120
+"""Characters of a model's name: a client chose it."""
 
 
 class _Upstream:
-    """What is known of one: its speeds, its counters, whether answers told a speed since."""
+    """What is known of one: its speeds, what prompts cost there by the models that were asked for.
+
+    ``reading``: its counters; ``has_told``: whether answers told a speed since.
+    """
 
     def __init__(self) -> None:
         self.prefill = Prefill()
+        self.untimed = Untimed()
         self.reading: Reading | None = None
         self.has_told = False
+        self._costs: dict[str, PrefillCost] = {}
+
+    def cost(self, model: str) -> PrefillCost:
+        """Return what prompts cost with ``model``."""
+        if len(self._costs) >= _MOST_MODELS and model not in self._costs:
+            self._costs.clear()
+        return self._costs.setdefault(model, PrefillCost())
+
+    def seconds(self, cost: PrefillCost, start: float, tokens: int) -> float | None:
+        """Return what ``tokens`` from ``start`` on take, in the milliseconds that totals keep."""
+        found, speed = cost.seconds(start, start + tokens), self.prefill.speed
+        if found is None:
+            found = tokens / speed if speed else None
+        return None if found is None else round(found, 3)
+
+    def spared(self, cost: PrefillCost, usage: Usage, tokens: int) -> Spared:
+        """Return ``tokens`` with their seconds: those of the turn without us, less what it took.
+
+        Where it told no time, what the tokens by themselves take.
+        """
+        start, took = (usage.reused or 0) - tokens, usage.prompt_seconds
+        without = cost.seconds(start, usage.prompt) if usage.prompt is not None else None
+        if without is None or took is None:
+            return Spared(tokens, self.seconds(cost, start, tokens))
+        seconds = max(0.0, without - took) if tokens > 0 else min(0.0, without - took)
+        return Spared(tokens, round(seconds, 3))
 
 
 class Pricing:
-    """Takes judged exchanges, gives them on with what they spared.
+    """Takes judged exchanges, gives them on with what they spared, and the time they lost.
 
-    Priced at the speed of prefill that the exchange itself shows, if it evaluated enough; else at
-    the median of what its upstream showed lately, in answers, or, where these tell no times
-    (llama-server's to ``/v1/messages``), in its counters. Prefill slows down as the context grows,
-    and what is spared lies deep in it: the seconds are rather too few.
+    Priced by what its upstream and model lately took for tokens at that depth of a prompt, this
+    exchange included. Where answers tell no times (llama-server's to ``/v1/messages``), its
+    counters do. Where these hold others' requests, too: at the speed that they show, which is
+    rather too few seconds, as prefill slows down while the context grows.
 
     ``prices``: what upstreams charge, by their names, set anew when the configuration is.
     """
@@ -44,16 +82,25 @@ class Pricing:
         """Price ``exchange``, and deliver it."""
         usage = exchange.usage
         known = self._of(exchange.upstream)
+        model = body_of(exchange.sent or exchange.received).get("model")
+        cost = known.cost(model[:_LONGEST_NAME] if isinstance(model, str) else "")
+        if usage.evaluated and usage.prompt_seconds is None:
+            known.untimed.answered(cost, usage.reused or 0, usage.evaluated)
+        cost.learn(usage.reused or 0, usage.evaluated, usage.prompt_seconds)
         own = known.prefill.learn(usage.evaluated, usage.prompt_seconds)
         known.has_told = known.has_told or own is not None
-        tokens = spared_tokens(usage.reused, exchange.verdict)
+        verdict = exchange.verdict
+        if verdict is not None and (lost := _untimed(verdict)) is not None:
+            seconds = known.seconds(cost, usage.reused or 0, lost)
+            verdict = replace(verdict, seconds_lost=seconds)
+            exchange = replace(exchange, verdict=verdict)
+        tokens = spared_tokens(usage.reused, verdict)
         if tokens and not exchange.has_failed:
-            speed = own or known.prefill.speed
-            exchange = replace(exchange, spared=Spared(tokens, tokens / speed if speed else None))
+            exchange = replace(exchange, spared=known.spared(cost, usage, tokens))
         price = self.prices.get(exchange.server)
         if price is not None and exchange.turn and usage.prompt is not None:
-            cost = price.of(usage.prompt, usage.reused or 0, usage.output or 0)
-            exchange = replace(exchange, price=cost)
+            charged = price.of(usage.prompt, usage.reused or 0, usage.output or 0)
+            exchange = replace(exchange, price=charged)
         self._deliver(exchange)
 
     def speed(self, url: str) -> float | None:
@@ -67,9 +114,15 @@ class Pricing:
         if reading is None:
             return
         known = self._of(look.url)
-        gained = gain(known.reading, reading).figures
+        gained = gain(known.reading, reading)
+        evaluated, prefill = gained.figures.evaluated, gained.figures.prefill
         if not known.has_told:
-            known.prefill.learn(gained.evaluated, gained.prefill)
+            known.prefill.learn(evaluated, prefill)
+        if gained.begun or known.has_told:
+            known.untimed.forget()
+        elif evaluated is not None and prefill is not None:
+            idle = look.sample is not None and look.sample.running == 0
+            known.untimed.counted(evaluated, prefill, idle=idle)
         known.reading, known.has_told = reading, False
 
     def _of(self, url: str) -> _Upstream:
@@ -79,3 +132,10 @@ class Pricing:
                 self._upstreams.clear()
             known = self._upstreams[url] = _Upstream()
         return known
+
+
+def _untimed(verdict: Verdict) -> int | None:
+    """Return the tokens that a break lost, where its answer told no times."""
+    if verdict.judgement is not Judgement.BREAK or verdict.lost is None:
+        return None
+    return verdict.lost.tokens if verdict.seconds_lost is None else None

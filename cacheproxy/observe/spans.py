@@ -93,7 +93,7 @@ class Spans:
         thread.start()
         thread.join(_STOP_SECONDS)
         if thread.is_alive():
-            _log.warn("the OpenTelemetry collector took too long: the last spans are lost")
+            _log.warn("the OpenTelemetry collector took too long; the last spans are lost")
 
 
 class _ToOurLog(logging.Handler):
@@ -104,7 +104,7 @@ class _ToOurLog(logging.Handler):
         try:
             text = _one_line(record.getMessage())
         except (TypeError, ValueError):  # a format that does not fit its arguments
-            text = "it could not say what"
+            text = "unknown error"
         _log.warn("OpenTelemetry: {text}", text=text)
 
 

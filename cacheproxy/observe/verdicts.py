@@ -17,9 +17,10 @@ from cacheproxy.core.judge.advice import is_curable
 from cacheproxy.core.judge.cause import NOTHING_SEEN, Meanwhile
 from cacheproxy.core.judge.judge import judge, order_of, wants_proof
 from cacheproxy.core.judge.proof import Compared, Proof
+from cacheproxy.core.prompt.parts import Parts, parts_of
 from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of, reordered
 from cacheproxy.core.server.inferred import Inferred
-from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.core.server.profile import UNKNOWN, Profile, Thinking
 from cacheproxy.observe.passed import Passed, PassedTurns
 
 _ENOUGH = 512
@@ -35,7 +36,8 @@ class Judged(NamedTuple):
     """A turn's verdict, and what it takes to reach a better one.
 
     ``again``: judges with a proof, with usage that was counted in another way, or with more that
-    is known of the time between. ``before``: None where there is nothing to compare.
+    is known of the time between. ``before``: None where there is nothing to compare. ``parts``: of
+    the prompt, None where it was not counted.
     """
 
     verdict: Verdict
@@ -45,6 +47,7 @@ class Judged(NamedTuple):
     before: Before | None
     sent: Prompt
     meanwhile: Meanwhile
+    parts: Parts | None = None
 
     @property
     def wants_proof(self) -> bool:
@@ -145,7 +148,8 @@ class Verdicts:
         # Another reason may have such a change beneath it, as a proof shows later.
         broke = curable or (verdict.reason is not None and verdict.where is not None)
         place = self._store.end(session, place, following, broke=broke, curable=curable)
-        return Judged(verdict, place, usage, again, before, sent, meanwhile)
+        parts = _parts(sent, usage.prompt, profile)
+        return Judged(verdict, place, usage, again, before, sent, meanwhile, parts)
 
     def _lane(self, session: Session, number: int) -> Lane | None:
         known = self._store.conversation(session)
@@ -196,6 +200,16 @@ class Verdicts:
 def is_another(start: str | None, now: str | None) -> bool:
     """Whether two marks of a server's start, None for not told, are of two servers."""
     return start is not None and now is not None and start != now
+
+
+def _parts(sent: Prompt, tokens: int | None, profile: Profile) -> Parts | None:
+    way = profile.thoughts.way
+    return None if tokens is None else parts_of(
+        sent,
+        tokens,
+        drops_thinking=way is Thinking.DROPPED,
+        hides_thinking=way is Thinking.NEVER_SHOWN,
+    )  # fmt: skip
 
 
 def _usage(exchange: Exchange, inferred: Inferred | None) -> Usage:

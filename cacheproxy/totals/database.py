@@ -4,6 +4,9 @@ Not ``twisted.enterprise.adbapi``: that commits each interaction by itself, on w
 threads and connections is free. Here one thread takes what has come, in its order, in one
 transaction: a commit costs more than a hundred rows do, and one connection can hold the file
 against a second proxy. Python's ``sqlite3`` beneath is the same.
+
+While the file cannot be had, memory answers in its place (``memory.InMemory``), and what is to be
+written is done there and held: it is done again as soon as the file is back.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -24,83 +27,114 @@ from twisted.python.failure import Failure
 from cacheproxy.totals.file import (
     NAME,
     BusyError,
+    Mark,
     is_damage,
     is_of_the_file,
+    leave,
+    mark,
     open_file,
     set_aside,
+    settle,
 )
+from cacheproxy.totals.memory import MOST, InMemory
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.store import Store
 
 _log = Logger()
 _T = TypeVar("_T")
 Job = Callable[[Store], Any]
-_Waiting = tuple[Job, Deferred[Any] | None]
 
 _GATHER = 0.5
 """Seconds for which more may come before it is written: at most so much is lost with the process,
 and the time to write it. To wake the thread for each exchange would cost the reactor more than the
 writing does."""
 _MOST_WAITING = 20_000
+_PORTION = 1_000
+"""Of what was held, how much is written at once: questions wait for it."""
 _AGAIN = 2.0
 """Seconds after which a file that another process has is tried again: it may be draining."""
+_LATER = 20.0
+"""Seconds after which a file with any other trouble is."""
+_LAST = 3.0
+"""Seconds for which, at the end, a file is waited for that another process has."""
 _CALM = 60.0
 """Seconds between two lines about the same trouble."""
+_UNKEPT = "no totals are kept at present"
+
+
+class _Waiting(NamedTuple):
+    job: Job
+    asker: Deferred[Any] | None
+    lasts: bool
 
 
 class Database:
     """The totals in ``folder``. ``reactor``: an IReactorFromThreads, for logs and answers.
 
     The thread starts with the first job (twistd forks before that), and ends in ``close``.
-    ``dropped`` counts what could not be kept.
+    ``dropped`` counts what could not be kept. ``unkept``: why nothing is kept at present, or "".
     """
 
     def __init__(self, reactor: Any, folder: Path) -> None:
         self.dropped = 0
+        self.unkept = ""
         self._reactor = reactor
         self._folder = folder
+        self._path = folder / NAME
         self._jobs: deque[_Waiting] = deque()
+        self._held: deque[Job] = deque()
         self._work = threading.Event()
         self._hurry = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
-        self._store: Store | None = None
+        self._file: Store | None = None
+        self._mark: Mark | None = None
+        self._memory: Store | None = None
+        self._busy = False
+        self._not_before = 0.0
         self._told: dict[str, float] = {}
 
     def check(self) -> None:
         """Open the file once, so that what is wrong with it is known at the start. Blocks.
 
-        Raises TotalsError; not for a file that another process has, which may be about to end.
+        Another process that has the file is nothing wrong: it may be about to end.
         """
         try:
             connection, note = open_file(self._folder)
         except BusyError:
             return
-        connection.close()
+        except TotalsError as error:
+            self.unkept = str(error)
+            note = f"{_UNKEPT}: {error}"
+        else:
+            connection.close()
         if note is not None:
             _log.warn("{note}", note=note)
 
-    def put(self, job: Job) -> None:
-        """Have ``job`` done, soon, in order; from the reactor's thread, which never waits."""
+    def put(self, job: Job, *, lasts: bool = True) -> None:
+        """Have ``job`` done, soon, in order; from the reactor's thread, which never waits.
+
+        ``lasts``: done again where the file failed. Else what comes later tells the same.
+        """
         if self._closed or len(self._jobs) >= _MOST_WAITING:
             self.dropped += 1
             return
-        self._add(job, None)
+        self._add(_Waiting(job, None, lasts))
 
     def run(self, job: Callable[[Store], _T]) -> Deferred[_T]:
         """Have ``job`` done at once, after all before it; fire with what it returns.
 
-        Errbacks: TotalsError (busy, closed), sqlite3.Error.
+        Errbacks: TotalsError (closed, or far behind), sqlite3.Error.
         """
         done: Deferred[_T] = Deferred()
         if self._closed or len(self._jobs) >= _MOST_WAITING:
             done.errback(TotalsError("the totals are closed, or far behind"))
             return done
-        self._add(job, done)
+        self._add(_Waiting(job, done, lasts=False))
         self._hurry.set()
         return done
 
-    def close(self, timeout: float = 5.0) -> None:
+    def close(self, timeout: float = 10.0) -> None:
         """Write what waits, for at most ``timeout`` seconds, and close the file. Blocks."""
         self._closed = True
         self._hurry.set()
@@ -108,8 +142,8 @@ class Database:
         if self._thread is not None:
             self._thread.join(timeout)
 
-    def _add(self, job: Job, done: Deferred[Any] | None) -> None:
-        self._jobs.append((job, done))
+    def _add(self, waiting: _Waiting) -> None:
+        self._jobs.append(waiting)
         if not self._work.is_set():
             self._work.set()
         if self._thread is None:
@@ -120,75 +154,114 @@ class Database:
 
     def _work_all(self) -> None:
         while not self._closed or self._jobs:
-            self._work.wait()
+            self._work.wait(None if self._file is not None else _AGAIN)
             self._work.clear()
             if not self._closed:
                 self._hurry.wait(_GATHER)
             self._hurry.clear()
-            if self._store is not None or self._open():
-                self._work_once()
-        if self._store is not None:
-            self._store.connection.close()
-            self._store = None
+            self._work_once(self._store())
+        self._write_last()
+        if self._file is not None:
+            self._file.connection.close()
+            self._file = None
 
-    def _open(self) -> bool:
-        """Open the file; else tell, and have who asked know."""
+    def _store(self) -> Store:
+        """Return where to write: the file, or memory while it cannot be had."""
+        if self._file is not None and self._mark and mark(self._path) != self._mark:
+            said = leave(self._file.connection, self._path, self._mark)
+            self._file = None
+            self._open(said)
+        elif self._file is not None:
+            if settle(self._file.connection, self._path):
+                self._mark = mark(self._path)
+        elif self._closed or time.monotonic() >= self._not_before:
+            self._open()
+        if self._file is not None:
+            return self._file
+        if self._memory is None:
+            self._memory = InMemory()
+            for job in list(self._held)[-MOST:]:
+                self._do(self._memory, job)
+        return self._memory
+
+    def _open(self, said: str = "") -> None:
+        """Open the file; ``said``: what has just become of it, for the log."""
+        note, self._busy = None, False
         try:
             connection, note = open_file(self._folder)
-            self._store = Store(connection)
+            self._file = Store(connection)
         except (TotalsError, sqlite3.Error) as error:
-            self._tell(str(error))
-            self._refuse(error)
-            if self._closed:
-                self.dropped += len(self._jobs)
-                self._jobs.clear()
-            else:
-                self._hurry.wait(_AGAIN)
-                self._work.set()
-            return False
-        if note is not None:
-            self._tell(note)
-        return True
+            self._busy = isinstance(error, BusyError)
+            self._miss(str(error))
+        else:
+            self._mark = mark(self._path)
+            self._memory = None
+            if said and note is None:
+                note = "new totals begin" if self._file.first == 1 else "the totals there are used"
+        if said or note:
+            self._tell("; ".join(filter(None, (said, note))))
 
-    def _refuse(self, error: Exception) -> None:
-        """Answer those who wait with ``error``; what is only to be written goes on waiting."""
-        for _ in range(len(self._jobs)):
-            job, asker = self._jobs.popleft()
-            if asker is None:
-                self._jobs.append((job, None))
-            else:
-                self._answer(asker, Failure(error))
+    def _miss(self, why: str) -> None:
+        """Do without the file for a while; the first time, say so."""
+        if why != self.unkept:
+            self.unkept = why
+            self._tell(f"{_UNKEPT}: {why}")
+        self._not_before = time.monotonic() + (_AGAIN if self._busy else _LATER)
 
-    def _work_once(self) -> None:
-        """Do all that has come, in one transaction; where the file fails, the rest waits."""
-        store = self._store
-        assert store is not None
-        execute = store.connection.execute
+    def _work_once(self, store: Store) -> None:
+        """Do all that has come, in one transaction; where the file fails, it is done again."""
+        execute, is_file = store.connection.execute, store is self._file
+        waiting = self._taken(is_file=is_file)
         answers: list[tuple[Deferred[Any], Any]] = []
+        done: list[Job] = []
         taken = 0
         try:
             execute("BEGIN")
-            for _ in range(len(self._jobs)):
-                job, asker = self._jobs.popleft()
-                taken += 1
+            for job, asker, lasts in waiting:
                 result = self._do(store, job)
+                if isinstance(result, Failure) and is_of_the_file(result.value):
+                    result.raiseException()
+                taken += 1
                 if asker is not None:
                     answers.append((asker, result))
-                if isinstance(result, Failure):
-                    self.dropped += asker is None
-                    if is_of_the_file(result.value):
-                        result.raiseException()
+                elif isinstance(result, Failure):
+                    self.dropped += 1
+                elif lasts:
+                    done.append(job)
             store.flush()
             execute("COMMIT")
         except sqlite3.Error as error:
-            self.dropped += taken
             with suppress(sqlite3.Error):
                 if store.connection.in_transaction:  # SQLite may have ended it: a full disk
                     execute("ROLLBACK")
                 store.forget()
+            if is_of_the_file(error):
+                again = done + [each.job for each in waiting[taken:] if each.lasts]
+                self._held.extendleft(reversed(again))
+                self._jobs.extendleft(each for each in reversed(waiting[taken:]) if not each.lasts)
+            else:
+                self.dropped += len(done)
             self._trouble(store, error)
+        else:
+            if not is_file:
+                self._hold(done)
+            elif self.unkept:
+                self.unkept = ""
+                self._tell(f"totals are kept again in {self._path}")
         for asker, result in answers:
             self._answer(asker, result)
+
+    def _taken(self, *, is_file: bool) -> list[_Waiting]:
+        """Return what is to be done next: for a file what was held, in portions, then the rest."""
+        found: list[_Waiting] = []
+        if is_file and self._held:
+            portion = min(_PORTION, len(self._held))
+            found += (_Waiting(self._held.popleft(), None, lasts=True) for _ in range(portion))
+            if self._held:
+                self._hurry.set()
+                self._work.set()
+                return found
+        return found + [self._jobs.popleft() for _ in range(len(self._jobs))]
 
     def _do(self, store: Store, job: Job) -> Any:
         """Return what ``job`` returns, or its Failure: one record must not cost the others."""
@@ -206,15 +279,49 @@ class Database:
         execute("RELEASE job")
         return result
 
+    def _hold(self, jobs: list[Job]) -> None:
+        """Keep ``jobs`` until the file is back, as many as there is room for."""
+        room = _MOST_WAITING - len(self._held)
+        self._held.extend(jobs[:room])
+        if len(jobs) > room:
+            self.dropped += len(jobs) - room
+            self._tell(f"{_MOST_WAITING:,} requests wait for {self._path}: more are not counted")
+
     def _trouble(self, store: Store, error: sqlite3.Error) -> None:
-        """Tell; set a damaged file aside: with the next job a new one begins."""
-        self._tell(f"the totals in {self._folder / NAME} cannot be written: {error}")
-        if not is_damage(error):
+        """Tell, and leave a file that fails; set a damaged one aside: a new one begins."""
+        if store is self._memory or not is_of_the_file(error):
+            self._tell(f"some requests were left out of the totals: {error}")
             return
-        store.connection.close()
-        self._store = None
-        aside = set_aside(self._folder / NAME)
-        self._tell(f"the totals were damaged: they are set aside as {aside}, new ones begin")
+        with suppress(sqlite3.Error):
+            store.connection.close()
+        self._file, self._not_before = None, 0.0
+        try:
+            if is_damage(error):
+                aside = set_aside(self._path)
+                self._tell(
+                    f"{self._path} was damaged: it is set aside as {aside}, new totals begin"
+                )
+                return
+        except OSError as failed:
+            error = sqlite3.OperationalError(failed.strerror)
+        self._miss(f"cannot write {self._path}: {error}")
+
+    def _write_last(self) -> None:
+        """Write what is held yet; a process that has the file may be about to end."""
+        until = time.monotonic() + _LAST
+        while self._held:
+            store = self._store()
+            if store is self._file:
+                self._work_once(store)
+                if self._file is None and self._not_before:  # it cannot be written, and will not
+                    break
+            elif not self._busy or time.monotonic() >= until:
+                break
+            else:
+                time.sleep(0.1)
+        if self._held:
+            self.dropped += len(self._held)
+            self._tell(f"{len(self._held):,} requests are not in the totals: {self.unkept}")
 
     def _answer(self, done: Deferred[Any], result: Any) -> None:
         self._reactor.callFromThread(_fire, done, result)

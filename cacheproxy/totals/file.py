@@ -5,15 +5,25 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
-from cacheproxy.totals.migrations import TotalsError, migrate
+from cacheproxy.totals.migrations import LATEST, TotalsError, migrate
 
 NAME = "totals.db"
 _SMALL = 16 << 20
 """Bytes up to which the whole file is checked when it is opened: 0.1 s."""
+_LONG = 4 << 20
+"""Bytes of SQLite's log from which on it is written into the file."""
 _MOST_ASIDE = 3
+_OF_THE_FILE = frozenset(
+    {
+        *(sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
+        *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_BUSY),
+    }
+)
+Mark = tuple[int, int, int, int]
+"""Device, inode, bytes, and nanoseconds of the last write: see ``mark``."""
 
 
 def open_file(folder: Path) -> tuple[sqlite3.Connection, str | None]:
@@ -24,27 +34,25 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, str | None]:
     """
     path = folder / NAME
     try:
+        if path.is_dir():
+            return _begin_anew(path)
         _make(folder, path)
     except OSError as error:
-        raise TotalsError(f"cannot keep totals in {folder}: {error.strerror}") from None
+        why = f"{folder} is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise TotalsError(f"cannot write {path}: {why}") from None
     try:
         return _connect(path), None
-    except TotalsError:
-        raise
+    except TotalsError as error:
+        raise TotalsError(f"{path} is {error}") from None
     except sqlite3.Error as error:
         if is_busy(error):
             raise BusyError(
-                f"another cacheproxy is using {folder}: set another --state-dir"
+                f"another cacheproxy is using {folder}: the totals of this one wait until that one "
+                "ends; set another --state-dir to keep them apart"
             ) from None
         if not is_damage(error):
             raise TotalsError(f"cannot open the totals {path}: {error}") from None
-    aside = set_aside(path)
-    try:
-        _make(folder, path)
-        connection = _connect(path)
-    except (OSError, sqlite3.Error) as error:
-        raise TotalsError(f"cannot begin new totals {path}: {error}") from None
-    return connection, f"the totals were damaged: they are set aside as {aside}, new ones begin"
+    return _begin_anew(path)
 
 
 class BusyError(TotalsError):
@@ -68,28 +76,111 @@ def _code(error: sqlite3.Error) -> int:
 
 def is_of_the_file(error: BaseException | None) -> bool:
     """Whether the file or its disk is to blame, and not what was to be written."""
-    return isinstance(error, sqlite3.OperationalError) or (
-        isinstance(error, sqlite3.Error) and is_damage(error)
-    )
+    return isinstance(error, sqlite3.Error) and _code(error) in _OF_THE_FILE
+
+
+def mark(path: Path) -> Mark | None:
+    """Return what differs once anybody has written, replaced or (None) removed the file."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def settle(connection: sqlite3.Connection, path: Path) -> bool:
+    """Write SQLite's log into the file, if it has grown; whether the file may have changed by that.
+
+    SQLite would do so in any commit: then nobody could tell what others write from that.
+    """
+    try:
+        if _log_of(path).stat().st_size < _LONG:
+            return False
+    except OSError:
+        return False
+    with suppress(sqlite3.Error):  # a full disk, say: some of it is written, the rest may be later
+        connection.execute("PRAGMA wal_checkpoint").fetchall()
+    return True
+
+
+def leave(connection: sqlite3.Connection, path: Path, known: Mark) -> str:
+    """Close a file that is no longer as we left it; return what became of it, for the log.
+
+    What is at ``path`` now stays as it is. What was removed or replaced is still there as long as
+    it is open: a copy is set aside. SQLite would write its log (``-wal``) into the file as it
+    closes it, or into the next one as it opens that: neither may happen to what others wrote.
+    """
+    now = mark(path)
+    if now is not None and now[:2] == known[:2]:
+        held = path.with_name(path.name + "-held")
+        with suppress(OSError):
+            path.replace(held)  # SQLite writes nothing to a file that is not where it was
+        _close(connection, path)
+        with suppress(OSError):
+            held.replace(path)
+        return f"another program wrote to {path}"
+    copy = _copy(connection, path)
+    _close(connection, path)
+    said = f"{path} was {'removed' if now is None else 'replaced'}"
+    return said if copy is None else f"{said}; a copy of the old totals is {copy}"
 
 
 def set_aside(path: Path) -> Path:
     """Rename a damaged file, and keep only the last few such; return its new name."""
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    aside = path.with_name(f"{path.stem}-damaged-{stamp}{path.suffix}")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"{path.stem}-damaged-{stamp}-{number}{path.suffix}")
+    aside = _aside(path, "damaged")
     path.replace(aside)
     for suffix in ("-wal", "-shm"):
         with suppress(FileNotFoundError):
             path.with_name(path.name + suffix).replace(aside.with_name(aside.name + suffix))
-    kept = sorted(path.parent.glob(f"{path.stem}-damaged-*{path.suffix}"))
-    for old in kept[:-_MOST_ASIDE]:
-        for suffix in ("", "-wal", "-shm"):
-            old.with_name(old.name + suffix).unlink(missing_ok=True)
     return aside
+
+
+def _close(connection: sqlite3.Connection, path: Path) -> None:
+    """Close what is not at ``path`` any more, and remove its log."""
+    connection.close()
+    with suppress(OSError):  # there is none, or no folder any more
+        _log_of(path).unlink()
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _aside(path: Path, why: str) -> Path:
+    """Return a new name beside ``path``; of the files with such names only the last few stay."""
+    for old in sorted(path.parent.glob(f"{path.stem}-{why}-*{path.suffix}"))[: 1 - _MOST_ASIDE]:
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(OSError):  # not there, or a folder
+                old.with_name(old.name + suffix).unlink()
+    stamp = f"{path.stem}-{why}-{time.strftime('%Y%m%d-%H%M%S')}"
+    aside, number = path.with_name(stamp + path.suffix), 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"{stamp}-{number}{path.suffix}")
+    return aside
+
+
+def _copy(connection: sqlite3.Connection, path: Path) -> Path | None:
+    """Write what is open to a file beside ``path``; None where that cannot be."""
+    aside = _aside(path, "old")
+    try:
+        _make(aside.parent, aside)
+        with closing(sqlite3.connect(aside)) as copy:
+            connection.backup(copy)
+    except (OSError, sqlite3.Error):
+        return None
+    return aside
+
+
+def _begin_anew(path: Path) -> tuple[sqlite3.Connection, str]:
+    """Set aside what is no file of totals, and open a new one; return also a line for the log."""
+    try:
+        aside = set_aside(path)
+        _make(path.parent, path)
+        connection = _connect(path)
+    except (OSError, sqlite3.Error) as error:
+        raise TotalsError(f"cannot begin new totals {path}: {error}") from None
+    return connection, f"{path} was damaged: it is set aside as {aside}, new totals begin"
 
 
 def _make(folder: Path, path: Path) -> None:
@@ -117,11 +208,13 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA cache_size = -8192")
         connection.execute("PRAGMA journal_size_limit = 8388608")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # see settle
         connection.execute("BEGIN IMMEDIATE")  # takes the lock now, and reads the schema
         connection.execute("COMMIT")
         if path.stat().st_size <= _SMALL:
             _check(connection)
         migrate(connection)
+        connection.execute(f"PRAGMA user_version = {LATEST}")  # fails on a full disk, say
     except BaseException:
         connection.close()
         raise

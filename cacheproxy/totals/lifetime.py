@@ -32,15 +32,32 @@ from cacheproxy.totals.names import Names
 from cacheproxy.totals.record import milliseconds
 from cacheproxy.totals.samples import add_sample
 
-_PENDING = """
+_FIGURES = (
+    "prompt",
+    "reused",
+    "evaluated",
+    "output",
+    "prompt_ms / 1e3",
+    "output_ms / 1e3",
+    "iif(turn > 0 AND NOT failed AND status IS NOT NULL, 1, NULL)",
+)
+"""Of an exchange, in the order of ``counters.NAMES``."""
+_PENDING = f"""
 SELECT e.id, at, model.text, failed, turn > 0, iif(side, NULL, reason.text), ifnull(lost, 0),
     ifnull(lost_ms, 0), ifnull(spared, 0), spared_ms, under_way,
-    prompt, reused, evaluated, output, prompt_ms / 1e3, output_ms / 1e3,
-    iif(turn > 0 AND NOT failed AND status IS NOT NULL, 1, NULL)
+    {", ".join(_FIGURES)}
 FROM exchanges AS e
 LEFT JOIN words AS model ON model.id = e.model LEFT JOIN words AS reason ON reason.id = e.reason
 WHERE upstream = ? AND e.id > ? ORDER BY e.id
-"""
+"""  # noqa: S608 - our own names
+WAITING = f"""
+SELECT count(*), total(spared), total(spared_ms) / 1e3,
+    total(iif(spared_ms IS NULL, spared, 0)), {", ".join(f"sum({one})" for one in _FIGURES)}
+FROM upstreams CROSS JOIN exchanges ON +upstream = upstreams.id AND exchanges.id > settled
+"""  # noqa: S608 - our own names
+"""What the exchanges since the last look at their upstream tell; without looks they are many.
+SQLite does a CROSS JOIN in this order, and makes no index for ``+``: else it would read all
+exchanges there are."""
 _ADD = (
     "INSERT INTO lifetime (target, figure, counters, responses) VALUES (?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET "

@@ -30,8 +30,8 @@ def migrate(connection: sqlite3.Connection, upto: int = LATEST) -> int:
     version: int = connection.execute("PRAGMA user_version").fetchone()[0]
     if version > LATEST:
         raise TotalsError(
-            f"the totals are of a newer cacheproxy (schema {version}, this one knows {LATEST}): "
-            "upgrade this one, or name another --state-dir"
+            f"of a newer version (schema {version}, this one knows {LATEST}): upgrade cacheproxy, "
+            "or set another --state-dir"
         )
     for number, script in enumerate(scripts()[version:upto], version + 1):
         connection.execute("BEGIN IMMEDIATE")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.verdict import Judgement, Reason, Verdict
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.observe.body import body_of
@@ -15,7 +16,7 @@ from cacheproxy.observe.body import body_of
 LONGEST_NAME = 120
 """Characters of a name that a client chose."""
 LONGEST_PLACE = 200
-NO_COLUMNS = ("began", "client", "route", "price")
+NO_COLUMNS = ("began", "client", "route", "price", "root")
 _NO_VERDICT = Verdict(Judgement.UNKNOWN)
 
 
@@ -24,13 +25,15 @@ class Record(NamedTuple):
 
     ``began``: seconds on the clock that only goes forward; ``client``: the session's, or as the
     request names itself; ``route``: the one that it took, None where there is but one upstream;
-    ``price``: what its upstream charges. These are no columns.
+    ``price``: what its upstream charges; ``root``: the session that its own works for. These are no
+    columns. ``rendered``: the order of the prompt's parts, of which ``tools`` to ``newest`` are.
     """
 
     began: float
     client: str
     route: str | None
     price: float
+    root: Session | None
     at: int
     number: int
     upstream: str
@@ -62,6 +65,13 @@ class Record(NamedTuple):
     up: int
     down: int
     place: str | None
+    tools: int | None
+    system: int | None
+    history: int | None
+    thinking: int | None
+    newest: int | None
+    rendered: str | None
+    equal: int | None
 
 
 def record_of(exchange: Exchange, now: float) -> Record:
@@ -70,7 +80,7 @@ def record_of(exchange: Exchange, now: float) -> Record:
     failed = has_failed(exchange.outcome, exchange.status)
     verdict, spared = (None, None) if failed else (exchange.verdict, exchange.spared)
     judged = verdict or _NO_VERDICT
-    where, reason = judged.where, judged.reason
+    where, reason, parts = judged.where, judged.reason, None if failed else exchange.parts
     fired = [report.rule for report in exchange.reports if report.edits]
     sent = exchange.sent or received
     model = body_of(sent).get("model") if sent.dialect is not None else None
@@ -79,6 +89,7 @@ def record_of(exchange: Exchange, now: float) -> Record:
         client=session.client if session is not None else client_of(received),
         route=exchange.route if exchange.server else None,
         price=exchange.price or 0.0,
+        root=None if exchange.place is None else exchange.place.root,
         at=milliseconds(exchange.wall),
         number=exchange.number,
         upstream=exchange.upstream,
@@ -110,7 +121,20 @@ def record_of(exchange: Exchange, now: float) -> Record:
         up=len(received.body),
         down=exchange.bytes_down,
         place=where.path[:LONGEST_PLACE] if where is not None else None,
+        tools=parts and parts.tools,
+        system=parts and parts.system,
+        history=parts and parts.history,
+        thinking=parts and parts.thinking,
+        newest=parts and parts.newest,
+        rendered=parts and parts.order,
+        equal=_equal(judged),
     )
+
+
+def _equal(verdict: Verdict) -> int | None:
+    """Return the tokens that a turn which broke shares with the one before."""
+    equal = verdict.expected if verdict.where is None else verdict.where.position
+    return None if verdict.reason is None or equal is None else equal.tokens
 
 
 def has_failed(outcome: Outcome, status: int | None) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.conversation.speeds import generation_of, prefill_of
+from cacheproxy.core.conversation.speeds import generation_of
 from cacheproxy.totals.store import Json, Store
 from cacheproxy.totals.sums import IS_BREAK
+from cacheproxy.totals.windows import SCOPE
 
 FILTERS = {
     "all": "1",
@@ -19,26 +20,26 @@ _INDEX = {
     "slow": "INDEXED BY exchanges_slow",
     "errors": "INDEXED BY exchanges_failed",
 }
+Period = tuple[int, int]
+"""From when until when, in ms since the epoch; the end is not in it."""
 _MOST = 200
 _FEW = 20_000
 """Exchanges of the sessions found, up to which they are looked up session by session."""
 _PAGE = """
 SELECT e.id, e.number, e.at / 1e3 AS at, s.client, s.name AS session, m.text AS asked,
-    u.served AS model, d.text AS dialect, e.turn, e.side, e.status, o.text AS outcome, e.failed,
-    e.prompt, e.reused, e.evaluated, e.output, e.prompt_ms / 1e3 AS prompt_seconds,
-    e.output_ms / 1e3 AS output_seconds, e.first_ms / 1e3 AS first_seconds,
+    u.served AS model, e.turn, e.side, e.status, o.text AS outcome, e.failed, e.prompt, e.reused,
+    e.evaluated, e.output, e.output_ms / 1e3 AS measured, e.first_ms / 1e3 AS first_seconds,
     e.total_ms / 1e3 AS total_seconds, (e.total_ms - e.first_ms) / 1e3 AS rest,
-    e.added_us / 1e6 AS added, v.text AS verdict,
-    r.text AS reason, k.text AS shape, e.place, e.lost, e.lost_ms / 1e3 AS lost_seconds, e.spared,
-    e.spared_ms / 1e3 AS spared_seconds, f.text AS rules, e.up, e.down
+    e.added_us / 1e6 AS added, v.text AS verdict, r.text AS reason, k.text AS shape, e.lost,
+    e.lost_ms / 1e3 AS lost_seconds, f.text AS rules
 FROM ({rows}) AS e
 LEFT JOIN sessions AS s ON s.id = e.session LEFT JOIN upstreams AS u ON u.id = e.upstream
-LEFT JOIN words AS m ON m.id = e.model LEFT JOIN words AS d ON d.id = e.dialect
-LEFT JOIN words AS o ON o.id = e.outcome LEFT JOIN words AS v ON v.id = e.verdict
-LEFT JOIN words AS r ON r.id = e.reason LEFT JOIN words AS k ON k.id = e.shape
-LEFT JOIN words AS f ON f.id = e.rules
+LEFT JOIN words AS m ON m.id = e.model LEFT JOIN words AS o ON o.id = e.outcome
+LEFT JOIN words AS v ON v.id = e.verdict LEFT JOIN words AS r ON r.id = e.reason
+LEFT JOIN words AS k ON k.id = e.shape LEFT JOIN words AS f ON f.id = e.rules
 ORDER BY e.id DESC
 """
+_ENDS = f"SELECT min(id), max(id) FROM exchanges INDEXED BY exchanges_at {SCOPE}"  # noqa: S608
 _FOUND = (
     "client LIKE :search ESCAPE '!' OR name LIKE :search ESCAPE '!' "
     "OR ifnull(model, '') LIKE :search ESCAPE '!'"
@@ -46,23 +47,36 @@ _FOUND = (
 
 
 def requests(
-    store: Store, which: str = "all", search: str = "", before: int | None = None, limit: int = 50
+    store: Store,
+    which: str = "all",
+    search: str = "",
+    before: int | None = None,
+    limit: int = 50,
+    *,
+    period: Period | None = None,
 ) -> Json:
     """Return a page of exchanges, the latest first.
 
     ``which``: one of FILTERS; ``search``: text in the client's, session's or model's name;
-    ``before``: the ``next`` of the page before. Raises KeyError for a filter there is not.
+    ``before``: the ``next`` of the page before; ``period``: when they began. Raises KeyError for a
+    filter there is not.
     """
     limit = max(1, min(limit, _MOST))
     condition = FILTERS[which]
     index = ""
-    pattern = "%" + search.replace("!", "!!").replace("%", "!%").replace("_", "!_") + "%"
-    scope: Json = {"before": before, "limit": limit + 1, "search": pattern}
+    scope: Json = {"before": before, "limit": limit + 1, "search": like(search)}
     if before is not None:
         condition += " AND id < :before"
+    if period is not None:  # rows that began in it lie close together, and so do their ids
+        scope["start"], scope["end"] = period
+        scope["low"], scope["high"] = store.connection.execute(_ENDS, scope).fetchone()
+        index = _INDEX[which]
+        condition += " AND id BETWEEN :low AND :high AND at >= :start AND at < :end"
     if search:
         count, scope["last"] = store.connection.execute(
-            f"SELECT total(requests), max(last) FROM sessions WHERE {_FOUND}",  # noqa: S608
+            "SELECT total(requests), "  # noqa: S608 - our own names
+            "max((SELECT max(id) FROM exchanges WHERE session = sessions.id)) "
+            f"FROM sessions WHERE {_FOUND}",
             scope,
         ).fetchone()
         if not count:
@@ -72,10 +86,7 @@ def requests(
             index = "INDEXED BY exchanges_session"
         else:  # newest first, from the last of them on
             index = _INDEX[which]
-            condition += (
-                " AND id <= ifnull((SELECT id FROM exchanges WHERE at <= :last "
-                "ORDER BY at DESC LIMIT 1), 0)"
-            )
+            condition += " AND id <= ifnull(:last, 0)"
     rows = (
         f"SELECT * FROM exchanges {index} "  # noqa: S608 - our own names
         f"WHERE {condition} ORDER BY id DESC LIMIT :limit"
@@ -87,30 +98,35 @@ def requests(
     }
 
 
-def sessions(store: Store, since: int, limit: int = 50) -> list[Json]:
-    """Return the sessions with a request at ``since`` (ms) or later, the latest first.
+def like(search: str) -> str:
+    """Return the pattern, with ``!`` as its escape, of texts that have ``search`` in them."""
+    return "%" + search.replace("!", "!!").replace("%", "!%").replace("_", "!_") + "%"
+
+
+def sessions(store: Store, since: int, until: int, limit: int = 50) -> list[Json]:
+    """Return the sessions whose last request was at ``since`` (ms) or later, the latest first.
+
+    Those from ``until`` on are left out: a clock has been set back since.
 
     Their figures are those of the whole session; ``context``: tokens after its last turn.
     ``prompt`` and ``reused`` are of the requests that say both.
     """
     return store.rows(
-        "SELECT client, name AS session, model, first / 1e3 AS first, last / 1e3 AS last, requests,"
-        " turns, breaks, prompt, reused, output, context FROM sessions "
-        "WHERE sessions.last >= ? ORDER BY sessions.last DESC LIMIT ?",
-        (since, max(1, min(limit, _MOST))),
+        "SELECT client, name AS session, turns, prompt, reused, context FROM sessions "
+        "WHERE sessions.last >= ? AND sessions.last < ? AND requests > 0 "
+        "ORDER BY sessions.last DESC LIMIT ?",
+        (since, until, max(1, min(limit, _MOST))),
     )
 
 
 def _request(store: Store, found: Json) -> Json:
-    output, rest = found["output"], found.pop("rest")
-    measured = bool(output and found["output_seconds"])
+    output, measured, rest = found["output"], found.pop("measured"), found.pop("rest")
     return found | {
         # Another run's: what is asked for by number is of this one.
         "number": found["number"] if found["id"] >= store.first else None,
         "side": bool(found["side"]),
         "failed": bool(found["failed"]),
         "rules": found["rules"].split(",") if found["rules"] else [],
-        "prefill_speed": prefill_of(found["evaluated"], found["prompt_seconds"]),
-        "speed": generation_of(output, found["output_seconds"] if measured else rest),
+        "speed": generation_of(output, measured or rest),
         "speed_source": ("measured" if measured else "estimated") if output else None,
     }

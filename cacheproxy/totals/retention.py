@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cacheproxy.totals.samples import ADD_SAMPLES, SAMPLE_COLUMNS
+from cacheproxy.totals.samples import ADD_SAMPLES, SAMPLE_COLUMNS, SAMPLE_STEPS
 from cacheproxy.totals.store import Store
+from cacheproxy.totals.sums import SUM_TABLES
 
-_SECOND = 1000
-_MINUTE = 60 * _SECOND
+_MINUTE = 60_000
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
+_EVER = 1 << 62
 
 _SUMS = ", ".join(f"sum({name})" for name in SAMPLE_COLUMNS)
 _THIN = (
@@ -19,6 +20,11 @@ _THIN = (
     "FROM samples WHERE step = :fine AND at < :until GROUP BY upstream, at / :coarse "
     f"{ADD_SAMPLES}"
 )
+_SETTLE = """
+UPDATE upstreams SET settled = max(settled, (SELECT ifnull(max(id), 0) FROM exchanges))
+WHERE NOT EXISTS (SELECT 1 FROM exchanges WHERE exchanges.id > settled AND upstream = upstreams.id)
+"""
+"""Whoever asks what waits for an upstream reads what has come since: others' requests as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +36,8 @@ class Keep:
     ``size``: what the file may hold before the oldest rows go, however young.
     """
 
-    samples: tuple[tuple[int, int], ...] = (
-        (_SECOND, _HOUR),
-        (10 * _SECOND, 6 * _HOUR),
-        (_MINUTE, 3 * _DAY),
-        (_HOUR, 5 * 366 * _DAY),
+    samples: tuple[tuple[int, int], ...] = tuple(
+        zip(SAMPLE_STEPS, (_HOUR, 6 * _HOUR, 3 * _DAY, 5 * 366 * _DAY), strict=True)
     )
     exchanges: int = 31 * _DAY
     minutes: int = 3 * _DAY
@@ -43,6 +46,8 @@ class Keep:
 
 
 DEFAULT = Keep()
+_FASTEST = 60
+"""How much faster than the time that passes detail may age: a month of it takes half a day."""
 _MOST_AT_ONCE = 2_000
 """Rows deleted in one go: the thread has other work."""
 
@@ -60,15 +65,16 @@ def tidy(store: Store, now: int, keep: Keep = DEFAULT) -> bool:
         execute("DELETE FROM samples WHERE step = ? AND at < ?", (fine, until))
     step, age = keep.samples[-1]
     execute("DELETE FROM samples WHERE step = ? AND at < ?", (step, now - age))
-    for table in ("rollups", "rollup_firsts", "rollup_breaks"):
+    for table in SUM_TABLES:
         for step, age in ((_MINUTE, keep.minutes), (_HOUR, keep.hours)):
             execute(
                 f"DELETE FROM {table} WHERE step = ? AND at < ?",  # noqa: S608 - our own names
                 (step, now - age),
             )
+    execute(_SETTLE)
     more = _delete_rows(store, now - keep.exchanges)
     if _used(store) > keep.size:
-        more = _delete_rows(store, None) or more
+        more = _delete_rows(store, _EVER) or more
     sessions = execute("DELETE FROM sessions WHERE last < ?", (now - keep.exchanges,)).rowcount
     if sessions:
         store.names.forget()
@@ -76,13 +82,33 @@ def tidy(store: Store, now: int, keep: Keep = DEFAULT) -> bool:
     return more
 
 
-def _delete_rows(store: Store, until: int | None) -> bool:
-    """Delete the oldest rows, those from before ``until`` or a number of them."""
+class Age:
+    """The time by which detail ages: the wall clock's, but it jumps back alone.
+
+    A clock that was a year ahead for some hours would else have cost all detail.
+    """
+
+    def __init__(self) -> None:
+        self._at: int | None = None
+        self._moment = 0.0
+
+    def __call__(self, store: Store, now: int, moment: float) -> int:
+        """Return it. ``now``: ms of the wall clock; ``moment``: s of the one that never jumps."""
+        passed, self._moment = moment - self._moment, moment
+        if self._at is None:
+            (self._at,) = store.connection.execute("SELECT max(at) FROM exchanges").fetchone()
+        elif now > self._at:
+            self._at = min(now, self._at + round(passed * 1000 * _FASTEST))
+        return now if self._at is None else min(now, self._at)
+
+
+def _delete_rows(store: Store, until: int) -> bool:
+    """Delete a number of the oldest rows from before ``until``; whether there may be more."""
     deleted = store.connection.execute(
         "DELETE FROM exchanges WHERE id IN ("
         "SELECT exchanges.id FROM exchanges JOIN upstreams ON upstreams.id = upstream "
-        "WHERE exchanges.id <= settled ORDER BY exchanges.id LIMIT ?) AND (? IS NULL OR at < ?)",
-        (_MOST_AT_ONCE, until, until),
+        "WHERE exchanges.id <= settled AND at < ? ORDER BY at LIMIT ?)",
+        (until, _MOST_AT_ONCE),
     ).rowcount
     return deleted >= _MOST_AT_ONCE
 

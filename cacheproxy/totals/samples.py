@@ -7,8 +7,9 @@ import sqlite3
 from cacheproxy.core.server.counters import NAMES, Figures
 from cacheproxy.core.server.status import Look
 
-RAW = 1000
-"""Milliseconds: looks are kept by the second at first."""
+SAMPLE_STEPS = (1000, 10_000, 60_000, 3_600_000)
+"""Milliseconds: looks are kept by the second at first, then by coarser steps."""
+RAW = SAMPLE_STEPS[0]
 SAMPLE_COLUMNS = ("looks", *NAMES, "running", "waiting", "kv")
 ADD_SAMPLES = "ON CONFLICT DO UPDATE SET looks = looks + excluded.looks, " + ", ".join(
     f"{name} = CASE WHEN excluded.{name} IS NULL THEN {name} "

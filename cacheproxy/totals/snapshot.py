@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cacheproxy.core.server.counters import NAMES, NOTHING, settle, total
-from cacheproxy.totals.lifetime import pending
+from cacheproxy.core.server.counters import NAMES
+from cacheproxy.totals.lifetime import WAITING
 from cacheproxy.totals.store import Json, Store
 
 COUNTERS = "server counters"
@@ -19,12 +19,14 @@ _SECONDS = ("prefill", "generation")
 def lifetime(store: Store) -> Json:
     """Return the totals of each upstream and model, and of all.
 
-    Figures are ``{"value": …, "source": …}``. ``since``: seconds since the epoch. ``spared``: the
+    Figures are ``{"value": …, "source": …}``. ``since``: seconds since the epoch, not later than
+    the last look at the upstream, as a clock that was set back would have it. ``spared``: the
     tokens and seconds not spent thanks to us, estimates; ``unpriced``: tokens that are not in the
     seconds, which are None if that is all. ``waiting``: what is in none of these as yet.
     """
     targets = store.connection.execute(
-        "SELECT targets.id, url, model, targets.first_seen / 1e3, metrics FROM targets "
+        "SELECT targets.id, url, model, metrics, "
+        "min(targets.first_seen, ifnull(last_seen, targets.first_seen)) / 1e3 FROM targets "
         "JOIN upstreams ON upstreams.id = upstream ORDER BY targets.id"
     )
     shown = [
@@ -35,7 +37,7 @@ def lifetime(store: Store) -> Json:
             "metrics": metrics,
             **_figures(store, target),
         }
-        for target, url, model, since, metrics in targets.fetchall()
+        for target, url, model, metrics, since in targets.fetchall()
     ]
     return {
         "since": min((each["since"] for each in shown), default=None),
@@ -51,7 +53,7 @@ def routed(store: Store) -> list[Json]:
     Tokens are those that answers told; ``price``: what they cost by the configuration.
     """
     return store.rows(
-        "SELECT url AS upstream, route, requests, prompt, reused, evaluated, output, price "
+        "SELECT url AS upstream, route, requests, prompt, reused, price "
         "FROM routed JOIN upstreams ON upstreams.id = upstream ORDER BY requests DESC LIMIT 64"
     )
 
@@ -106,17 +108,9 @@ def _spared(tokens: float, seconds: float, unpriced: float) -> Json:
 
 def _waiting(store: Store) -> Json:
     """Return what the exchanges since the last look at their upstream tell: not in the totals."""
-    figures, found = NOTHING, []
-    for upstream, settled in store.connection.execute("SELECT id, settled FROM upstreams"):
-        waiting = pending(store.connection, upstream, settled)
-        figures += total(settle([each.told for each in waiting], None).tails)
-        found += waiting
+    exchanges, tokens, seconds, unpriced, *figures = store.connection.execute(WAITING).fetchone()
     return {
-        "exchanges": len(found),
-        **{name: getattr(figures, name) for name in NAMES},
-        "spared": _spared(
-            sum(each.spared for each in found),
-            sum(each.spared_ms or 0 for each in found) / 1e3,
-            sum(each.spared for each in found if each.spared_ms is None),
-        ),
+        "exchanges": exchanges,
+        **dict(zip(NAMES, figures, strict=True)),
+        "spared": _spared(tokens, seconds, unpriced),
     }

@@ -14,14 +14,14 @@ from cacheproxy.totals.sums import ADD_SUMS
 
 Json = dict[str, Any]
 
-_WORDS = ("model", "dialect", "outcome", "verdict", "reason", "shape", "rules")
+_WORDS = ("model", "dialect", "outcome", "verdict", "reason", "shape", "rules", "rendered")
 _COLUMNS = ("under_way", *(name for name in Record._fields if name not in NO_COLUMNS))
 _INSERT = (
     f"INSERT INTO exchanges ({', '.join(_COLUMNS)}) "  # noqa: S608 - our own names
     f"VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
 )
 _TOUCH_SESSION = """
-UPDATE sessions SET last = max(last, :at), requests = requests + 1,
+UPDATE sessions SET last = :at, requests = requests + 1, upstream = :upstream,
     model = ifnull((SELECT text FROM words WHERE id = :model), model),
     turns = turns + (:turn > 0 AND NOT :side),
     breaks = breaks + (:reason IS NOT NULL AND NOT :side),
@@ -29,7 +29,14 @@ UPDATE sessions SET last = max(last, :at), requests = requests + 1,
     reused = reused + CASE WHEN :prompt IS NULL THEN 0 ELSE ifnull(:reused, 0) END,
     output = output + ifnull(:output, 0),
     context = ifnull(CASE WHEN :turn > 0 AND NOT :side THEN :prompt + ifnull(:output, 0) END,
-        context)
+        context),
+    root = ifnull(:root, root), side = side + :side,
+    evaluated = evaluated + CASE WHEN :prompt IS NULL OR :reused IS NULL THEN 0
+        ELSE ifnull(:evaluated, 0) END,
+    lost = lost + CASE WHEN :reason IS NULL OR :side THEN 0 ELSE ifnull(:lost, 0) END,
+    lost_ms = lost_ms + CASE WHEN :reason IS NULL OR :side THEN 0 ELSE ifnull(:lost_ms, 0) END,
+    spared = spared + ifnull(:spared, 0), spared_ms = spared_ms + ifnull(:spared_ms, 0),
+    unpriced = unpriced + CASE WHEN :spared_ms IS NULL THEN ifnull(:spared, 0) ELSE 0 END
 WHERE id = :session
 """
 _ADD_ROUTED = """
@@ -71,6 +78,11 @@ class Store:
         if record.place is not None:
             row["place"] = safe(record.place, LONGEST_PLACE)
         if record.session is not None:
+            root = record.root
+            if root is not None and root.id != record.session:
+                row["root"] = names.session(root.client, root.id, row["upstream"], at)
+            else:
+                row["root"] = None
             row["session"] = names.session(record.client, record.session, row["upstream"], at)
             execute(_TOUCH_SESSION, row)
         if record.route is not None:

@@ -9,6 +9,7 @@ STEPS = (60_000, 3_600_000)
 _PREFILL = f"CASE WHEN evaluated >= {LEAST_EVALUATED} AND prompt_ms > 0 THEN"
 _GENERATION = f"CASE WHEN output >= {LEAST_OUTPUT} AND output_ms >= {LEAST_OUTPUT_MS} THEN"
 IS_BREAK = "reason IS NOT NULL AND side = 0"
+SUM_TABLES = ("rollups", "rollup_firsts", "rollup_breaks", "rollup_groups")
 SUMS = {
     "requests": "count(*)",
     "turns": "sum(turn > 0)",
@@ -26,8 +27,23 @@ SUMS = {
     "unpriced": "total(CASE WHEN spared_ms IS NULL THEN spared END)",
 }
 """Each sum by its column in ``rollups``, as an aggregate over ``exchanges``."""
-LONGEST = "ifnull(max(first_ms), 0)"
-"""The column ``first_ms`` of ``rollups``: the one that is no sum."""
+LONGEST = {
+    "first_ms": "ifnull(max(first_ms), 0)",
+    "context": "ifnull(max(CASE WHEN turn > 0 AND side = 0 THEN prompt END), 0)",
+}
+"""The columns of ``rollups`` that are no sums."""
+GROUPED = {
+    "requests": "count(*)",
+    **{name: f"total({name})" for name in ("prompt", "reused", "evaluated")},
+    "lost": f"total(CASE WHEN {IS_BREAK} THEN lost END)",
+    "lost_ms": f"total(CASE WHEN {IS_BREAK} THEN lost_ms END)",
+}
+"""Each sum by its column in ``rollup_groups``."""
+GROUP = {
+    "client": "ifnull((SELECT client FROM sessions WHERE sessions.id = session), '')",
+    "model": "ifnull(model, 0)",
+}
+"""By what they are grouped."""
 
 
 _NEW = f"""
@@ -36,9 +52,10 @@ FROM exchanges CROSS JOIN (SELECT {STEPS[0]} AS step UNION ALL SELECT {STEPS[1]}
 _KEY = "step, upstream, at / step * step"
 ADD_SUMS = (
     f"""
-INSERT INTO rollups (step, upstream, at, first_ms, {", ".join(SUMS)})
-SELECT {_KEY}, {LONGEST}, {", ".join(SUMS.values())} {_NEW} GROUP BY 1, 2, 3
-ON CONFLICT DO UPDATE SET first_ms = max(first_ms, excluded.first_ms),
+INSERT INTO rollups (step, upstream, at, {", ".join([*LONGEST, *SUMS])})
+SELECT {_KEY}, {", ".join([*LONGEST.values(), *SUMS.values()])} {_NEW} GROUP BY 1, 2, 3
+ON CONFLICT DO UPDATE SET
+    {", ".join(f"{name} = max({name}, excluded.{name})" for name in LONGEST)},
     {", ".join(f"{name} = {name} + excluded.{name}" for name in SUMS)}
 """,
     f"""
@@ -51,6 +68,11 @@ INSERT INTO rollup_breaks (step, upstream, at, reason, shape, count, lost, lost_
 SELECT {_KEY}, reason, ifnull(shape, 0), count(*), total(lost), total(lost_ms), max(id) {_NEW}
 AND {IS_BREAK} GROUP BY 1, 2, 3, 4, 5 ON CONFLICT DO UPDATE SET count = count + excluded.count,
     lost = lost + excluded.lost, lost_ms = lost_ms + excluded.lost_ms, last = excluded.last
+""",
+    f"""
+INSERT INTO rollup_groups (step, upstream, at, {", ".join([*GROUP, *GROUPED])})
+SELECT {_KEY}, {", ".join([*GROUP.values(), *GROUPED.values()])} {_NEW} GROUP BY 1, 2, 3, 4, 5
+ON CONFLICT DO UPDATE SET {", ".join(f"{name} = {name} + excluded.{name}" for name in GROUPED)}
 """,
 )
 """Add the exchanges with a higher ``id`` to the sums by the step."""

@@ -15,7 +15,7 @@ from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.server.status import Look, Metrics, State
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.record import milliseconds, record_of
-from cacheproxy.totals.retention import tidy
+from cacheproxy.totals.retention import Age, tidy
 
 _log = Logger()
 _T = TypeVar("_T")
@@ -34,6 +34,7 @@ class Totals:
         self._reactor = reactor
         self._wall = wall
         self._database = Database(reactor, folder)
+        self._age = Age()
         self._tidying = LoopingCall(self._tidy)
         self._tidying.clock = reactor
         self._unpolled: Callable[[], Iterable[str]] | None = None
@@ -45,12 +46,17 @@ class Totals:
         self._database.put(lambda store: store.record(record))
 
     @property
+    def unkept(self) -> str:
+        """Why nothing is kept at present: memory answers then; "" where all is well."""
+        return self._database.unkept
+
+    @property
     def dropped(self) -> int:
         """Exchanges and looks that could not be kept."""
         return self._database.dropped
 
     def check(self) -> None:
-        """Open the file once; raises TotalsError. Blocks."""
+        """Open the file once, so that what is wrong with it is known at the start. Blocks."""
         self._database.check()
 
     def start(self, unpolled: Callable[[], Iterable[str]] | None = None) -> None:
@@ -69,8 +75,8 @@ class Totals:
         self._database.close()
 
     def looked(self, look: Look) -> None:
-        """Count a look at the upstream."""
-        self._database.put(lambda store: store.look(look))
+        """Count a look at the upstream. The next one tells what one that was not kept told."""
+        self._database.put(lambda store: store.look(look), lasts=False)
 
     def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
         """Ask one of the functions that take a Store first (windows, requests, standing)."""
@@ -87,10 +93,10 @@ class Totals:
 
     def _tidy(self) -> None:
         if self._unpolled is not None:
-            moment = self._reactor.seconds()
             for url in self._unpolled():
-                self.looked(Look(url, self._wall(), moment, State.UP, Metrics.OFF))
-        self._database.run(lambda store: tidy(store, self.now)).addCallbacks(
+                self.looked(Look(url, self._wall(), self._reactor.seconds(), State.UP, Metrics.OFF))
+        now, moment = self.now, self._reactor.seconds()
+        self._database.run(lambda store: tidy(store, self._age(store, now, moment))).addCallbacks(
             self._tidied, self._not_tidied
         )
 

@@ -7,6 +7,7 @@ from statistics import median
 
 from cacheproxy.core.conversation.speeds import generation_of, prefill_of
 from cacheproxy.totals.migrations import class_middle
+from cacheproxy.totals.samples import SAMPLE_STEPS
 from cacheproxy.totals.store import Json, Store
 from cacheproxy.totals.sums import IS_BREAK, LONGEST, SUMS
 
@@ -31,47 +32,50 @@ WINDOWS = {
     "30d": Window(30 * 86_400_000, 6 * 3_600_000, 3_600_000),
 }
 
-_SCOPE = "WHERE at >= :start AND at < :end"
-_STEP_SCOPE = f"{_SCOPE} AND step = :step"
+SCOPE = "WHERE at >= :start AND at < :end"
+"""Of exchanges; STEP_SCOPE: of sums."""
+_UPSTREAMS = "upstream IN (SELECT id FROM upstreams)"
+"""All of them, and yet it saves most of the reading: keys have the upstream before the time."""
+STEP_SCOPE = f"{SCOPE} AND step = :step AND {_UPSTREAMS}"
 _FROM_ROWS = (
-    f"SELECT at / :bucket * :bucket AS at, {LONGEST} AS first_ms, "  # noqa: S608 - our own names
-    + ", ".join(f"{sql} AS {name}" for name, sql in SUMS.items())
-    + f" FROM exchanges {_SCOPE} GROUP BY 1 ORDER BY 1"
+    "SELECT at / :bucket * :bucket AS at, "  # noqa: S608 - our own names
+    + ", ".join(f"{sql} AS {name}" for name, sql in (LONGEST | SUMS).items())
+    + f" FROM exchanges {SCOPE} GROUP BY 1 ORDER BY 1"
 )
 _FROM_ROLLUPS = (
-    "SELECT at / :bucket * :bucket AS at, max(first_ms) AS first_ms, "  # noqa: S608
-    + ", ".join(f"sum({name}) AS {name}" for name in SUMS)
-    + f" FROM rollups {_STEP_SCOPE} GROUP BY 1 ORDER BY 1"
+    "SELECT at / :bucket * :bucket AS at, "  # noqa: S608
+    + ", ".join(
+        f"{'max' if name in LONGEST else 'sum'}({name}) AS {name}" for name in LONGEST | SUMS
+    )
+    + f" FROM rollups {STEP_SCOPE} GROUP BY 1 ORDER BY 1"
 )
 _SERVER = f"""
-SELECT at / :bucket * :bucket / 1e3 AS at, sum(prompt) AS prompt, sum(reused) AS reused,
-    sum(evaluated) AS evaluated, sum(generated) AS generated, sum(prefill) AS prefill,
-    sum(generation) AS generation, sum(running) / sum(looks) AS running,
-    sum(waiting) / sum(looks) AS waiting, sum(kv) / sum(looks) AS kv
-FROM samples {_SCOPE} GROUP BY 1 ORDER BY 1
+SELECT at / :bucket * :bucket / 1e3 AS at, sum(evaluated) AS evaluated,
+    sum(generated) AS generated, sum(prefill) AS prefill, sum(generation) AS generation,
+    sum(kv) / sum(looks) AS kv
+FROM samples {SCOPE} AND {_UPSTREAMS} AND step IN ({", ".join(map(str, SAMPLE_STEPS))})
+GROUP BY 1 ORDER BY 1
 """  # noqa: S608
 _BREAKS_OF_ROWS = f"""
 SELECT reason, ifnull(shape, 0), count(*), total(lost), total(lost_ms), max(id)
-FROM exchanges {_SCOPE} AND {IS_BREAK} GROUP BY 1, 2
+FROM exchanges {SCOPE} AND {IS_BREAK} GROUP BY 1, 2
 """  # noqa: S608
 _BREAKS_OF_ROLLUPS = f"""
 SELECT reason, shape, sum(count), sum(lost), sum(lost_ms), max(last)
-FROM rollup_breaks {_STEP_SCOPE} GROUP BY 1, 2
+FROM rollup_breaks {STEP_SCOPE} GROUP BY 1, 2
 """  # noqa: S608
 _BREAKS = """
 WITH f (reason, shape, count, lost, lost_ms, last) AS ({source})
 SELECT r.text AS reason, s.text AS shape, f.count, CAST(f.lost AS INTEGER) AS lost,
-    f.lost / nullif(k.tokens, 0) AS share, f.lost_ms / 1e3 AS seconds, e.place, c.client,
-    c.name AS session, iif(f.last >= :first, e.number, NULL) AS number
+    f.lost / nullif(k.tokens, 0) AS share, f.lost_ms / 1e3 AS seconds, e.place,
+    iif(f.last >= :first, e.number, NULL) AS number
 FROM f JOIN (SELECT total(reused) + total(evaluated) AS tokens FROM {table}) AS k
 JOIN words AS r ON r.id = f.reason LEFT JOIN words AS s ON s.id = f.shape
-LEFT JOIN exchanges AS e ON e.id = f.last LEFT JOIN sessions AS c ON c.id = e.session
+LEFT JOIN exchanges AS e ON e.id = f.last
 ORDER BY f.lost DESC, f.count DESC
 """
-_SHOWN = (
-    "requests", "turns", "breaks", "prompt", "reused", "evaluated", "output", "lost", "spared",
-    "unpriced",
-)  # fmt: skip
+_OF_BUCKET = ("requests", "breaks", "prompt", "reused", "evaluated", "lost")
+_OF_WINDOW = ("turns", "output", "spared", "unpriced")
 
 
 def overview(store: Store, name: str, now: int) -> Json:
@@ -82,10 +86,10 @@ def overview(store: Store, name: str, now: int) -> Json:
     Raises KeyError for a window there is not.
     """
     window = WINDOWS[name]
-    scope = _scope(window, now)
+    scope = scope_of(window, now)
     rows = store.rows(_FROM_ROLLUPS if window.step else _FROM_ROWS, scope)
     sums = {key: sum(int(each[key]) for each in rows) for key in SUMS}
-    sums["first_ms"] = max((each["first_ms"] for each in rows), default=0)
+    sums |= {key: max((each[key] for each in rows), default=0) for key in LONGEST}
     return {
         "window": name,
         "start": scope["start"] / 1e3,
@@ -96,7 +100,7 @@ def overview(store: Store, name: str, now: int) -> Json:
             "first_median": _median_first(store, window, scope),
             "added": sums["added_us"] / sums["sent"] / 1e6 if sums["sent"] else None,
         },
-        "series": [{"at": each["at"] / 1e3, **_shown(each)} for each in rows],
+        "series": [{"at": each["at"] / 1e3, **_bucket(each)} for each in rows],
         "server": [_server(row) for row in store.rows(_SERVER, scope)],
     }
 
@@ -110,15 +114,16 @@ def breaks(store: Store, name: str, now: int) -> list[Json]:
     """
     window = WINDOWS[name]
     source, table = (
-        (_BREAKS_OF_ROLLUPS, f"rollups {_STEP_SCOPE}")
+        (_BREAKS_OF_ROLLUPS, f"rollups {STEP_SCOPE}")
         if window.step
-        else (_BREAKS_OF_ROWS, f"exchanges {_SCOPE}")
+        else (_BREAKS_OF_ROWS, f"exchanges {SCOPE}")
     )
-    scope = {**_scope(window, now), "first": store.first}
+    scope = {**scope_of(window, now), "first": store.first}
     return store.rows(_BREAKS.format(source=source, table=table), scope)
 
 
-def _scope(window: Window, now: int) -> dict[str, int]:
+def scope_of(window: Window, now: int) -> dict[str, int]:
+    """Return what SCOPE and STEP_SCOPE ask for, of the window that ends ``now``."""
     start = window.start(now)
     return {
         "start": start,
@@ -129,12 +134,19 @@ def _scope(window: Window, now: int) -> dict[str, int]:
 
 
 def _shown(sums: Json) -> Json:
-    return {name: int(sums[name]) for name in _SHOWN} | {
+    return _bucket(sums) | {
+        **{name: int(sums[name]) for name in _OF_WINDOW},
         "errors": int(sums["failed"]),
         "spared_seconds": sums["spared_ms"] / 1e3,
+    }
+
+
+def _bucket(sums: Json) -> Json:
+    return {name: int(sums[name]) for name in _OF_BUCKET} | {
         "first_worst": sums["first_ms"] / 1e3 if sums["first_ms"] else None,
         "prefill_speed": _speed(sums["timed_prompt"], sums["prompt_ms"]),
         "generation_speed": _speed(sums["timed_output"], sums["output_ms"]),
+        "context": sums["context"] or None,
     }
 
 
@@ -154,14 +166,14 @@ def _median_first(store: Store, window: Window, scope: dict[str, int]) -> float 
     execute = store.connection.execute
     if not window.step:
         waits = execute(
-            f"SELECT first_ms FROM exchanges {_SCOPE} "  # noqa: S608
+            f"SELECT first_ms FROM exchanges {SCOPE} "  # noqa: S608
             "AND turn > 0 AND first_ms IS NOT NULL",
             scope,
         ).fetchall()
         return median(wait for (wait,) in waits) / 1e3 if waits else None
     classes = execute(
         "SELECT class, sum(count) FROM rollup_firsts "  # noqa: S608
-        f"{_STEP_SCOPE} GROUP BY 1 ORDER BY 1",
+        f"{STEP_SCOPE} GROUP BY 1 ORDER BY 1",
         scope,
     ).fetchall()
     left = sum(count for _, count in classes) / 2

@@ -171,8 +171,8 @@ def test_a_slow_disk_costs_captures_and_nothing_else(tmp_path, logged):
     assert observer.written + observer.dropped == 100
     assert len(read(folder)[0]) == observer.written
     slow, total = logged
-    assert "the disk is too slow: exchanges are dropped" in slow
-    assert total == f"capture: {observer.dropped:,} exchanges were dropped from it in all"
+    assert "the disk is too slow. Exchanges are not written" in slow
+    assert total == f"capture: {observer.dropped:,} exchanges were not written to it in all"
 
 
 def test_the_number_that_waits_is_bounded(tmp_path):
@@ -186,7 +186,7 @@ def test_the_number_that_waits_is_bounded(tmp_path):
     ("bounds", "why"),
     [
         ({"size": 8_000}, "larger than all that may wait"),
-        ({"caps": {"size": 5_000}}, "larger than all captures may be"),
+        ({"caps": {"size": 5_000}}, "one exchange is larger than the limit for all captures"),
     ],
 )
 def test_an_exchange_that_is_too_large(tmp_path, logged, bounds, why):
@@ -239,11 +239,11 @@ def test_a_full_disk_costs_captures_and_nothing_else(tmp_path):
     assert done.stderr == ""
     full, over, total, counts = done.stdout.splitlines()
     assert full == (
-        f"capture to {folder}: File too large: "
-        "exchanges are dropped from it; the requests themselves go on"
+        f"capture to {folder}: File too large. "
+        "Exchanges are not written to it; the requests themselves go on"
     )
-    assert over == "capture goes on; 9 exchanges were dropped"
-    assert total == "capture: 9 exchanges were dropped from it in all"
+    assert over == "the capture works again; 9 exchanges were not written"
+    assert total == "capture: 9 exchanges were not written to it in all"
     assert counts == "3 9"
     records, problems = read(folder)
     assert ([record.turn for record in records], problems) == ([1, 2, 3], [])
@@ -258,7 +258,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, logged):
         observer.cacheproxy_exchange_finished(exchange())
     observer.close(30)
     assert (observer.written, observer.dropped) == (0, 3)
-    assert "No such file or directory: exchanges are dropped" in logged[0]
+    assert "No such file or directory. Exchanges are not written" in logged[0]
     assert len(logged) == 2
 
 
@@ -267,7 +267,7 @@ def test_one_exchange_that_cannot_be_spelled(tmp_path, logged):
     odd = exchange(error={SECRET})
     observer = capture(tmp_path / "captures", odd, exchange(wall=float("nan")), exchange())
     assert (observer.written, observer.dropped) == (1, 2)
-    assert "an exchange cannot be spelled (TypeError)" in logged[0]
+    assert "an exchange cannot be written as JSON (TypeError)" in logged[0]
     assert SECRET not in "".join(logged)
 
 

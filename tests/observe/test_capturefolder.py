@@ -118,7 +118,7 @@ def test_a_folder_that_is_none(tmp_path):
         with pytest.raises(CaptureError, match="name another folder"):
             CaptureFolder(path)
     (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(CaptureError, match="is a link: name the folder itself"):
+    with pytest.raises(CaptureError, match="is a symbolic link: name the folder itself"):
         CaptureFolder(tmp_path / "link")
 
 
@@ -176,4 +176,4 @@ def test_half_a_line_spoils_only_itself(tmp_path):
     capture(folder, exchange(turn=7))
     records, (problem,) = read(file)
     assert [record.turn for record in records] == [1, 7]
-    assert str(problem) == f"{file}:2: cut off: no whole JSON"
+    assert str(problem) == f"{file}:2: cut off: not a complete JSON value"

@@ -73,14 +73,14 @@ def test_requests_without_a_prompt_are_delivered_at_once(judging, delivered):
     assert delivered[0].number == 1
 
 
-def test_when_too_much_waits_exchanges_go_on_without_a_verdict(
-    judging, reactor, delivered, monkeypatch
-):
-    """Memory is worth more than a verdict."""
-    monkeypatch.setattr(module, "_MOST_WAITING", 10)
-    judging(exchange(body("a")))
-    assert delivered[0].verdict is None
-    assert reactor.calls.empty()
+def test_when_too_much_waits_exchanges_go_on_without_a_verdict(judging, reactor, delivered):
+    """Memory is worth more than a verdict; what is too much alone is judged alone."""
+    judging.most_waiting = 10
+    judging(exchange(body("a"), session="one"))
+    judging(exchange(body("a"), session="two"))
+    assert [(one.session.id, one.verdict) for one in delivered] == [("two", None)]
+    reactor.run(1)
+    assert delivered[1].verdict is not None
 
 
 def test_a_comparison_that_fails_loses_no_exchange(judging, reactor, delivered, monkeypatch):

@@ -186,7 +186,7 @@ LLAMA = ((b"Server", b"llama.cpp"),)
         ),
         (
             {"status": 400, "reports": (Report("billing", EDITS),)},
-            "400 from the upstream  (edited: billing 2 in 2 items)",
+            "400 from the upstream  (2 edits by rule billing)",
         ),
     ],
 )
@@ -212,18 +212,13 @@ def test_a_path_is_shown_without_what_may_be_a_key(target, shown):
 
 
 def test_edits_are_counted_by_rule():
-    """Among how many messages; a rule that did nothing is not named."""
+    """A rule that did nothing is not named."""
     reports = (
         Report("billing", EDITS),
         Report("failed", error="KeyError"),
         Report("date", EDITS[:1]),
     )
-    assert line(reports=reports).endswith("  ok  (edited: billing 2, date 1 in 2 items)")
-    responses = Request("POST", "/v1/responses", (), b'{"input":[1,2,3]}')
-    assert line(received=responses, reports=reports).endswith("date 1 in 3 items)")
-    for body in (b'{"prompt":"x"}', b'{"messages":"x"}', b"", b"not json"):
-        odd = Request("POST", "/completion", (), body)
-        assert line(received=odd, reports=reports).endswith("(edited: billing 2, date 1)")
+    assert line(reports=reports).endswith("  ok  (2 edits by rule billing, 1 edit by rule date)")
 
 
 def test_late_system_messages_are_counted_by_messages():
@@ -237,10 +232,10 @@ def test_late_system_messages_are_counted_by_messages():
     for joins in (False, True):
         after, report = place(asked, alike(Late.REFUSED, "test", joins=joins))
         said = line(received=asked, sent=after, reports=(report,))
-        assert said.endswith("  ok  (placed 2)")
+        assert said.endswith("  ok  (placed 2 late system messages)")
         more = (report, Report("billing", EDITS[:1]))
         said = line(received=asked, sent=after, reports=more)
-        assert said.endswith("  ok  (placed 2; edited: billing 1 in 3 items)")
+        assert said.endswith("  ok  (placed 2 late system messages; 1 edit by rule billing)")
 
 
 def test_verbose_adds_sizes_and_each_edit():
@@ -321,13 +316,13 @@ HERE = Break(
                 evidence=(Evidence.OTHERS,),
                 basis=Basis.RENDERED,
             ),
-            "evicted: 2,611 of 18,400 tokens that both prompts share were left: "  # noqa: ISC004
+            "evicted: the server still had 2,611 of 18,400 tokens that both prompts share: "  # noqa: ISC004
             "another conversation had its place meanwhile.",
             "",
         ),
         (  # nobody can explain it, but what it was not is known
             Verdict(Judgement.BREAK, Reason.UNKNOWN, ruled_out=("the rendered prompts agree",)),
-            "unknown: why is not known (ruled out: the rendered prompts agree).",
+            "unknown: no cause found (ruled out: the rendered prompts agree).",
             "",
         ),
     ],

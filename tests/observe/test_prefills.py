@@ -9,7 +9,7 @@ from cacheproxy.observe.prefills import Prefills, line
 
 
 def prefill(seconds, done=2048, total=11_000, session="claude/3f9a"):
-    return Prefill(session, 14, Progress(done, total), seconds)
+    return Prefill(session, f"{session}77", 14, Progress(done, total), seconds)
 
 
 def test_the_line():
@@ -50,10 +50,16 @@ def test_those_that_run_are_shown_until_they_are_over():
     prefills = Prefills(lambda: changes.append(1))
     prefills(1, prefill(1.0))
     prefills(2, prefill(3.0, 5, 9, "pi/0000"))
-    assert prefills.as_json() == [
-        {"session": "pi/0000", "turn": 14, "done": 5, "total": 9, "seconds": 3.0},
-        {"session": "claude/3f9a", "turn": 14, "done": 2048, "total": 11_000, "seconds": 1.0},
-    ]
+    first, second = prefills.as_json()
+    assert first == {
+        "session": "pi/0000",
+        "conversation": "pi/000077",
+        "turn": 14,
+        "done": 5,
+        "total": 9,
+        "seconds": 3.0,
+    }
+    assert (second["session"], second["done"], second["total"]) == ("claude/3f9a", 2048, 11_000)
     prefills(2, None)
     assert [each["session"] for each in prefills.as_json()] == ["claude/3f9a"]
     assert len(changes) == 3

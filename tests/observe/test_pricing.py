@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+
 import pytest
 
 from cacheproxy.core.conversation.usage import Usage
@@ -10,7 +13,7 @@ from cacheproxy.core.route.price import Price
 from cacheproxy.observe.pricing import Pricing
 from tests.totals.builders import look
 
-from .exchanges import body, exchange
+from .exchanges import body, exchange, read
 
 SPARED = Verdict(Judgement.OK, expected=Count(900, "measured"), unedited=Count(0, "estimated"))
 ADDED = Verdict(
@@ -21,6 +24,9 @@ ADDED = Verdict(
 )
 
 NOTHING = Verdict(Judgement.OK, expected=Count(900, "measured"), unedited=Count(900, "measured"))
+
+
+DEEP = Verdict(Judgement.OK, expected=Count(10_000, "measured"), unedited=Count(6000, "estimated"))
 
 
 def turn(evaluated=10, seconds=None, reused=900, verdict=SPARED, **changes):
@@ -42,16 +48,37 @@ def price():
     return price
 
 
-def test_an_exchange_that_evaluated_enough_is_priced_at_its_own_speed(price):
-    price(turn(10_000, 1.0))
-    assert price(turn(300, 3.0)).seconds == 9.0
+def takes(start, end):
+    """The seconds of a server whose tokens cost twice as much after 10,000 others."""
+    return 2e-4 * (end - start) + 1e-8 * (end**2 - start**2)
 
 
-def test_one_that_did_not_is_priced_at_what_its_upstream_showed(price):
-    for seconds in (1.0, 2.0, 4.0):
-        price(turn(1000, seconds))
-    assert price(turn(10, 5.0)).seconds == pytest.approx(900 / 500)
-    assert price(turn(10, 5.0, upstream="http://other:1")).seconds is None
+def test_what_was_spared_is_priced_at_the_depth_where_it_stands(price):
+    """Not at the speed of a whole prompt, nor at that of a short turn at its end."""
+    assert price(turn(10_000, takes(0, 10_000), reused=0)) is None
+    found = price(turn(400, takes(10_000, 10_400), reused=10_000, verdict=DEEP))
+    assert (found.tokens, found.seconds) == (4000, pytest.approx(takes(6000, 10_000), rel=1e-3))
+    found = price(turn(3, reused=10_400, verdict=DEEP))
+    assert (found.tokens, found.seconds) == (4400, pytest.approx(takes(6000, 10_400), rel=1e-3))
+
+
+@pytest.mark.parametrize("own", [0.5, 99.0])
+def test_what_the_turn_took_all_the_same_is_not_spared(price, own):
+    """A few tokens may take a server as long as many; nothing was lost by that."""
+    price(turn(10_000, takes(0, 10_000), reused=0))
+    price(turn(5000, takes(10_000, 15_000), reused=10_000))
+    found = price(turn(10, own, reused=10_000, verdict=DEEP))
+    assert found.seconds == pytest.approx(max(0, takes(6000, 10_010) - own), rel=1e-3)
+
+
+def test_each_upstream_and_model_has_its_price(price):
+    price(turn(1000, 1.0, reused=0))
+    small = read(exchange(body("x", model="small"), usage=Usage(1000, 0, 5, 0.1)))
+    assert price(small) is None
+    assert price(turn()).seconds == pytest.approx(0.9)
+    small = replace(small, usage=Usage(910, 900, 5), verdict=SPARED)
+    assert price(small).seconds == pytest.approx(0.09)
+    assert price(turn(upstream="http://other:1")).seconds is None
 
 
 def test_where_answers_tell_no_times_counters_do(price):
@@ -62,12 +89,23 @@ def test_where_answers_tell_no_times_counters_do(price):
     assert price(turn()).seconds == pytest.approx(1.8)
 
 
+def test_counters_tell_depths_too_where_they_hold_what_was_answered(price):
+    price.looked(look(evaluated=500.0, prefill=9.0))
+    price(turn(10_000, reused=0))
+    price.looked(look(evaluated=10_500.0, prefill=9.0 + takes(0, 10_000)))
+    price(turn(400, reused=10_000))
+    price.looked(look(evaluated=10_900.0, prefill=9.0 + takes(0, 10_400)))
+    found = price(turn(3, reused=10_400, verdict=DEEP))
+    assert found.seconds == pytest.approx(takes(6000, 10_400), rel=1e-3)
+
+
 def test_what_answers_told_is_not_counted_again(price):
     price.looked(look(evaluated=0.0, prefill=0.0))
     price(turn(1000, 1.0))
     price.looked(look(evaluated=1000.0, prefill=1.0))
     price(turn(1000, 4.0))
-    assert price(turn()).seconds == pytest.approx(900 / 625)  # of two speeds, not three
+    other = read(exchange(body("x", model="other"), usage=Usage(910, 900, 5), verdict=SPARED))
+    assert price(other).seconds == pytest.approx(900 / 250)  # of two speeds, not three
 
 
 def test_at_a_speed_that_nobody_knows_there_is_no_price_and_never_will_be(price):
@@ -77,14 +115,46 @@ def test_at_a_speed_that_nobody_knows_there_is_no_price_and_never_will_be(price)
     assert found.seconds is None
 
 
+LOST = Verdict(Judgement.BREAK, Reason.EVICTED, lost=Count(900, "measured"))
+
+
+def test_a_break_lost_the_time_that_its_own_answer_tells_or_else_the_upstream():
+    """One number for all who show it; where nobody knows a speed, there is none."""
+    found = []
+    pricing = Pricing(lambda each: found.append(each.verdict.seconds_lost))
+    pricing(turn(verdict=LOST))
+    pricing.looked(look(evaluated=1000.0, prefill=2.0))
+    pricing(turn(verdict=LOST))
+    pricing(turn(verdict=replace(LOST, seconds_lost=7.0)))
+    pricing(turn(verdict=replace(LOST, judgement=Judgement.UNKNOWN)))
+    assert found == [None, 1.8, 7.0, None]
+
+
 def test_what_the_edits_cost_is_less_than_nothing(price):
     found = price(turn(1000, 1.0, reused=0, verdict=ADDED))
     assert (found.tokens, found.seconds) == (-900, -0.9)
 
 
+def test_a_turn_that_went_fast_by_chance_was_not_spared_time_by_edits_that_cost_some(price):
+    for _ in range(9):
+        price(turn(1000, 1.0, reused=0))
+    few = replace(ADDED, unedited=Count(100, "measured"))
+    found = price(turn(1000, 0.8, reused=0, verdict=few))
+    assert (found.tokens, found.seconds) == (-100, 0.0)
+
+
 @pytest.mark.parametrize("changes", [{"verdict": NOTHING}, {"verdict": None}, {"status": 400}])
 def test_where_nothing_was_spared_or_nobody_knows_nothing_is_said(price, changes):
     assert price(turn(**changes)) is None
+
+
+def test_of_a_models_name_only_the_beginning_is_kept(price):
+    """A client chose it."""
+    asked = read(exchange(body("x", model="m" * 2_000_000), usage=Usage(1000, 0, 5, 1.0)))
+    name = asked.sent.json["model"]
+    before = sys.getrefcount(name)
+    price(asked)
+    assert sys.getrefcount(name) == before
 
 
 def test_upstreams_do_not_pile_up(price):

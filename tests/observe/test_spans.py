@@ -93,13 +93,12 @@ def collector():
 
 @pytest.fixture
 def make(collector, monkeypatch):
-    """Make the observer, with OpenTelemetry's variables set to ``environ``."""
+    """Make the observer, with OpenTelemetry's variables set to ``environ``; no proxy between."""
 
     def make(**environ):
         from cacheproxy.observe.spans import Spans
 
-        for name in [name for name in os.environ if name.startswith("OTEL_")]:
-            monkeypatch.delenv(name)
+        monkeypatch.setenv("no_proxy", "*")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         for name, value in environ.items():
             monkeypatch.setenv(name, value)

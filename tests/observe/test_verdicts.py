@@ -56,7 +56,7 @@ def test_a_turn_that_agrees_but_was_not_reused_broke_for_an_unknown_reason():
         exchange(body("a", "b", "c"), usage=Usage(1020, 0, 5, 2.0)),
     )
     assert (broken.judgement, broken.reason) == (Judgement.BREAK, Reason.UNKNOWN)
-    assert "this request only adds to the last" in broken.ruled_out
+    assert "this request only appends to the one before" in broken.ruled_out
     assert broken.lost.tokens == 1000
     assert broken.seconds_lost == pytest.approx(2.0 * 1000 / 1020)
 

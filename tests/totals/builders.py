@@ -19,6 +19,7 @@ _PLAIN = Record(
     began=0.0,
     route=None,
     price=0.0,
+    root=None,
     client="agent",
     at=MS,
     number=1,
@@ -51,6 +52,13 @@ _PLAIN = Record(
     up=4000,
     down=700,
     place=None,
+    tools=100,
+    system=200,
+    history=400,
+    thinking=50,
+    newest=250,
+    rendered="tools first",
+    equal=None,
 )
 
 

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import random
+import resource
+import shutil
 import signal
 import sqlite3
+import stat
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cacheproxy.totals import database as module
+from cacheproxy.totals import file
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.file import NAME
-from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.snapshot import lifetime
 from tests.proxy.harness import eventually, running
 from tests.turning import TurningReactor
 
-from .builders import look, record, store_in
+from .builders import keep, look, record, store_in
 
 
 def put(database, *records):
@@ -40,6 +45,36 @@ def rows(folder):
     return found
 
 
+def _replace(make):
+    def change(path, backup):
+        path.unlink()
+        make(path, backup)
+
+    return change
+
+
+def _damage(path, _):
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(b"\xa5" * 8192)
+
+
+CHANGES = {
+    "removed": lambda path, _: path.unlink(),
+    "its folder removed": lambda path, _: shutil.rmtree(path.parent),
+    "moved away": lambda path, _: path.rename(path.with_name("elsewhere")),
+    "a text over it": lambda path, _: path.write_text("no totals\n" * 1000),
+    "a text in its place": _replace(lambda path, _: path.write_text("no totals\n" * 1000)),
+    "a folder in its place": _replace(lambda path, _: path.mkdir()),
+    "an older one over it": lambda path, backup: shutil.copyfile(backup, path),
+    "an older one in its place": lambda path, backup: backup.replace(path),
+    "cut short": lambda path, _: os.truncate(path, path.stat().st_size // 2),
+    "emptied": lambda path, _: os.truncate(path, 0),
+    "damaged in the middle": _damage,
+}
+REPLACED = {each for each in CHANGES if "removed" in each or "in its" in each or "away" in each}
+
+
 @pytest.fixture
 def reactor():
     return TurningReactor()
@@ -47,7 +82,7 @@ def reactor():
 
 @pytest.fixture
 def database(reactor, tmp_path):
-    database = Database(reactor, tmp_path)
+    database = Database(reactor, tmp_path / "state")
     yield database
     database.close()
 
@@ -81,7 +116,7 @@ def test_a_question_sees_all_that_came_before_it(database, reactor):
 def test_what_waits_is_written_when_it_closes(database, tmp_path):
     put(database, *(record(number=number) for number in range(100)))
     database.close()
-    assert rows(tmp_path) == 100
+    assert rows(tmp_path / "state") == 100
     put(database, record())
     assert database.dropped == 1
 
@@ -115,17 +150,78 @@ def test_what_goes_wrong_with_one_record_costs_no_other(database, reactor, log):
     assert not any("canary" in line for line in log)
 
 
-def test_a_file_that_fails_costs_what_was_written_with_it(database, reactor):
-    """No row, no sum and no look of it stays; what came behind is written."""
+def test_a_full_disk_costs_nothing(database, reactor, log, monkeypatch):
+    """What failed is undone as a whole, and done again, in order, when there is room."""
+    monkeypatch.setattr(module, "_LATER", 0.05)
+
+    def fill(store):
+        pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+        store.connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    ask(database, reactor, fill)
+    put(database, *(record(began=5.0, session=f"s{number}") for number in range(500)))
+    database.put(lambda store: store.look(look(moment=10.0, evaluated=1.0)), lasts=False)
+    reactor.turn_until(lambda: any("cannot write" in line for line in log))
     put(database, record(began=5.0))
-    database.put(lambda store: store.look(look(moment=10.0, evaluated=1.0)))
-    with pytest.raises(sqlite3.OperationalError):
-        ask(database, reactor, lambda store: store.connection.execute("SELECT nothing"))
-    assert database.dropped == 3
-    put(database, record(began=5.0), record(began=5.0))
-    assert ask(database, reactor, count) == 2
+    reactor.turn_until(lambda: any("totals are kept again" in line for line in log))
+    assert ask(database, reactor, count) == 501
     sums = "SELECT sum(requests), (SELECT sum(under_way) FROM exchanges) FROM rollups"
-    assert ask(database, reactor, lambda store: store.connection.execute(sums).fetchone()) == (4, 0)
+    assert ask(database, reactor, lambda store: store.connection.execute(sums).fetchone()) == (
+        1002,
+        1,
+    )
+    assert database.dropped == 0
+    assert len(log) == 2
+
+
+def test_a_disk_that_is_full_when_the_log_is_written_into_the_file(
+    database, reactor, log, monkeypatch, tmp_path
+):
+    """Some of it is written then: that was nobody else, and the log is not thrown away."""
+    path = tmp_path / "state" / NAME
+    monkeypatch.setattr(file, "_LONG", 1)
+    put(database, record())
+    assert ask(database, reactor, count) == 1
+    assert ask(database, reactor, count) == 1  # now it is in the file
+    before = path.stat()
+    monkeypatch.setattr(file, "_LONG", 1 << 30)
+    put(database, *(record(session=f"s{number}") for number in range(4000)))
+    assert ask(database, reactor, count) == 4001
+    monkeypatch.setattr(file, "_LONG", 1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (before.st_size + 100_000, hard))
+    try:
+        assert ask(database, reactor, count) == 4001
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.stat().st_mtime_ns > before.st_mtime_ns
+    assert ask(database, reactor, count) == 4001
+    database.close()
+    assert rows(path.parent) == 4001
+    assert log == []
+
+
+def test_the_end_does_not_wait_for_a_disk_that_is_full(database, reactor, log, monkeypatch):
+    """There is room enough to open the file, and not for all that is held."""
+    monkeypatch.setattr(module, "_LATER", 1000)
+    ask(
+        database,
+        reactor,
+        lambda store: store.connection.execute("PRAGMA wal_checkpoint").fetchall(),
+    )
+    opened = []
+    monkeypatch.setattr(module, "open_file", lambda at: opened.append(at) or file.open_file(at))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    try:
+        put(database, *(record(session=f"s{number}") for number in range(2000)))
+        reactor.turn_until(lambda: any("cannot write" in line for line in log))
+        database.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(opened) < 5
+    reactor.turn_until(lambda: "2,000 requests are not in the totals" in log[-1])
+    assert database.dropped == 2000
 
 
 def test_a_question_that_fails_says_so_to_who_asked(database, reactor):
@@ -153,7 +249,7 @@ def test_a_file_damaged_while_it_is_open_is_set_aside(database, reactor, tmp_pat
         store.connection.execute("COMMIT")
         store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         store.connection.execute("PRAGMA cache_size = 0")
-        path = tmp_path / NAME
+        path = tmp_path / "state" / NAME
         size = path.stat().st_size
         with path.open("r+b") as file:
             file.seek(4096)
@@ -163,12 +259,12 @@ def test_a_file_damaged_while_it_is_open_is_set_aside(database, reactor, tmp_pat
         store.connection.execute("SAVEPOINT job")
         store.names.forget()
 
-    database.put(damage)
+    database.put(damage, lasts=False)
     put(database, record())
 
     def set_aside():
         put(database, record())
-        return list(tmp_path.glob("totals-damaged-*.db"))
+        return list((tmp_path / "state").glob("totals-damaged-*.db"))
 
     eventually(set_aside)
     put(database, record(number=4242))
@@ -181,25 +277,104 @@ def test_a_file_damaged_while_it_is_open_is_set_aside(database, reactor, tmp_pat
 
 
 def test_a_file_that_another_process_has_is_waited_for(reactor, tmp_path, log, monkeypatch):
-    """It may be draining: what comes in the meantime is kept."""
+    """It may be draining: what comes in the meantime is kept, and memory answers."""
     monkeypatch.setattr(module, "_AGAIN", 0.05)
     other = store_in(tmp_path)
+    keep(other, record())
     database = Database(reactor, tmp_path)
     database.check()
     put(database, record())
-    with pytest.raises(TotalsError, match="another cacheproxy is using"):
-        ask(database, reactor, count)
+    assert ask(database, reactor, count) == 1
+    assert "another cacheproxy is using" in database.unkept
+    put(database, record())
     other.connection.close()
-
-    def answered():
-        try:
-            return ask(database, reactor, count) == 1
-        except TotalsError:
-            return False
-
-    eventually(answered)
+    reactor.turn_until(lambda: not database.unkept)
+    assert ask(database, reactor, count) == 3
     database.close()
-    assert sum("another cacheproxy is using" in line for line in log) == 1
+    reactor.turn()
+    assert [line.partition(":")[0] for line in log] == [
+        "no totals are kept at present",
+        f"totals are kept again in {tmp_path / NAME}",
+    ]
+
+
+def test_what_waits_for_another_process_is_bounded(reactor, tmp_path, log, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_WAITING", 10)
+    other = store_in(tmp_path)
+    database = Database(reactor, tmp_path)
+    for _ in range(3):
+        put(database, *(record() for _ in range(5)))
+        ask(database, reactor, count)
+    assert database.dropped == 5
+    other.connection.close()
+    database.close()
+    assert rows(tmp_path) == 10
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_a_file_that_others_change_is_noticed(database, reactor, tmp_path, log, how):
+    """With one line that names it; what was and what comes is kept, as far as there is a file."""
+    backup = tmp_path / "backup"
+    put(database, record(number=1))
+    ask(database, reactor, count)
+    database.close()
+    shutil.copy(tmp_path / "state" / NAME, backup)
+    database = Database(reactor, tmp_path / "state")
+    put(database, *(record(number=number) for number in range(2, 500)))
+    before = ask(database, reactor, count)
+    assert before == 499
+    CHANGES[how](tmp_path / "state" / NAME, backup)
+    put(database, record(number=1000))
+    now = ask(database, reactor, count)
+    put(database, record(number=1001))
+    database.close()
+    reactor.turn()
+    assert now == {"an older one over it": 2, "an older one in its place": 2}.get(how, 1)
+    assert rows(tmp_path / "state") == now + 1
+    (line,) = log
+    assert str(tmp_path / "state" / NAME) in line
+    aside = [each for each in (tmp_path / "state").glob("totals-*.db") if each.is_file()]
+    if how in REPLACED:
+        (old,) = (each for each in aside if "-old-" in each.name)
+        assert stat.S_IMODE(old.stat().st_mode) == 0o600
+        with closing(sqlite3.connect(old)) as copy:
+            assert copy.execute("SELECT count(*) FROM exchanges").fetchone() == (before,)
+        assert str(old) in line
+
+
+def test_a_file_in_place_of_its_folder_is_noticed(database, reactor, tmp_path, log):
+    """Memory answers."""
+    put(database, record())
+    assert ask(database, reactor, count) == 1
+    shutil.rmtree(tmp_path / "state")
+    (tmp_path / "state").write_text("")
+    put(database, record())
+    assert ask(database, reactor, count) == 1
+    assert (
+        database.unkept
+        == f"cannot write {tmp_path / 'state' / NAME}: {tmp_path / 'state'} is a file"
+    )
+
+
+def test_what_it_writes_itself_is_nobody_elses(database, reactor, tmp_path, log, monkeypatch):
+    """The file grows beside its log, and nothing is opened again."""
+    monkeypatch.setattr(file, "_LONG", 1 << 16)
+    for _ in range(4):
+        put(database, *(record(session=f"s{number}") for number in range(300)))
+        ask(database, reactor, count)
+    assert (tmp_path / "state" / NAME).stat().st_size > 1 << 16
+    assert ask(database, reactor, count) == 1200
+    assert not log
+
+
+def test_a_log_that_is_removed_costs_nothing(database, reactor, tmp_path, log):
+    """SQLite goes on with the one it has open, and writes it into the file in the end."""
+    put(database, record())
+    ask(database, reactor, count)
+    (tmp_path / "state" / (NAME + "-wal")).unlink()
+    put(database, record())
+    database.close()
+    assert rows(tmp_path / "state") == 2
 
 
 def test_a_damaged_file_at_the_start_is_one_line(reactor, tmp_path, log):

@@ -246,3 +246,11 @@ def test_windows_and_lifetime_tell_the_same(store, name):
         assert sum(each["unpriced"] for each in parts) == sums["unpriced"]
         seconds = sum(each["seconds"] or 0 for each in parts)
         assert seconds == pytest.approx(sums["spared_seconds"], abs=1e-9)
+
+
+def test_since_is_never_later_than_the_last_look(store):
+    """A clock was a year ahead when it began."""
+    store.look(look(NOW + 365 * 86_400))
+    store.look(look(NOW))
+    found = lifetime(store)
+    assert found["since"] == found["targets"][0]["since"] == NOW

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.totals import requests as module
 from cacheproxy.totals.requests import FILTERS, requests, sessions
@@ -57,6 +58,41 @@ def test_pages_of_each_filter_hold_each_request_once(store, which, wanted):
     assert found == [number for number in range(60, 0, -1) if wanted(number)]
 
 
+@pytest.mark.parametrize("which", FILTERS)
+@pytest.mark.parametrize("search", ["", "cline"])
+@pytest.mark.parametrize(
+    ("start", "end"), [(1, 25), (40, 41), (0, 10**9), (61, 99), (30, 30), (30, 20)]
+)
+def test_a_period_has_what_began_in_it(store, which, search, start, end):
+    """Page by page, with each filter, and where a clock was set back in between."""
+    keep(store, *some(60), *(each._replace(number=each.number + 60) for each in some(60)))
+    every = requests(store, which, search, limit=200)["requests"]
+    period = (MS + 1000 * start, MS + 1000 * end)
+    found, before = [], None
+    for _ in range(60):
+        page = requests(store, which, search, before, limit=7, period=period)
+        found += page["requests"]
+        before = page["next"]
+        if before is None:
+            break
+    assert found == [each for each in every if start <= each["at"] - NOW < end]
+
+
+def test_a_period_is_found_by_its_index(store):
+    """A page of one reads no more of many rows than of few."""
+
+    def steps(count):
+        keep(store, *some(count))
+        made = []
+        store.connection.set_progress_handler(lambda: made.append(1), 10)
+        requests(store, limit=5, period=(MS + 10_000, MS + 20_000))
+        store.connection.set_progress_handler(None, 0)
+        store.connection.execute("DELETE FROM exchanges")
+        return len(made)
+
+    assert steps(1000) < 1.5 * steps(50)
+
+
 @pytest.fixture(params=[0, 10_000], ids=["by age", "by session"])
 def _either_way(request, monkeypatch):
     """Whichever way sessions are looked up."""
@@ -93,8 +129,6 @@ def test_a_request_as_it_is_shown(store):
         store,
         record(
             rules="a,b",
-            spared=12,
-            spared_ms=1_500,
             reason=Reason.EVICTED,
             lost=5,
             lost_ms=250,
@@ -111,8 +145,6 @@ def test_a_request_as_it_is_shown(store):
     assert (earlier["prompt"], earlier["reused"], earlier["evaluated"]) == (1000, 900, 100)
     assert (earlier["reason"], earlier["lost"], earlier["lost_seconds"]) == ("evicted", 5, 0.25)
     assert (earlier["speed"], earlier["speed_source"]) == (25, "measured")
-    assert (earlier["spared"], earlier["spared_seconds"]) == (12, 1.5)
-    assert earlier["prefill_speed"] == 200
     assert (later["speed"], later["speed_source"]) == (pytest.approx(50 / 2.4), "estimated")
     assert (later["session"], later["rules"], later["status"]) == (None, [], None)
     json.dumps([earlier, later])
@@ -120,10 +152,10 @@ def test_a_request_as_it_is_shown(store):
 
 @pytest.mark.parametrize("milliseconds", [0, None])
 def test_an_answer_of_one_token_has_no_speed(store, milliseconds):
-    """Measured or not; nor has a prompt of which hardly anything was new."""
-    keep(store, record(output=1, output_ms=milliseconds, evaluated=25))
+    """Measured or not."""
+    keep(store, record(output=1, output_ms=milliseconds))
     (found,) = requests(store)["requests"]
-    assert (found["speed"], found["prefill_speed"]) == (None, None)
+    assert found["speed"] is None
 
 
 def test_numbers_are_of_this_run(tmp_path):
@@ -160,27 +192,21 @@ def test_sessions(store):
         record(wall=NOW + 5, session="a", prompt=200, reused=110, output=20),
         record(wall=NOW + 6, session="a", prompt=50, reused=0, output=5, side=True),
         record(wall=NOW + 7, session="a", prompt=300, reused=None, reason=Reason.EVICTED),
-        record(wall=NOW - 50, session="b"),
+        record(wall=NOW - 50, session="b", root=Session("agent", "not recorded as yet")),
         record(wall=NOW, session=None),
     )
-    found = sessions(store, MS - 60_000)
+    found = sessions(store, MS - 60_000, MS + 60_000)
     assert [each["session"] for each in found] == ["a", "b"]
     assert found[0] == {
         "client": "agent",
         "session": "a",
-        "model": "asked-for",
-        "first": NOW,
-        "last": NOW + 7,
-        "requests": 4,
         "turns": 3,
-        "breaks": 1,
         "prompt": 350,
         "reused": 110,
-        "output": 85,
         "context": 350,
     }
-    assert [each["session"] for each in sessions(store, MS)] == ["a"]
-    assert len(sessions(store, 0, limit=1)) == 1
+    assert [each["session"] for each in sessions(store, MS, MS + 60_000)] == ["a"]
+    assert len(sessions(store, 0, MS + 60_000, limit=1)) == 1
 
 
 @pytest.mark.parametrize("which", ["breaks", "slow", "errors"])
@@ -192,3 +218,21 @@ def test_a_filter_has_its_index(store, which):
     ).fetchall()
     name = {"errors": "failed"}.get(which, which)
     assert f"exchanges_{name}" in str(plan)
+
+
+@pytest.mark.parametrize("few", [0, 20_000])
+def test_a_clock_that_was_ahead(store, monkeypatch, few):
+    """What came while it was is found, what is asked for by time has what came since."""
+    monkeypatch.setattr(module, "_FEW", few)
+    day = 86_400
+    keep(
+        store,
+        record(number=1, session="stays"),
+        record(number=2, session="stays", wall=NOW + 365 * day),
+        record(number=3, session="gone", wall=NOW + 365 * day),
+        record(number=4, session="stays", wall=NOW + 1),
+    )
+    (found,) = sessions(store, MS - 60_000, MS + 60_000)
+    assert (found["session"], found["turns"]) == ("stays", 3)
+    page = requests(store, search="stays")["requests"]
+    assert [each["number"] for each in page] == [4, 2, 1]

@@ -105,6 +105,14 @@ def test_exchanges_that_no_total_counts_yet_are_kept(store):
     assert lifetime(store)["waiting"]["exchanges"] == 1
 
 
+def test_what_a_clock_that_was_ahead_dated_keeps_nothing_else(store):
+    """More than is deleted in one go."""
+    keep(store, *(record(wall=NOW + 365 * 86_400) for _ in range(2000)), record())
+    store.look(look())
+    tidy_all(store, MS + 32 * DAY)
+    assert one(store, "SELECT count(*) FROM exchanges WHERE at = ?", MS) == (0,)
+
+
 def test_the_file_stays_small(store, tmp_path):
     """Where more comes than its size has room for, the oldest rows go, however young."""
     kept = Keep(size=1 << 20)

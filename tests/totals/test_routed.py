@@ -29,8 +29,6 @@ def test_sums_by_upstream_and_route(tmp_path):
         "requests": 2,
         "prompt": 2000,
         "reused": 1800,
-        "evaluated": 200,
-        "output": 100,
         "price": pytest.approx(0.75),
     }
     assert (second["upstream"], second["route"], second["reused"]) == (OTHER, "", 0)

@@ -8,14 +8,18 @@ import pytest
 
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.plugin.plugins import Plugins
+from cacheproxy.totals.file import NAME
 from cacheproxy.totals.requests import requests
 from cacheproxy.totals.snapshot import RESPONSES, lifetime
 from cacheproxy.totals.totals import Totals
 from cacheproxy.totals.windows import overview
 from tests.observe.exchanges import body, exchange
+from tests.proxy.harness import eventually
 from tests.turning import TurningReactor
 
 from .builders import MS, NOW, URL, look
+
+DAY = 86_400
 
 
 @pytest.fixture
@@ -73,13 +77,54 @@ def test_where_nobody_looks_at_the_upstream_responses_tell(totals, reactor):
 
 
 def test_the_housekeeping_deletes_what_is_old(totals, reactor):
-    day = 86_400
     totals.start()
-    finished(totals, exchange(body("old"), wall=NOW - 40 * day), exchange(body("x"), wall=NOW))
+    finished(totals, exchange(body("old"), wall=NOW - 40 * DAY), exchange(body("x"), wall=NOW))
     totals.looked(look())
     assert len(ask(totals, reactor, requests)["requests"]) == 2
     reactor.advance(60)
     assert len(ask(totals, reactor, requests)["requests"]) == 1
+
+
+def test_a_clock_a_year_ahead_for_hours_costs_no_detail(reactor, tmp_path):
+    """Nor one that goes back, by however much; a month that passes does."""
+    wall = [NOW]
+    totals = Totals(reactor, tmp_path / "state", lambda: wall[0])
+    totals.start()
+
+    def rows():
+        return len(ask(totals, reactor, requests)["requests"])
+
+    def pass_by(hours):
+        for _ in range(hours):
+            reactor.pump([60] * 60)
+            wall[0] += 3600
+
+    finished(totals, exchange(body("x"), wall=NOW))
+    totals.looked(look())
+    for jump in (365 * DAY, -365 * DAY, -DAY / 24, -DAY, -NOW, NOW + DAY + DAY / 24):
+        wall[0] += jump
+        pass_by(3)
+        assert rows() == 1
+        assert ask(totals, reactor, lifetime)["since"] <= NOW
+    assert wall[0] == NOW + 18 * 3600
+    wall[0] += 40 * DAY
+    pass_by(8)
+    assert rows() == 1
+    pass_by(24)
+    assert rows() == 0
+    assert ask(totals, reactor, lifetime)["all"]["exchanges"] == 1
+    totals.close()
+
+
+def test_a_file_that_is_removed_is_noticed_without_a_request(totals, reactor, tmp_path):
+    """Within a minute."""
+    totals.start()
+    finished(totals, exchange(body("x"), wall=NOW))
+    assert len(ask(totals, reactor, requests)["requests"]) == 1
+    file = tmp_path / "state" / NAME
+    file.unlink()
+    reactor.advance(60)
+    eventually(file.exists)
 
 
 def test_closing_ends_the_thread_and_the_housekeeping(totals, reactor):
