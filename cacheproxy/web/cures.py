@@ -1,33 +1,54 @@
 """GET /_cacheproxy/cure/ID|last: rules for what broke a turn, proven on its two requests.
 
-It is worked out in a thread. What goes out are the rules and the figures: of the prompts no more
-than what stands around the change on its line, since the user asks for it by this page.
+POST to /_cacheproxy/cure/ID/apply writes them into the config file and has it read, /undo takes
+them out again. It is worked out in a thread. What goes out are the rules and the figures: of the
+prompts no more than what stands around the change on its line, since the user asks for it by this
+page; to those who may see prompts only.
 """
 
 from __future__ import annotations
 
-import json
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.lanes import Pair
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.diagnose.cure import Cure, Found, cures
+from cacheproxy.core.diagnose.texts import Texts, texts_of
+from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Configured
-from cacheproxy.web.pages import Answer, Content
+from cacheproxy.web.applying import Applying
+from cacheproxy.web.pages import Answer, answer, failed, said
+from cacheproxy.web.prompts import Prompts
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 PATH = b"/_cacheproxy/cure/"
 _MOST_OTHERS = 16 << 20
 """Bytes of other requests that a rule is tried on: a tenth of a second or two."""
+_MOST_KNOWN = 16
+_TOO_OFTEN = "took too long several times: restart the proxy to try again"
+
+
+class NoCureError(Exception):
+    """Nothing can be worked out; the message says why, ``status``: of the answer."""
+
+    def __init__(self, why: str, status: int = 404) -> None:
+        super().__init__(why)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cures:
-    """The page. ``found``: the rules, all and those that are on.
+    """The pages. ``found``: the rules, all and those that are on.
 
     ``edits``: whether they are used with this upstream; ``profile`` returns what is known of it.
     ``file``: the config file that a reload reads. ``run`` does work in a thread.
@@ -39,27 +60,79 @@ class Cures:
     edits: bool
     file: str
     profile: Callable[[], Profile]
-    run: Callable[[Callable[[], tuple[Found, ...]]], Awaitable[tuple[Found, ...]]]
+    run: Callable[[Callable[[], Any]], Awaitable[Any]]
+    applying: Applying
+    prompts: Prompts
+    _known: OrderedDict[int, Cure] = field(default_factory=OrderedDict)
+    """Cures by the numbers of the requests that they were worked out on."""
 
-    async def __call__(self, name: str) -> Answer | None:
-        """Return the cure for the exchange called ``name``; ``last``: the last that broke."""
-        exchange = self._last_broken() if name == "last" else self.recent.find(name)
-        if exchange is None:
-            return None if name != "last" else _nothing("no turn has broken the cache here so far")
+    def __call__(self, request: ProxyRequest, name: str) -> bytes | int:
+        """Answer with the cure for the exchange called ``name``; ``last``: the last that broke."""
+        number, _, verb = name.partition("/")
+        if verb == "apply" and number.isdecimal():
+            apply = partial(self.applying.apply, number)
+            return self.prompts.change(request, lambda: self._with_cure(number, apply))
+        if verb == "undo" and number.isdecimal():
+            return self.prompts.change(request, lambda: self.applying.undo(number))
+
+        why = self.prompts.why_not(request)
+        if why is not None:
+            return failed(request, 403, why)
+
+        async def show(cure: Cure) -> Answer:
+            return cure.as_json()
+
+        return answer(request, lambda: self._with_cure(name, show))
+
+    async def of(self, exchange: Exchange) -> Cure:
+        """Return the cure for ``exchange``, or for a later turn that broke; raises NoCureError."""
         verdict = exchange.verdict
         if verdict is None or verdict.reason is None:
-            return _nothing(f"request {exchange.number} did not break the cache: nothing to cure")
-        exchange, pair = self._newest(exchange)
+            raise NoCureError(f"request {exchange.number} did not break the cache: nothing to fix")
+        newest, pair = self._newest(exchange)
         if pair is None:
-            return _nothing(
-                f"the texts of request {exchange.number} are no longer in memory: its conversation "
-                "was forgotten; look in a capture with --from FILE"
+            raise NoCureError(
+                f"the proxy no longer has the texts of request {exchange.number} in memory; look "
+                "in a capture with --from FILE"
             )
+        known = self._known.get(newest.number)
+        if known is None:
+            try:
+                found = await self.run(self._work(newest, pair))
+            except GivenUpError as error:
+                why = str(error) or _TOO_OFTEN
+                raise NoCureError(f"the cure could not be worked out: it {why}", 503) from None
+            known = self._known[newest.number] = Cure(newest.number, self.file, self.edits, found)
+            while len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+        return known
+
+    async def texts(self, exchange: Exchange) -> Texts | None:
+        """Return what the prompts of ``exchange`` and the turn before say where they part.
+
+        None if they are no longer in memory, or do not differ.
+        """
+        pair, order = self._pair(exchange), self.profile().order or Order.TOOLS_FIRST
+        if pair is None:
+            return None
         try:
-            found = await self.run(self._work(exchange, pair))
-        except GivenUpError as error:
-            return _nothing(f"it could not be worked out: it {error}", 503)
-        return Cure(exchange.number, self.file, self.edits, found).as_json()
+            found: Texts | None = await self.run(lambda: texts_of(pair, order))
+        except GivenUpError:
+            return None
+        return found
+
+    async def _with_cure(
+        self, name: str, use: Callable[[Cure], Awaitable[Answer]]
+    ) -> Answer | None:
+        """Return what ``use`` makes of the cure for the exchange called ``name``."""
+        exchange = self._last_broken() if name == "last" else self.recent.find(name)
+        if exchange is None:
+            why = "no turn has broken the cache here so far"
+            return said(why, 404) if name == "last" else None
+        try:
+            return await use(await self.of(exchange))
+        except NoCureError as error:
+            return said(str(error), error.status)
 
     def _last_broken(self) -> Exchange | None:
         for exchange in reversed(list(self.recent)):
@@ -82,12 +155,17 @@ class Cures:
         return exchange, None
 
     def _pair(self, exchange: Exchange) -> Pair | None:
-        """Return the requests of a turn that broke, if they are still kept."""
+        """Return the requests of a turn that broke, if they are still kept.
+
+        What is read of these goes with them: it takes ten times the room of the bodies.
+        """
         session, place = exchange.session, exchange.place
         known = None if session is None else self.store.conversation(session)
         lane = None if known is None or place is None else known.lane(place.lane)
         pair = None if lane is None else lane.broken
-        return pair if pair is not None and place is not None and pair.turn == place.turn else None
+        if pair is None or place is None or pair.turn != place.turn:
+            return None
+        return pair._replace(before=replace(pair.before), after=replace(pair.after))
 
     def _work(self, exchange: Exchange, pair: Pair) -> Callable[[], tuple[Found, ...]]:
         others = self.store.requests(_MOST_OTHERS)
@@ -99,14 +177,10 @@ class Cures:
                 self.found.rules,
                 self.found.active,
                 self.found.packages.client(name, pair.after),
-                others=others,
+                others=[replace(request) for request in others],
                 order=self.profile().order,
                 tokens=exchange.usage.prompt,
             )
             return tuple(found)
 
         return work
-
-
-def _nothing(why: str, status: int = 404) -> Content:
-    return Content(b"application/json", json.dumps({"error": why}).encode(), status)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Protocol
 
 from twisted.internet.defer import Deferred
 
 from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.diagnose.report import report
+from cacheproxy.core.diagnose.report import Report, report
 from cacheproxy.core.judge.advice import FREQUENCY
 from cacheproxy.core.judge.explain import PHRASES
+from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.server.profile import Profile
-from cacheproxy.core.server.profile_text import says
 from cacheproxy.core.server.status import Look
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
-from cacheproxy.totals.requests import FILTERS, requests, sessions
+from cacheproxy.totals.groups import groups, last_break
+from cacheproxy.totals.requests import FILTERS, Period, requests, sessions
 from cacheproxy.totals.snapshot import lifetime, routed
 from cacheproxy.totals.store import Store
 from cacheproxy.totals.windows import WINDOWS, breaks, overview
-from cacheproxy.web.headline import headline, speeds
+from cacheproxy.web.headline import headline, speeds, without
 from cacheproxy.web.pages import QueryError
+from cacheproxy.web.todo import todo
+from cacheproxy.words import clients
 
 DATA = b"/_cacheproxy/data"
 REQUESTS = b"/_cacheproxy/requests"
@@ -30,8 +33,10 @@ DETAIL = b"/_cacheproxy/detail/"
 LATEST = 80
 """Requests that a page shows at first, in its table and its chart."""
 _SESSIONS = 50
-_LONGEST_SEARCH = 120
+LONGEST_SEARCH = 120
 _WINDOW = "1h"
+_EVER = 10**15
+"""Seconds; later than all that is asked for."""
 
 Json = dict[str, Any]
 
@@ -43,29 +48,34 @@ class Source(Protocol):
     def now(self) -> int:
         """Now, in the milliseconds that questions take."""
 
+    @property
+    def unkept(self) -> str:
+        """Why what it tells ends with the process; "" where it does not."""
+
     def ask(self, question: Any, *arguments: Any, **more: Any) -> Deferred[Any]:
         """Ask one of the functions that take a Store first."""
 
 
 class Dashboard:
-    """The pages of data. ``kept``: whether ``source`` outlives the process.
+    """The pages of data.
 
-    ``url``, ``active`` (names of the rules that are on) and ``profile`` (returns what is known of
-    the model server), and ``upstreams`` (what is known of each, where there are several) are set
-    anew when the configuration is.
+    ``url``, ``active`` (names of the rules that are on), ``profile`` (returns what is known of the
+    model server), ``words`` (the same for people) and ``upstreams`` (what is known of each, where
+    there are several) are set anew when the configuration is. ``is_applied``: whether the rule for
+    the exchange with that number was applied here.
     """
 
-    def __init__(
-        self, source: Source, recent: Recent, latest: Latest, version: str, *, kept: bool
-    ) -> None:
+    def __init__(self, source: Source, recent: Recent, latest: Latest, version: str) -> None:
         self.url = ""
         self.active: Collection[str] = ()
         self.profile: Callable[[], Profile] = Profile
+        self.words: Callable[[], Json] = dict
         self.upstreams: Callable[[], list[Json]] = list
+        self.is_applied: Callable[[int], bool] = lambda _: False
         self._source = source
         self._latest = latest
         self._recent = recent
-        self._fixed = {"version": version, "kept": kept}
+        self._version = version
         self.captures = ""
         """Their folder, "" if none are made; set anew with the configuration, too."""
 
@@ -75,17 +85,15 @@ class Dashboard:
 
     async def requests(self, query: Mapping[str, str]) -> Json:
         """Return a page of the table; see ``totals.requests.requests``."""
-        which, before = query.get("filter", "all"), query.get("before", "")
+        which = query.get("filter", "all")
         if which not in FILTERS:
             raise QueryError(f"filter is one of {', '.join(FILTERS)}")
-        if before and not (before.isascii() and before.isdecimal() and len(before) < 16):
-            raise QueryError("before is the next of another page")
         page: Json = await self._source.ask(
             requests,
             which,
-            query.get("search", "")[:_LONGEST_SEARCH],
-            int(before) if before else None,
-            50,
+            query.get("search", "")[:LONGEST_SEARCH],
+            row_of(query),
+            period=period_of(query),
         )
         return page
 
@@ -98,16 +106,21 @@ class Dashboard:
         """Return the figures of ``window``, one of WINDOWS."""
         now, look = self._source.now, self._latest.looks.get(self.url)
         found: Json = await self._source.ask(_figures, window, now)
+        sums = found["overview"]["sums"]
         return {
-            **self._fixed,
+            "version": self._version,
+            "unkept": self._source.unkept,
             "now": now / 1e3,
-            "upstream": upstream_of(self.url, look) | {"says": says(self.profile())},
+            "upstream": upstream_of(self.url, look) | {"words": self.words()},
             "upstreams": self.upstreams(),
+            "clients": hide_text(clients(self._came(), now / 1e3)),
             "prefills": self._latest.prefills.as_json(),
             "rules": list(self.active),
             "reasons": PHRASES,
             "shapes": list(FREQUENCY),
-            "headline": headline(window, found["overview"]["sums"]),
+            "headline": headline(window, sums),
+            "without": without(sums),
+            "todo": todo(self.profile(), look, sums, found["breaks"], self._open_report),
             "speeds": speeds(found["overview"]),
             **found,
         }
@@ -118,16 +131,28 @@ class Dashboard:
         rows: list[Json] = page["requests"]
         return rows
 
+    def _came(self) -> Iterator[tuple[str, str, float]]:
+        """Yield whose each of the last turns was, or would have been, and when it began."""
+        for each in self._recent:
+            if each.session is not None and (each.turn or each.has_failed):
+                yield *each.session, each.wall
+
+    def _open_report(self, number: int) -> Report | None:
+        """Return the report on an exchange, None if its rule has been applied."""
+        exchange = None if self.is_applied(number) else self._recent.find(str(number))
+        return None if exchange is None else self._report(exchange)
+
+    def _report(self, exchange: Exchange) -> Report | None:
+        folders = (self.captures,) if self.captures else ()
+        verdict = exchange.verdict
+        if verdict is None:
+            return None
+        return report(exchange, verdict, active=self.active, captures=folders)
+
     def _detail(self, exchange: Exchange) -> Json:
-        found: Json = {}
-        if exchange.verdict is not None:
-            found = report(
-                exchange,
-                exchange.verdict,
-                active=self.active,
-                captures=(self.captures,) if self.captures else (),
-            ).as_json()
-            found.pop("excerpts", None)
+        told = self._report(exchange)
+        found: Json = {} if told is None else told.as_json()
+        found.pop("excerpts", None)
         return {
             **found,
             "number": exchange.number,
@@ -148,6 +173,29 @@ def window_of(query: Mapping[str, str]) -> str:
     if window not in WINDOWS:
         raise QueryError(f"window is one of {', '.join(WINDOWS)}")
     return window
+
+
+def row_of(query: Mapping[str, str]) -> int | None:
+    """Return the row before which a page is asked for, None for the first; raises QueryError."""
+    return _number(query, "before", "before must be the value of next on another page")
+
+
+def period_of(query: Mapping[str, str]) -> Period | None:
+    """Return the period that is asked for, which may be open; None for all; raises QueryError."""
+    start, end = (
+        _number(query, name, "from and to are whole seconds since 1970") for name in ("from", "to")
+    )
+    if start is None and end is None:
+        return None
+    return 1000 * (start or 0), 1000 * (_EVER if end is None else end)
+
+
+def _number(query: Mapping[str, str], name: str, why: str) -> int | None:
+    """Return the number in a field, None where there is none; else raises QueryError(``why``)."""
+    text = query.get(name, "")
+    if text and not (text.isascii() and text.isdecimal() and len(text) < 16):
+        raise QueryError(why)
+    return int(text) if text else None
 
 
 def upstream_of(url: str, look: Look | None) -> Json:
@@ -171,10 +219,13 @@ def upstream_of(url: str, look: Look | None) -> Json:
 
 def _figures(store: Store, window: str, now: int) -> Json:
     found = overview(store, window, now)
+    start, end = (round(found[name] * 1e3) for name in ("start", "end"))
     return {
         "overview": found,
         "breaks": breaks(store, window, now),
-        "sessions": sessions(store, round(found["start"] * 1e3), _SESSIONS),
+        "groups": groups(store, window, now),
+        "last_break": last_break(store, window, now),
+        "sessions": sessions(store, start, end, _SESSIONS),
         "lifetime": lifetime(store),
         "routed": routed(store),
     }

@@ -1,19 +1,22 @@
 """GET /_cacheproxy/exchanges and /_cacheproxy/diagnose/ID|last: what the last exchanges were.
 
 The list has nothing of their texts. The report on one quotes a few words of the prompt around a
-break, since the user asks for it by this page.
+break, since the user asks for it by this page; to those who may see prompts only.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.diagnose.report import failed, report
 from cacheproxy.observe.recent import Recent
-from cacheproxy.web.pages import Content
+from cacheproxy.web.pages import Answer, answer, said
+from cacheproxy.web.prompts import Prompts
+
+if TYPE_CHECKING:
+    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 PATH = b"/_cacheproxy/exchanges"
 DIAGNOSIS = b"/_cacheproxy/diagnose/"
@@ -24,23 +27,32 @@ async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:
     return {"exchanges": [_summary(exchange) for exchange in recent]}
 
 
-async def diagnosis(
-    recent: Recent, active: Collection[str], captures: Callable[[], str], name: str
-) -> Mapping[str, Any] | Content | None:
-    """Return the report on the exchange called ``name``, or None if there is none.
+def diagnosis(  # noqa: PLR0917 (what there is, then what is asked for)
+    recent: Recent,
+    active: Collection[str],
+    captures: Callable[[], str],
+    prompts: Prompts,
+    request: ProxyRequest,
+    name: str,
+) -> bytes | int:
+    """Answer with the report on the exchange called ``name``.
 
     ``active``: the names of the rules that are on; ``captures`` returns their folder.
     """
-    exchange = recent.find(name)
-    if exchange is None:
-        return None
-    if exchange.has_failed:
-        why = failed(exchange)
-        return Content(b"application/json", json.dumps({"error": why}).encode(), 404)
-    if exchange.verdict is None:
-        return None
-    folders = tuple(filter(None, [captures()]))
-    return report(exchange, exchange.verdict, active=active, captures=folders).as_json()
+
+    async def page() -> Answer | None:
+        exchange = recent.find(name)
+        if exchange is None:
+            return None
+        if exchange.has_failed:
+            return said(failed(exchange), 404)
+        if exchange.verdict is None:
+            return None
+        folders = tuple(filter(None, [captures()]))
+        found = report(exchange, exchange.verdict, active=active, captures=folders).as_json()
+        return found if prompts.why_not(request) is None else found | {"excerpts": None}
+
+    return answer(request, page)
 
 
 def _summary(exchange: Exchange) -> dict[str, Any]:

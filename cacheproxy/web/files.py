@@ -44,7 +44,7 @@ class File:
     def __call__(self, request: ProxyRequest) -> bytes:
         """Answer with the file, or with 304 to a browser that has it."""
         if request.method not in (b"GET", b"HEAD"):
-            return not_allowed(request, b"GET, HEAD", "this page is only read")
+            return not_allowed(request, b"GET, HEAD", "this page can only be read")
         if request.header_values(b"if-none-match") == [self._etag]:
             request.setResponseCode(304)
             for name, value in self._headers:

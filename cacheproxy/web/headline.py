@@ -64,9 +64,8 @@ def _counted(server: Iterable[Mapping[str, Any]], tokens: str, speed: str) -> fl
 def headline(window: str, sums: Mapping[str, Any]) -> Json:
     """Return the verdict on a window, from its ``sums`` (see totals.windows.overview).
 
-    In the result, ``share`` is of the prompt tokens for which the server said both; ``points``:
-    the share that is due to the proxy; ``seconds``: of prefill not spent, None where nobody knew
-    the price; ``unpriced``: tokens that are not in them.
+    In the result, ``share`` is of the prompt tokens for which the server said both; ``seconds``: of
+    prefill not spent, None where nobody knew the price; ``unpriced``: tokens that are not in them.
     """
     known = sums["reused"] + sums["evaluated"]
     standing = _standing(sums, known)
@@ -80,12 +79,17 @@ def headline(window: str, sums: Mapping[str, Any]) -> Json:
         "evaluated": sums["evaluated"],
         "due": {
             "tokens": spared,
-            "points": spared / known if known else None,
             "seconds": sums["spared_seconds"] if spared != sums["unpriced"] or not spared else None,
             "unpriced": sums["unpriced"],
             "source": SPARED,
         },
     }
+
+
+def without(sums: Mapping[str, Any]) -> float | None:
+    """Return the share that would have been reused without the proxy, None if nobody knows."""
+    known = sums["reused"] + sums["evaluated"]
+    return min(1.0, max(0.0, (sums["reused"] - sums["spared"]) / known)) if known else None
 
 
 def _standing(sums: Mapping[str, Any], known: int) -> Standing:
@@ -102,12 +106,12 @@ def _standing(sums: Mapping[str, Any], known: int) -> Standing:
 def _text(standing: Standing, window: str, sums: Mapping[str, Any], known: int) -> str:
     when = f"in the last {LENGTHS[window]}"
     if standing is Standing.EMPTY:
-        return f"Nothing to tell of {when}."
+        return f"No figures {when}."
     if standing is Standing.UNMEASURED:
         return "The server does not say what it reused."
     said = "No breaks" if not sums["breaks"] else _breaks(sums, known)
     if standing is Standing.COLD:
-        return f"{said} {when}; most prompts were new to the server."
+        return f"{said} {when}: most prompts were new to the server."
     return f"{said} {when}."
 
 

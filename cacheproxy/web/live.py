@@ -114,7 +114,7 @@ class Live:
     def __call__(self, request: ProxyRequest) -> bytes | int:
         """Begin a stream."""
         if request.method != b"GET":
-            return not_allowed(request, b"GET", "this page is only read")
+            return not_allowed(request, b"GET", "this page can only be read")
         try:
             window = window_of(query_of(request))
         except QueryError as error:

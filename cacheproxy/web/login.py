@@ -20,7 +20,7 @@ PATH = b"/_cacheproxy/login"
 def login(access: Access, request: ProxyRequest) -> bytes:
     """Give the cookie. The channel lets only those in who know the token, by header or cookie."""
     if request.method != b"POST":
-        return not_allowed(request, b"POST", "the token is given by POST")
+        return not_allowed(request, b"POST", "send the token by POST")
     if not access.token:
         return failed(request, 404, "this proxy asks for no token")
     name, value = access.cookie

@@ -49,6 +49,8 @@ QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
 """Takes the query's fields, the last of each name; raises QueryError."""
 DirectPage = Callable[["ProxyRequest"], bytes | int]
 """Answers the request by itself, as Resource.render does: streams, POST, files."""
+Folder = Callable[["ProxyRequest", str], bytes | int]
+"""A DirectPage that also takes what follows its prefix."""
 _UNKNOWN = "this proxy remembers no such exchange; see /_cacheproxy/exchanges"
 
 
@@ -56,7 +58,8 @@ class OwnPages:
     """Answers GET and HEAD: ``pages`` by their path, ``named`` by what follows their prefix.
 
     A named page returns None for a name it does not know. ``queried`` pages take the query,
-    ``direct`` ones all of the request, whatever its method. ``before`` is called first each time.
+    ``direct`` ones all of the request, whatever its method; so do ``folders``, by their prefix.
+    ``before`` is called first each time.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class OwnPages:
         *,
         queried: Mapping[bytes, QueriedPage] | None = None,
         direct: Mapping[bytes, DirectPage] | None = None,
+        folders: Mapping[bytes, Folder] | None = None,
         before: Callable[[], object] = lambda: None,
     ) -> None:
         self._before = before
@@ -73,6 +77,7 @@ class OwnPages:
         self._named = dict(named or {})
         self._queried = dict(queried or {})
         self._direct = dict(direct or {})
+        self._folders = dict(folders or {})
 
     def __call__(self, request: ProxyRequest) -> bytes | int:
         """Answer ``request``, which the channel has let in, at once or later."""
@@ -80,6 +85,9 @@ class OwnPages:
         direct = self._direct.get(request.path)
         if direct is not None:
             return direct(request)
+        for prefix, folder in self._folders.items():
+            if request.path.startswith(prefix):
+                return folder(request, request.path[len(prefix) :].decode("latin-1"))
         page = self._find(request)
         if page is None:
             return failed(request, 404, "there is no such page; see /_cacheproxy/health")
@@ -99,30 +107,32 @@ class OwnPages:
         return None
 
 
-def answer(request: ProxyRequest, page: Callable[[], Awaitable[Answer | None]]) -> bytes | int:
-    """Answer GET and HEAD with what ``page`` returns."""
+def answer(
+    request: ProxyRequest, page: Callable[[], Awaitable[Answer | None]], unknown: str = _UNKNOWN
+) -> bytes | int:
+    """Answer GET and HEAD with what ``page`` returns; ``unknown``: said where that is None."""
     if request.method not in (b"GET", b"HEAD"):
-        return not_allowed(request, b"GET, HEAD", "this page is only read")
-    return answer_later(request, page)
+        return not_allowed(request, b"GET, HEAD", "this page can only be read")
+    return answer_later(request, page, unknown)
 
 
 def answer_later(
-    request: ProxyRequest, page: Callable[[], Awaitable[Answer | None]]
+    request: ProxyRequest, page: Callable[[], Awaitable[Answer | None]], unknown: str = _UNKNOWN
 ) -> bytes | int:
     """Answer with what ``page`` returns; a client that leaves cancels it."""
     left: list[Failure] = []
 
     async def run() -> None:
         try:
-            body = _said(request, await page())
+            body = _said(request, await page(), unknown)
         except QueryError as error:
             body = failed(request, 400, str(error))
-        except TotalsError as error:  # another proxy has them, say
+        except TotalsError as error:  # they are closed, or far behind
             body = failed(request, 503, str(error))
         except Exception:
             if not left:
                 _log.failure("a page failed")
-            body = failed(request, 500, "an internal error; the log says more")
+            body = failed(request, 500, "an internal error; see the proxy's log")
         if not left:
             request.write(body)
             request.finish()
@@ -143,7 +153,7 @@ def query_of(request: ProxyRequest) -> dict[str, str]:
     try:
         return dict(parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS))
     except ValueError:
-        raise QueryError(f"a query has at most {_MOST_FIELDS} fields") from None
+        raise QueryError(f"a query may have at most {_MOST_FIELDS} fields") from None
 
 
 def respond(request: ProxyRequest, content: Content) -> bytes:
@@ -169,19 +179,24 @@ def not_allowed(request: ProxyRequest, methods: bytes, why: str) -> bytes:
     return failed(request, 405, why)
 
 
+def said(why: str, status: int) -> Content:
+    """Return the answer to a request that cannot be met, for a page that returns one."""
+    return Content(b"application/json", json.dumps({"error": why}).encode(), status)
+
+
 def failed(request: ProxyRequest, status: int, why: str) -> bytes:
     """Answer with an error of our own pages."""
     return _json(request, status, {"error": why})
 
 
-def _said(request: ProxyRequest, said: Answer | None) -> bytes:
+def _said(request: ProxyRequest, said: Answer | None, unknown: str) -> bytes:
     if said is None:
-        return failed(request, 404, _UNKNOWN)
+        return failed(request, 404, unknown)
     if isinstance(said, Content):
         return respond(request, said)
     return _json(request, 200, said)
 
 
 def _json(request: ProxyRequest, status: int, value: Mapping[str, Any]) -> bytes:
-    body = json.dumps(value, indent=2).encode() + b"\n"
+    body = json.dumps(value).encode() + b"\n"  # indented, it would take three times as long
     return respond(request, Content(b"application/json", body, status))

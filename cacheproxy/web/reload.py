@@ -5,11 +5,10 @@ What it changes stands in a file that whoever asks cannot write from here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from cacheproxy.web.pages import Answer, Content, answer_later, not_allowed
+from cacheproxy.web.pages import Answer, answer_later, not_allowed, said
 
 if TYPE_CHECKING:
     from cacheproxy.proxy.downstream.request import ProxyRequest
@@ -29,14 +28,13 @@ def reload(
     ``ask``: returns these two, or raises ReloadError.
     """
     if request.method != b"POST":
-        return not_allowed(request, b"POST", "a reload is asked for by POST")
+        return not_allowed(request, b"POST", "send POST to reload")
 
     async def page() -> Answer:
         try:
-            said, rules = await ask()
+            line, rules = await ask()
         except ReloadError as error:
-            body = json.dumps({"error": str(error)}).encode()
-            return Content(b"application/json", body, 409)
-        return {"said": said, "rules": rules}
+            return said(str(error), 409)
+        return {"said": line, "rules": rules}
 
     return answer_later(request, page)

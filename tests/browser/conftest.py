@@ -16,7 +16,7 @@ from cacheproxy.embedded import LlamaServer, write_model
 from tests import needs
 from tests.proxy.harness import TIMEOUT, Proxy
 
-ARTIFACTS = "CACHEPROXY_TEST_ARTIFACTS"
+ARTIFACTS = "TEST_ARTIFACTS"
 """Names the folder for screenshots, one of each state."""
 ROOT = Path(__file__).parents[2]
 FLAGS = (
@@ -138,9 +138,20 @@ class Visit:
             assert time.monotonic() - started < TIMEOUT, "it did not happen"
             self.page.wait_for_timeout(20)
 
+    def axe(self):
+        """What axe-core finds wrong: rules with the nodes that break them."""
+        api = pytest.importorskip("axe_playwright_python.sync_playwright")
+        found = api.Axe().run(self.page).response["violations"]
+        return [(each["id"], [node["html"][:90] for node in each["nodes"]]) for each in found]
+
     def sideways(self):
         """Pixels by which the page is wider than its window."""
         return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+    def look(self, view, shown):
+        """Go to a view by its link, and wait until there is something in it."""
+        self.page.evaluate("hash => { location.hash = hash; }", f"#/{view}")
+        self.page.wait_for_selector(shown)
 
     def shoot(self, name):
         """Keep a picture of the whole page."""

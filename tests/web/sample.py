@@ -21,7 +21,7 @@ class Shown:
         self.recent = Recent()
         self.latest = Latest()
         self.source = Unkept(self.clock, lambda: NOW, most)
-        self.dashboard = Dashboard(self.source, self.recent, self.latest, "0.1.0", kept=False)
+        self.dashboard = Dashboard(self.source, self.recent, self.latest, "0.1.0")
         self.dashboard.url = URL
         self.observers = [self.recent, self.source]
 

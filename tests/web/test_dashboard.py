@@ -41,7 +41,7 @@ def judged(known, number, said, **changes):
     each = exchange(said, number=number, wall=NOW - 60 + number, **changes)
     found = known.judge(each)
     place = found.place
-    return replace(each, verdict=found.verdict, turn=place.turn, side=place.is_side)
+    return replace(each, verdict=found.verdict, turn=place.turn, side=place.is_side, place=place)
 
 
 @pytest.fixture
@@ -69,8 +69,9 @@ def test_all_that_a_window_shows(broken):
     assert data["sessions"][0]["turns"] == 2
     assert data["lifetime"]["waiting"]["prompt"] == 4010
     assert data["rules"] == ["some-rule"]
-    assert data["kept"] is False
-    assert data["upstream"] == {"url": URL, "state": "unknown", "slots": [], "says": {}}
+    assert data["unkept"] == "--state-dir none"
+    assert data["upstream"] == {"url": URL, "state": "unknown", "slots": [], "words": {}}
+    assert data["clients"] == "agent (2 requests in 1 session, the last 58 s ago)"
     assert SECRET not in json.dumps(data)
 
 
@@ -81,6 +82,10 @@ def test_requests_are_filtered_and_searched(broken):
     assert result(ask({"filter": "errors"}))["requests"] == []
     assert len(result(ask({"search": "AGENT"}))["requests"]) == 2
     assert result(ask({"search": "nobody"}))["requests"] == []
+    second = {"from": f"{NOW - 58:.0f}", "to": f"{NOW - 57:.0f}"}
+    assert [row["number"] for row in result(ask(second))["requests"]] == [2]
+    for query, numbers in (({"to": second["from"]}, [1]), ({"from": "0", "to": ""}, [2, 1])):
+        assert [row["number"] for row in result(ask(query))["requests"]] == numbers
 
 
 @pytest.mark.parametrize(
@@ -91,6 +96,8 @@ def test_requests_are_filtered_and_searched(broken):
         ("requests", {"before": "-1"}),
         ("requests", {"before": "٣"}),
         ("requests", {"before": "9" * 20}),
+        ("requests", {"from": "yesterday"}),
+        ("requests", {"to": "1.5"}),
     ],
 )
 def test_a_query_that_makes_no_sense_is_told(broken, page, query):
@@ -150,3 +157,14 @@ def test_a_look_at_another_upstream_says_nothing_of_this_one():
 def test_it_is_json(broken):
     json.dumps(result(broken.dashboard.data({})), allow_nan=False)
     assert re.fullmatch(r"\d+\.\d+\.\d+", result(broken.dashboard.data({}))["version"])
+
+
+def test_what_broke_last_and_what_each_client_read(broken):
+    data = result(broken.dashboard.data({"window": "15m"}))
+    assert data["without"] == pytest.approx(3 / 4010)
+    last = data["last_break"]
+    assert (last["number"], last["turn"], last["cure"]) == (2, 2, True)
+    assert last["phrase"] == "The system text changed (hex nonce)"
+    assert [(each["name"], each["prompt"]) for each in data["groups"]["client"]] == [
+        ("agent", 4010)
+    ]

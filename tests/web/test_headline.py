@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.web.headline import Standing, headline, speeds
+from cacheproxy.web.headline import Standing, headline, speeds, without
 
 
 def told(window="1h", **sums):
@@ -40,9 +40,16 @@ def test_reused_and_new_come_together_with_what_is_due_to_the_proxy():
     """In shares of the same tokens; the time as it was priced when it happened."""
     found = told(spared=5000, spared_seconds=20.0)
     assert (found["share"], found["reused"], found["evaluated"]) == (0.9, 9000, 1000)
-    assert found["due"]["points"] == 0.5
     assert found["due"]["seconds"] == 20.0
     assert found["due"]["source"].startswith("estimate")
+
+
+def test_the_share_without_the_proxy():
+    """Where the proxy made it worse, it would have been more."""
+    sums = {"reused": 9000, "evaluated": 1000}
+    assert without(sums | {"spared": 7700}) == 0.13
+    assert without(sums | {"spared": -500}) == 0.95
+    assert without({"reused": 0, "evaluated": 0, "spared": 0}) is None
 
 
 def test_what_nobody_knows_is_none():
@@ -52,7 +59,6 @@ def test_what_nobody_knows_is_none():
     assert (due["seconds"], due["unpriced"]) == (20.0, 1000)
     found = told(reused=0, evaluated=0)
     assert found["share"] is None
-    assert found["due"]["points"] is None
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "1 break cost"), (1200, "1,200 breaks cost")])

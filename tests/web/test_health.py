@@ -73,7 +73,7 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
             "memory": {"slots": 2, "context": 4096},
             "reporting": "always",
             "told_by": "its status pages",
-            "says": {"memory": "reuse is always reported"},
+            "says": {"memory": "the server always reports reuse"},
         },
         "upstream": {
             "url": upstream.url,

@@ -43,7 +43,7 @@ def test_what_is_wrong_is_said_and_changes_nothing(folder, proxy):
     (folder / "config.toml").write_text("port = 'x'\n")
     answer = reload(proxy)
     assert answer.status == 409
-    assert "the settings stay as they were" in json.loads(answer.body)["error"]
+    assert "the old ones stay in use" in json.loads(answer.body)["error"]
 
 
 def test_only_a_post_of_our_own_may_ask_for_it(proxy):

@@ -1,0 +1,24 @@
+// What to do before the first request.
+import { $, code, command, el, show } from "./dom.js";
+import { proxyOption } from "./words.js";
+
+function isEmpty({ lifetime, overview, prefills }) {
+  return lifetime.all.exchanges + lifetime.waiting.exchanges === 0 && !overview.sums.requests && !prefills.length;
+}
+
+export function showEmpty(said) {
+  const nothing = isEmpty(said);
+  show("empty", nothing);
+  for (const part of document.querySelectorAll("#overview > :not(#empty)")) part.hidden = nothing;
+}
+
+const where = proxyOption();
+const LINES = [
+  ["Claude Code", `eval "$(cacheproxy env claude${where})" && claude`],
+  ["OpenClaw", `cacheproxy env openclaw${where}`],
+  ["Other clients", `cacheproxy env --help`],
+  ["By hand: base URL", `${location.origin}/v1`],
+];
+$("clients").replaceChildren(...LINES.flatMap(([name, line]) => [el("dt", { text: name }), el("dd", {}, command(line))]));
+$("clients-note").replaceChildren("Was the proxy started with a token? Then the client needs it too, as its API key: ",
+  code("export CACHEPROXY_TOKEN=…"), " before these commands.");

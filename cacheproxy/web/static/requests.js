@@ -1,0 +1,149 @@
+// The table of requests: the last as they come, older ones by the page, cut down by filter, search and time.
+import { get } from "./ask.js";
+import { $, cell, el, leads, meter, say, show } from "./dom.js";
+import { change, go, href, route } from "./route.js";
+import { LATEST, shown } from "./shown.js";
+import {
+  conversationOf, count, isBreak, isDear, known, lasting, percent, period, rate, shareOf, shortly, speedOf, when,
+} from "./words.js";
+
+const MOST_ROWS = 400;
+const FIRST_ROWS = 30;
+const ALL = { filter: "all", search: "", from: "", to: "" }; // what the link may name
+const table = { ...ALL, rows: [], next: null, asked: 0 };
+const isPlain = () => Object.entries(ALL).every(([name, value]) => table[name] === value);
+
+// Take requests that have finished; `all`: they are the last ones, whatever was shown before.
+export function take(rows, all) {
+  const had = new Set(all ? [] : shown.latest.map((row) => row.id));
+  shown.latest = [...rows.filter((row) => !had.has(row.id)), ...(all ? [] : shown.latest)].sort((a, b) => b.id - a.id).slice(0, LATEST);
+  const plain = isPlain();
+  if (all && plain && table.rows.length <= FIRST_ROWS) {
+    table.rows = shown.latest.slice(0, FIRST_ROWS);
+    table.next = shown.latest.length > FIRST_ROWS ? table.rows[FIRST_ROWS - 1].id : null;
+    drawRows();
+  } else if (all && !plain) {
+    ask();
+  } else {
+    const there = new Set(table.rows.map((row) => row.id));
+    add(rows.filter((row) => !there.has(row.id) && matches(row)));
+  }
+}
+
+// Filter, search and time are those of the link.
+export function showTable() {
+  const wanted = Object.fromEntries(Object.entries(ALL).map(([name, value]) => [name, route.query.get(name) || value]));
+  const { filter, search, from, to } = wanted;
+  const input = $("filters").querySelector(`input[value="${CSS.escape(filter)}"]`);
+  if (input) input.checked = true;
+  if (document.activeElement !== $("search")) $("search").value = search;
+  show("period", from !== "" || to !== "");
+  if (from || to) say("period-text", period(Number(from), Number(to)));
+  if (Object.keys(ALL).every((name) => wanted[name] === table[name])) return;
+  Object.assign(table, wanted);
+  ask();
+  const head = $("requests-h").parentElement;
+  const { top } = head.getBoundingClientRect();
+  if (top < 0 || top > 0.7 * innerHeight) head.scrollIntoView();
+  if (document.activeElement.matches(".chart")) $("period").focus({ preventScroll: true }); // a bar was opened
+}
+
+// List the requests that a bar of a chart over time counts.
+export function listBucket(each) {
+  if (each && each.requests) go(href("overview", "", { from: each.at, to: each.at + shown.data.overview.bucket }));
+}
+
+// The request with this id in the totals, or null.
+export async function requestOf(id) {
+  const row = [...shown.latest, ...table.rows].find((each) => String(each.id) === id);
+  if (row || !/^\d{1,14}$/.test(id)) return row || null;
+  const [first] = (await get(`requests?before=${Number(id) + 1}`)).requests;
+  return first && String(first.id) === id ? first : null;
+}
+
+function matches(row) {
+  if (table.filter === "breaks" && !isBreak(row)) return false;
+  if (table.filter === "slow" && !(row.first_seconds >= 10)) return false;
+  if (table.filter === "errors" && !row.failed) return false;
+  if (row.at < Number(table.from) || (table.to && row.at >= Number(table.to))) return false;
+  const text = [row.client, row.session, row.asked, row.model].filter(Boolean).join("\n").toLowerCase();
+  return text.includes(table.search.toLowerCase());
+}
+
+function rowOf(row) {
+  const share = shareOf(row);
+  const link = el("a", { href: href("request", row.id), "data-key": `row-${row.id}`, text: when(row.at), "aria-label": `Details of the request at ${when(row.at)}` });
+  const reuse = el("td", { role: "cell", class: "metered share" });
+  if (share === null) { reuse.textContent = "–"; reuse.classList.add("blank"); }
+  else reuse.append(meter(share, percent(share), "split"), el("b", { text: percent(share), "aria-hidden": "true" }));
+  const who = el("td", { role: "cell", class: "name", title: [row.asked, row.model].filter(Boolean).join(" → ") || null });
+  if (row.client && row.session) who.append(el("a", { href: href("conversation", conversationOf(row)) }, row.client, el("span", { class: "id", text: `/${shortly(row.session)}` })));
+  else who.textContent = row.client || "–";
+  return leads(el("tr", { role: "row", class: isDear(row) ? "broke" : null }, el("td", { role: "cell" }, link), who,
+    cell(row.turn ? count(row.turn) : "–", "n", "turn"), cell(count(row.prompt), "n", "prompt"), reuse,
+    cell(count(row.evaluated), "n", "new"), cell(lasting(row.first_seconds), "n", "first"), cell(count(row.output), "n", "out"),
+    cell(known(speedOf(row)) ? (row.speed_source === "estimated" ? "≈ " : "") + rate(row.speed) : "–", "n", "tok/s"),
+    endOf(row), el("td", { role: "cell", class: `what${row.rules.length ? "" : " blank"}` }, ...row.rules.map((rule) => el("small", { text: rule })))), link);
+}
+
+function endOf(row) {
+  const made = el("td", { role: "cell", class: "end" });
+  const told = [];
+  if (isBreak(row)) {
+    const text = `⚑ ${row.reason.replaceAll("_", " ")}`;
+    const kind = isDear(row) ? "flag" : "";
+    told.push(known(row.number) ? el("a", { class: kind, href: href("break", row.number), text }) : el("span", { class: kind, text }));
+  }
+  if (row.failed) told.push(el("span", { class: "flag", text: `✕ ${known(row.status) ? `status ${row.status}` : row.outcome}` }));
+  else if (row.outcome !== "complete") told.push(el("small", { text: row.outcome }));
+  if (row.side) told.push(el("small", { text: "side request" }));
+  if (!told.length) told.push(el("small", { text: row.verdict || "" }));
+  made.append(...told.flatMap((each) => [each, " "]));
+  return made;
+}
+
+function drawRows() {
+  $("rows").replaceChildren(...table.rows.map(rowOf));
+  rowsShown();
+}
+
+function add(rows) {
+  if (rows.length) {
+    table.rows = [...rows, ...table.rows].slice(0, MOST_ROWS);
+    $("rows").prepend(...rows.map(rowOf));
+    while ($("rows").children.length > MOST_ROWS) $("rows").lastElementChild.remove();
+  }
+  rowsShown();
+}
+
+function rowsShown() {
+  show("older", table.next !== null && table.rows.length < MOST_ROWS);
+  show("rows-none", table.rows.length === 0);
+  say("rows-none", isPlain() ? "None yet." : "No request is like that.");
+}
+
+async function ask(before = null) {
+  const number = ++table.asked;
+  const query = new URLSearchParams(Object.keys(ALL).map((name) => [name, table[name]]));
+  if (before !== null) query.set("before", before);
+  let page;
+  try { page = await get(`requests?${query}`); } catch (error) { say("rows-none", error.message); show("rows-none", true); return; }
+  if (number !== table.asked) return;
+  table.next = page.next;
+  if (before === null) { table.rows = page.requests; drawRows(); return; }
+  table.rows.push(...page.requests);
+  $("rows").append(...page.requests.map(rowOf));
+  rowsShown();
+}
+
+$("filters").addEventListener("change", (event) => change({ filter: event.target.value === "all" ? "" : event.target.value }));
+$("period").addEventListener("click", () => {
+  $("filters").querySelector("input:checked")?.focus({ preventScroll: true });
+  change({ from: "", to: "" });
+});
+let typing = 0;
+$("search").addEventListener("input", (event) => {
+  clearTimeout(typing);
+  typing = setTimeout(() => change({ search: event.target.value.trim() }, true), 150);
+});
+$("older").addEventListener("click", () => ask(table.next));

@@ -1,0 +1,75 @@
+"""What a user can do now: what stands in the way of the cache, and goes from the list when done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from cacheproxy.core.diagnose.report import Report
+from cacheproxy.core.judge.explain import phrase
+from cacheproxy.core.judge.weights import FELT
+from cacheproxy.core.server.flags import LLAMA, flags_of
+from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.server.status import Look, Metrics, State
+
+_IDLE = ("nothing", "see", "see all")
+"""Advice that leaves nothing to be done, or not here."""
+_MOST_CAUSES = 3
+_COMMAND = re.compile(r"cacheproxy (?:diagnose|env) [\w .-]+")
+
+Json = dict[str, Any]
+
+
+def todo(
+    profile: Profile,
+    look: Look | None,
+    sums: Mapping[str, Any],
+    breaks: Sequence[Mapping[str, Any]],
+    report_on: Callable[[int], Report | None],
+) -> list[Json]:
+    """Return what can be done, what matters most first.
+
+    ``look``: the last one at the upstream; ``sums`` and ``breaks``: of the window;
+    ``report_on`` returns what is known of the exchange with that number, None where nothing is
+    left to do about it.
+    """
+    return [*_server(profile, look, sums), *_causes(breaks, report_on)]
+
+
+def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Iterator[Json]:
+    flags = flags_of(profile)
+    if look is not None and look.state is State.DOWN:
+        yield _card("upstream-down", "Start the model server", f"{look.url} does not answer.")
+        return
+    if profile.reuses is False and flags.caching is not None:
+        yield _card("prompt-cache", f"Switch on {flags.name}'s prompt cache", flags.caching.says)
+    is_unmeasured = sums["prompt"] and not (sums["reused"] or sums["evaluated"])
+    flag = profile.flag or flags.reporting
+    if flag and is_unmeasured:
+        why = f"Start it with {flag}: its answers say then how much they reused."
+        yield _card("reporting", f"Have {flags.name} report reuse", why)
+    if look is not None and look.metrics is Metrics.OFF and flags is LLAMA:
+        why = "Start it with --metrics: its own counters tell its speed and what else it serves."
+        yield _card("metrics", "Have llama-server count", why)
+
+
+def _causes(
+    breaks: Sequence[Mapping[str, Any]], report_on: Callable[[int], Report | None]
+) -> Iterator[Json]:
+    """Yield what cures the causes that are felt, the dearest first."""
+    for each in breaks[:_MOST_CAUSES]:
+        found = None
+        if each["number"] is not None and (each["share"] or 0.0) >= FELT:
+            found = report_on(each["number"])
+        advice = next((one for one in found.advice if one.do not in _IDLE), None) if found else None
+        if advice is not None:
+            name = f"{each['reason']} {each['shape'] or ''}".strip().replace(" ", "-")
+            title = phrase(each["reason"], each["shape"])
+            command = _COMMAND.match(advice.why)
+            why = f"{advice.do}: {advice.why}"
+            yield _card(name, title, why, command[0].strip() if command else None)
+
+
+def _card(name: str, title: str, why: str, command: str | None = None) -> Json:
+    return {"id": name, "title": title, "why": why, "command": command}
