@@ -1,0 +1,86 @@
+"""The observer that raises alarms, and has them told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.logger import Logger
+
+from cacheproxy import hookimpl
+from cacheproxy.alarm.bell import ring
+from cacheproxy.alarm.desktop import notify
+from cacheproxy.alarm.way import NotToldError, Way
+from cacheproxy.alarm.webhook import Webhook
+from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.judge.alarms import Alarm, Alarms
+from cacheproxy.core.rules.fold import GivenUpError
+from cacheproxy.proxy.exchange.workers import Workers
+from cacheproxy.tables import AlarmTable
+
+_log = Logger()
+_DESKTOP, _DESKTOP_SECONDS = "alarm: desktop", 15.0
+_STOP_SECONDS = 3.0
+"""For which the proxy's end waits for what is being told."""
+
+
+class Alarming:
+    """Tells in the log, and as ``table`` has it. ``workers``: threads for what blocks.
+
+    ``proxy``: see ``LogLine``. ``before`` logs what waits, so that an alarm stands below its turn.
+    """
+
+    def __init__(
+        self, reactor: Any, workers: Workers, table: AlarmTable, before: Callable[[], None]
+    ) -> None:
+        self.proxy = ""
+        self._before = before
+        self._reactor = reactor
+        self._workers = workers
+        self._alarms = Alarms(table.limits)
+        self._webhook = Webhook(reactor)
+        self._by_webhook = Way("webhook", self._webhook.tell)
+        self._by_desktop = Way("desktop notification", self._show)
+        self.adopt(table)
+
+    def adopt(self, table: AlarmTable) -> None:
+        """Follow ``table`` from now on; raises TableError."""
+        self._webhook.secret = table.secret()
+        self._webhook.url = table.webhook
+        self._alarms.limits = table.limits
+        self._table = table
+
+    @hookimpl
+    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
+        """Raise the alarm, if there is reason to."""
+        alarm = self._alarms.see(exchange, self._reactor.seconds(), self.proxy)
+        if alarm is None:
+            return
+        self._before()
+        _log.warn(
+            "{title}: {text}   {command}",
+            title=alarm.title,
+            text=alarm.text,
+            command=alarm.command,
+        )
+        if self._table.bell:
+            ring()
+        if self._table.desktop:
+            self._by_desktop.put(alarm)
+        if self._table.webhook:
+            self._by_webhook.put(alarm)
+
+    def finish(self) -> Deferred[Any]:
+        """Fire when all is told, after a few seconds at most."""
+        telling = [self._by_desktop.finish(), self._by_webhook.finish()]
+        waiting = gatherResults(telling, consumeErrors=True)
+        return waiting.addTimeout(_STOP_SECONDS, self._reactor).addErrback(lambda _: None)
+
+    async def _show(self, alarm: Alarm) -> None:
+        show = partial(notify, alarm.title, f"{alarm.text}\n{alarm.command}")
+        try:
+            await self._workers.run(_DESKTOP, show, _DESKTOP_SECONDS)
+        except GivenUpError as error:
+            raise NotToldError(str(error) or "it hung too often") from None

@@ -1,0 +1,118 @@
+"""``cacheproxy top``: conversations, running prompts and breaks, live in a terminal."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+from functools import partial
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console, Group
+from rich.live import Live
+
+from cacheproxy.asking import Site, checked_url, is_same, shown
+from cacheproxy.cli.address import USUAL, proxy_url
+from cacheproxy.cli.progress import console
+from cacheproxy.cli.running import get_json
+from cacheproxy.cli.settings import (
+    OneLine,
+    config_option,
+    json_option,
+    print_json,
+    proxy_option,
+    read_settings,
+)
+from cacheproxy.top.keys import waiting
+from cacheproxy.top.screen import Place, lines, ordered
+from cacheproxy.top.view import View
+from cacheproxy.top.watch import Teller, Told, Watch
+from cacheproxy.totals.windows import WINDOWS
+
+
+@click.command(cls=OneLine)
+@proxy_option
+@click.option(
+    "--window",
+    type=click.Choice(list(WINDOWS)),
+    default="1h",
+    show_default=True,
+    help="How far to look back.",
+)
+@click.option(
+    "--once",
+    is_flag=True,
+    help=("Print once and end; the default if the output is not a terminal."),
+)
+@config_option
+@json_option
+def top(*, proxy: str | None, window: str, once: bool, config: str | None, as_json: bool) -> None:
+    """Watch the running proxy: conversations, prompts being read, and the last breaks.
+
+    A line for each conversation: its turns, how much of its prompts was reused, the time saved.
+    At the foot, what broke last, what it cost, and the command that fixes it. It works over ssh,
+    in 60 columns or more, and reconnects after a restart of the proxy.
+
+    Keys: j and k, or arrows, choose a conversation; enter shows its last turns, and escape goes
+    back. / shows only conversations with a text in their names; escape shows all again. q leaves.
+    """
+    settings = read_settings(config)
+    url, token = checked_url(proxy or proxy_url(settings)), settings.token_header()
+    teller = Teller(lambda path: get_json(url, path, token), window)
+    place = partial(
+        Place,
+        url=shown(url),
+        window=window,
+        option="" if is_same(url, USUAL) else f" --proxy {shown(url)}",
+    )
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # it may not have arrows and bars
+    terminal = Console(highlight=False)
+    if as_json:
+        print_json(_as_json(teller.all()))
+    elif once or not terminal.is_terminal or terminal.is_dumb_terminal:
+        terminal = terminal if terminal.is_terminal else console(stderr=False)
+        for line in lines(teller.all(), View(), place(terminal.width, None)):
+            terminal.print(line)
+    else:
+        _live(terminal, Site(url, token), teller, place)
+
+
+def _as_json(told: Told) -> dict[str, Any]:
+    data = told.data
+    return {
+        **{name: data[name] for name in ("now", "upstream", "headline", "without", "prefills")},
+        "conversations": told.page["conversations"],
+        "count": told.page["count"],
+        "breaks": told.breaks,
+    }
+
+
+def _live(terminal: Console, site: Site, teller: Teller, place: partial[Place]) -> None:
+    """Show it until the user leaves. The terminal is as it was then, whatever ends it."""
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _leave)
+    if hasattr(signal, "SIGWINCH"):
+        signal.signal(signal.SIGWINCH, lambda *_: None)  # it wakes those who wait for keys
+    keys = waiting()
+    view: View | None = View()
+    watch = Watch(site, teller, place.keywords["window"], keys.wake)
+    try:
+        with keys, watch, Live(console=terminal, screen=True, auto_refresh=False) as live:
+            while view is not None:
+                told = watch.told
+                seen = lines(told, view, place(terminal.width, terminal.height))
+                live.update(Group(*seen), refresh=True)
+                names = [each["id"] for each in ordered(told.page.get("conversations") or ())]
+                for key in keys.wait():
+                    view = view and view.pressed(key, names)
+                if view is not None:
+                    watch.look(view.search, view.opened)
+    except KeyboardInterrupt:
+        return
+
+
+def _leave(number: int, _: object) -> NoReturn:
+    raise SystemExit(128 + number)

@@ -1,0 +1,1 @@
+"""``cacheproxy top``: what happens in a running proxy, in a terminal."""

@@ -1,0 +1,148 @@
+"""Keys, one by one, of a terminal.
+
+The standard library's termios: prompt_toolkit and textual bring a loop and a screen of their own,
+which is much for five keys.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Protocol, Self
+
+if sys.platform != "win32":
+    import termios
+    import tty
+
+_KEY = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)|.", re.DOTALL)
+_UNFINISHED = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*|O)?\Z")
+_NAMES = {
+    "\x1b[A": "up",
+    "\x1bOA": "up",
+    "\x1b[B": "down",
+    "\x1bOB": "down",
+    "\x1b": "escape",
+    "\r": "enter",
+    "\n": "enter",
+    "\x7f": "backspace",
+    "\b": "backspace",
+}
+_REST = 0.05
+"""Seconds in which the rest of a key's bytes comes; after them, ESC is the key of that name."""
+_MOST = 4096
+
+
+def read_keys(data: bytes) -> Iterator[str]:
+    """Yield what was pressed: characters, and the names of a few other keys; others are left out.
+
+    The sequences are those of ECMA-48, 5.4, and ``ESC O`` of a keypad in application mode.
+    """
+    for key in _KEY.findall(data.decode("utf-8", "ignore")):
+        if key in _NAMES:
+            yield _NAMES[key]
+        elif key.isprintable():
+            yield key
+
+
+class Waiting(Protocol):
+    """Waits for keys, or until it is woken."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def wait(self) -> list[str]:
+        """Return the keys that were pressed; none, if it was woken, or a signal came."""
+
+    def wake(self) -> None:
+        """End the waiting; may be called in any thread."""
+
+
+class NoKeys:
+    """Waits where no key can be read: on Windows, and where standard input is no terminal."""
+
+    def __init__(self) -> None:
+        self._woken = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to put back."""
+
+    def wait(self) -> list[str]:
+        """Return no keys, once it is woken; a second's steps let Ctrl-C in on Windows."""
+        while not self._woken.wait(1.0):
+            pass
+        self._woken.clear()
+        return []
+
+    def wake(self) -> None:
+        """End the waiting."""
+        self._woken.set()
+
+
+class Keys:
+    """Reads the terminal ``number``, a file descriptor, which is as it was once this is left.
+
+    In between it shows no typed text and sends each key at once; Ctrl-Z does nothing, since the
+    shell would get a terminal without a cursor.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._before = termios.tcgetattr(number)
+        self._woken, self._waker = os.pipe()
+        os.set_blocking(self._woken, False)
+        os.set_blocking(self._waker, False)
+
+    def __enter__(self) -> Self:
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
+        tty.setcbreak(self._number)
+        mode = termios.tcgetattr(self._number)
+        mode[6][termios.VSUSP] = b"\0"
+        termios.tcsetattr(self._number, termios.TCSANOW, mode)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.set_wakeup_fd(-1)
+        with contextlib.suppress(termios.error):  # it has been hung up
+            termios.tcsetattr(self._number, termios.TCSAFLUSH, self._before)
+
+    def wait(self) -> list[str]:
+        """Return the keys that were pressed; none, if it was woken, or a signal came."""
+        ready, _, _ = select.select([self._number, self._woken], [], [])
+        if self._woken in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._woken, _MOST)
+        return list(read_keys(self._read())) if self._number in ready else []
+
+    def wake(self) -> None:
+        """End the waiting."""
+        with contextlib.suppress(BlockingIOError):  # so full that it is awake
+            os.write(self._waker, b"\0")
+
+    def _read(self) -> bytes:
+        """Return what was typed; ``q`` where the terminal is gone."""
+        data = b""
+        with contextlib.suppress(OSError):
+            data = os.read(self._number, _MOST)
+            while _UNFINISHED.search(data) and select.select([self._number], [], [], _REST)[0]:
+                more = os.read(self._number, _MOST)
+                if not more:
+                    break
+                data += more
+        return data or b"q"
+
+
+def waiting() -> Waiting:
+    """Return what waits for keys at this process's standard input."""
+    if sys.platform == "win32" or not sys.stdin.isatty():
+        return NoKeys()
+    return Keys(sys.stdin.fileno())

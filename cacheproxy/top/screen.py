@@ -1,0 +1,310 @@
+"""What ``cacheproxy top`` shows: lines, cut to the width, made of what the proxy told.
+
+Cut by hand, since rich's Table measures every cell anew each time.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.judge.explain import PHRASES, phrase
+from cacheproxy.top.view import View
+from cacheproxy.top.watch import Told
+from cacheproxy.words import count, counted, share, span, visible
+
+Json = Mapping[str, Any]
+
+_NAME, _LEAST_NAME = 18, 8
+_MOST_RUNNING = 4
+_WINDOWS = {"15m": "15 minutes", "1h": "hour", "24h": "24 hours", "30d": "30 days"}
+_BARS = "▁▂▃▄▅▆▇█"
+_STANDING = {"working": "green", "hitches": "yellow", "breaking": "red"}
+_KEYS = "q leave   j k choose   enter its turns   / filter"
+_OPENED_KEYS = "q leave   j k the next   escape back"
+_NONE_YET = "No conversation in the last {}. Point an agent at {}: cacheproxy env"
+_NOT_FOUND = "No conversation in the last {} has {!r} in its names. escape: all of them"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``cell`` makes the text of a row; a terminal narrower than ``least`` has it not."""
+
+    title: str
+    width: int
+    cell: Callable[[Json], str]
+    least: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where it is shown: columns and lines; ``height``: None where all is printed at once.
+
+    ``url``: the proxy's; ``option``: what a command needs to find it; ``window``: what is shown.
+    """
+
+    width: int
+    height: int | None
+    url: str
+    window: str
+    option: str = ""
+
+
+def lines(told: Told, view: View, place: Place) -> list[Text]:
+    """Return what is to be seen; as many lines as there are, of ``place.height``."""
+    head = [*_head(told, place), *_running(told, place)]
+    foot = [*_foot(told, view, place)]
+    room = None if place.height is None else max(3, place.height - len(head) - len(foot))
+    body = _turns(told, view, place, room) if view.is_opened else _list(told, view, place, room)
+    if room is not None:
+        body += [Text()] * (room - len(body))
+    shown = head + body[:room] + foot
+    for line in shown:
+        line.no_wrap, line.overflow = True, "ellipsis"
+        line.truncate(place.width, overflow="ellipsis")
+    return shown
+
+
+def ordered(conversations: Sequence[Json]) -> list[Json]:
+    """Return them with each subagent's behind the conversation it works for, if that is here."""
+    names = {each["id"] for each in conversations}
+    branches: dict[str, list[Json]] = {}
+    for each in conversations:
+        if each["root"] in names - {each["id"]}:
+            branches.setdefault(each["root"], []).append(each)
+    found: list[Json] = []
+    waiting = [each for each in reversed(conversations) if each["root"] not in names]
+    while waiting:
+        each = waiting.pop()
+        found.append(each)
+        waiting += reversed(branches.pop(each["id"], []))
+    return found
+
+
+def label(row: Json) -> str:
+    """Return a conversation's name as the log has it."""
+    return visible(Session(str(row["client"]), str(row["session"])).label)
+
+
+def _head(told: Told, place: Place) -> Iterator[Text]:
+    data = told.data
+    upstream = data.get("upstream") or {}
+    server = (upstream.get("server") or {}).get("summary") or ""
+    where = f"{place.url} → {upstream['url']}" if upstream else place.url
+    title = Text("cacheproxy", "bold").append(f"  {visible(where)}", "default not bold")
+    state = upstream.get("state", "").removeprefix("unknown")
+    title.append(f"  {visible(' '.join(filter(None, (server, state))))}", "dim not bold")
+    yield title
+    if told.trouble:
+        yield Text(f"! {visible(told.trouble)}", "bold red")
+    if data:
+        yield _verdict(data, place)
+
+
+def _verdict(data: Json, place: Place) -> Text:
+    headline, without = data["headline"], data["without"]
+    line = Text(headline["title"], f"bold {_STANDING.get(headline['standing'], '')}".strip())
+    if headline["share"] is not None:
+        line.append(f"  {share(headline['share'])} reused", "default not bold")
+        if without is not None:
+            line.append(f", without it ≈{share(without)}", "default not bold")
+    sums = data["overview"]["sums"]
+    told = f"  {counted(sums['breaks'], 'break')}" if sums["breaks"] else "  no breaks"
+    told += f", {count(sums['lost'])} tokens" if sums["lost"] else ""
+    return line.append(f"{told}  last {_WINDOWS[place.window]}", "dim not bold")
+
+
+def _running(told: Told, place: Place) -> Iterator[Text]:
+    prefills = _prefills(told)
+    for each in prefills[:_MOST_RUNNING]:
+        part = each["done"] / each["total"] if each["total"] else 0.0
+        wide = 20 if place.width >= 80 else 8
+        done = round(part * wide)
+        line = Text("reads  ", "dim")
+        line.append(set_cell_size(f"{visible(each['session'])} #{each['turn']}", _NAME), "default")
+        line.append(f" {'█' * done}{'░' * (wide - done)} ", "cyan not dim")
+        yield line.append(
+            f"{part:4.0%} of {count(each['total'])} tokens, {span(each['seconds'])}", "not dim"
+        )
+    if len(prefills) > _MOST_RUNNING:
+        yield Text(f"       and {len(prefills) - _MOST_RUNNING} more prompts", "dim")
+
+
+def _prefills(told: Told) -> Sequence[Json]:
+    """Return the prompts that are being read; none, while the proxy does not say."""
+    return () if told.trouble else told.data.get("prefills") or ()
+
+
+def _list(told: Told, view: View, place: Place, room: int | None) -> list[Text]:
+    rows = ordered(told.page.get("conversations") or ())
+    when = _WINDOWS[place.window]
+    if not rows:
+        said = _NOT_FOUND.format(when, view.search) if view.search else ""
+        said = said or (_NONE_YET.format(when, place.url) if told.data else "")
+        return [Text(), Text(said)]
+    columns = _columns(told, place.width)
+    labels = [label(each) for each in rows]
+    chosen = view.place([each["id"] for each in rows])
+    first = 0 if room is None else max(0, min(chosen - (room - 2) // 2, len(rows) - (room - 2)))
+    shown = [Text(), _titles("conversation", columns, place.width)]
+    for index, row in enumerate(rows[first : None if room is None else first + room - 2], first):
+        is_chosen = index == chosen and room is not None
+        mark = "▸ " if is_chosen else "  "
+        name = label(row) if labels.count(label(row)) == 1 else visible(row["id"])
+        name = ("└ " if row["root"] else "") + name
+        style = "reverse" if is_chosen else "yellow" if row["breaks"] else ""
+        shown.append(Text(_row(mark + name, columns, row, place.width), style))
+    return shown
+
+
+def _columns(told: Told, width: int) -> list[Column]:
+    now, running = told.data["now"], {each["conversation"] for each in _prefills(told)}
+
+    def last(row: Json) -> str:
+        return "now" if row["id"] in running else span(max(0.0, now - row["last"]))
+
+    found = (
+        Column("turns", 6, lambda row: count(row["turns"])),
+        Column("reused", 8, _reused),
+        Column("context", 10, lambda row: count(row["context"])),
+        Column("saved", 11, _saved, 76),
+        Column("breaks", 7, lambda row: count(row["breaks"])),
+        Column("lost", 10, lambda row: count(row["lost"]), 90),
+        Column("last", 7, last),
+        Column("model", 22, lambda row: visible(row["model"] or ""), 116),
+        Column("prompts", 26, lambda row: _spark(row["recent"]), 130),
+    )
+    return [each for each in found if width >= each.least]
+
+
+def _reused(row: Json) -> str:
+    known = (row["reused"] or 0) + (row["evaluated"] or 0)
+    return share((row["reused"] or 0) / known) if known else "-"
+
+
+def _saved(row: Json) -> str:
+    seconds = row["saved_seconds"]
+    return f"≈{span(seconds)}" if seconds else "-"
+
+
+def _spark(prompts: Sequence[int]) -> str:
+    most = max(prompts, default=0) or 1
+    return "".join(_BARS[min(7, 8 * each // (most + 1))] for each in prompts)
+
+
+def _turns(told: Told, view: View, place: Place, room: int | None) -> list[Text]:
+    one = told.one
+    if one is None or one["conversation"]["id"] != view.opened:
+        return [Text(), Text("asking for its turns …")]
+    about = one["conversation"]
+    names = (about["id"], about["model"], about["upstream"])
+    head = [Text(), Text("  ".join(visible(each) for each in names if each), "bold")]
+    branches = ", ".join(
+        f"{label(each['conversation'])} ({counted(each['conversation']['turns'], 'turn')})"
+        for each in one["branches"]
+    )
+    if branches:
+        head.append(Text(f"its subagents: {branches}"))
+    columns = _turn_columns(place.width)
+    head.append(_titles("turn", columns, place.width))
+    rows = one["turns"] if room is None else one["turns"][-max(1, room - len(head)) :]
+    for row in rows:
+        name = f"  #{row['turn']}" if row["turn"] else "  -"
+        style = "yellow" if row["reason"] else "red" if row["kind"] == "failed" else ""
+        head.append(Text(_row(name, columns, row, place.width), style))
+    return head
+
+
+def _turn_columns(width: int) -> list[Column]:
+    found = (
+        Column("at", 10, lambda row: _clock(row["at"])),
+        Column("prompt", 9, lambda row: count(row["prompt"])),
+        Column("reused", 8, _reused),
+        Column("new", 9, lambda row: count(row["evaluated"]), 70),
+        Column("first", 8, lambda row: span(row["first_seconds"]), 96),
+        Column("out", 7, lambda row: count(row["output"]), 110),
+    )
+    kept = [each for each in found if width >= each.least]
+    rest = width - _NAME - sum(each.width for each in kept) + 10
+    wide = max(10, rest)
+    return [*kept, Column("", wide, lambda row: f"  {_verdict_of(row)}".ljust(wide))]
+
+
+def _verdict_of(row: Json) -> str:
+    if row["reason"]:
+        return f"BREAK {PHRASES.get(row['reason'], visible(row['reason']))}"
+    return str(row["status"] if row["kind"] == "failed" else row["verdict"] or row["kind"])
+
+
+def _titles(first: str, columns: Sequence[Column], width: int) -> Text:
+    cells = [(each.title, each.width) for each in columns]
+    return Text(_line(f"  {first}", cells, width), "dim")
+
+
+def _row(name: str, columns: Sequence[Column], row: Json, width: int) -> str:
+    return _line(name, [(each.cell(row), each.width) for each in columns], width)
+
+
+def _line(name: str, cells: Sequence[tuple[str, int]], width: int) -> str:
+    """Return ``name`` to the left, in the room there is, and each cell to the right of its own."""
+    room = max(_LEAST_NAME, width - sum(wide for _, wide in cells))
+    text = set_cell_size(name if cell_len(name) < room else f"{name[: room - 2]}…", room)
+    for cell, wide in cells:
+        cut = set_cell_size(cell, min(wide, cell_len(cell)))
+        text += " " * (wide - cell_len(cut)) + cut
+    return text
+
+
+def _foot(told: Told, view: View, place: Place) -> Iterator[Text]:
+    if told.breaks:
+        yield Text()
+        yield Text("Last breaks", "dim")
+    for each in told.breaks:
+        yield from _break(each, place)
+    if place.height is None:
+        return
+    yield Text()
+    if view.is_typing or view.search:
+        yield Text(f"/{visible(view.search)}{'▏' if view.is_typing else ''}", "bold")
+    shown, total = len(told.page.get("conversations") or ()), told.page.get("count") or 0
+    more = f"   {shown} of {total:,} conversations" if shown < total else ""
+    yield Text((_OPENED_KEYS if view.is_opened else _KEYS) + more, "dim")
+
+
+def _break(row: Json, place: Place) -> Iterator[Text]:
+    known = row["known"]
+    cause = known.get("phrase") or phrase(row["reason"], row["shape"])
+    turn = f"{label(row)} #{row['turn']}" if row["client"] else "?"
+    line = Text(f"{_clock(row['at'])} ", "yellow").append(f"{turn}  {visible(cause)}", "default")
+    cost = f"{count(row['lost'])} tokens"
+    if row["lost_seconds"] is not None:
+        cost += f", ≈{span(row['lost_seconds'])}"
+    room = place.width - cell_len(cost) - 2
+    line.truncate(room, overflow="ellipsis", pad=True)
+    yield line.append(f"  {cost}", "bold")
+    wide = max(1, place.width - 2)
+    for part in textwrap.wrap(_cure(known, row, place), wide, break_on_hyphens=False):
+        yield Text(f"  {part}", "cyan")
+
+
+def _cure(known: Json, row: Json, place: Place) -> str:
+    """Return what is to be done about a break, a command where there is one."""
+    cure = known.get("cure")
+    if cure and cure["applied"]:
+        return f"cured: {visible(cure['rule'])} is on"
+    if cure and cure["applicable"]:
+        return f"cure: {visible(cure['command'])}"
+    if known:
+        return f"why: cacheproxy diagnose {row['number']}{place.option}"
+    return "the proxy no longer has more about this break"
+
+
+def _clock(seconds: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(seconds))

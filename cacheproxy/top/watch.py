@@ -1,0 +1,192 @@
+"""Asks a running proxy what happens in it, in threads, as long as it is shown."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from http.client import HTTPException, HTTPResponse
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, reason_of, refused
+
+Json = dict[str, Any]
+Ask = Callable[[str], Any]
+"""Returns the JSON value at a path of the proxy; raises CommandError."""
+
+_PAGES = "/_cacheproxy/"
+_BREAKS = 3
+_EVERY = 1.0
+"""Seconds between two looks at the conversations, at least."""
+_SOON, _AGAIN = 0.1, 2.0
+"""Seconds after which a proxy is asked again that has ended its answer, as each reload of its
+settings does; and one that does not answer."""
+_LONGEST = 4096
+"""Bytes that are read of an answer which only says what is wrong."""
+_SILENCE = 30.0
+"""Seconds without an event, after which the proxy is taken to be gone: it sends one each 10."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the proxy told last; the pages' JSON. ``trouble``: why it tells nothing now, or "".
+
+    ``data``: the figures of the window; ``page``: the first of the list of conversations;
+    ``breaks``: the last turns that lost the cache, the latest first, each with what is known of
+    it as ``known``; ``one``: the conversation that is opened.
+    """
+
+    data: Json = field(default_factory=dict)
+    page: Json = field(default_factory=dict)
+    breaks: tuple[Json, ...] = ()
+    one: Json | None = None
+    trouble: str = ""
+
+
+class Teller:
+    """Asks page by page; what need not be asked again is kept."""
+
+    def __init__(self, ask: Ask, window: str) -> None:
+        self._ask = ask
+        self._window = window
+        self._breaks: tuple[Json, ...] = ()
+        self._last: Any = None
+        self._known: dict[tuple[Any, Any], Json] = {}
+
+    def all(self) -> Told:
+        """Ask for all once; raises CommandError."""
+        return self.told(self._ask(f"{_PAGES}data?window={self._window}"), "", None)
+
+    def told(self, data: Json, search: str, opened: str | None) -> Told:
+        """Ask for what ``data``, the figures, do not tell; raises CommandError.
+
+        ``search``: text in a conversation's names; ``opened``: the id of the one that is opened.
+        """
+        query = urlencode({"window": self._window, "search": search})
+        page = self._ask(f"{_PAGES}conversations?{query}")
+        one = opened and self._ask(f"{_PAGES}conversations/{quote(opened, safe='')}")
+        return Told(data, page, self._breaks_of(data), one or None)
+
+    def _breaks_of(self, data: Json) -> tuple[Json, ...]:
+        if data.get("last_break") != self._last:
+            rows = self._ask(f"{_PAGES}requests?filter=breaks")["requests"][:_BREAKS]
+            rows = [row for row in rows if row["at"] >= data["overview"]["start"]]
+            known = {(row["number"], row["at"]): self._of(row) for row in rows}
+            self._known = known
+            self._breaks = tuple(row | {"known": known[row["number"], row["at"]]} for row in rows)
+            self._last = data.get("last_break")
+        return self._breaks
+
+    def _of(self, row: Json) -> Json:
+        """Return what is known of a break: the proxy remembers the last requests only."""
+        found = self._known.get((row["number"], row["at"]))
+        if found is None:
+            try:
+                found = self._ask(f"{_PAGES}break/{row['number']}") if row["number"] else {}
+            except CommandError:
+                found = {}
+        return found
+
+
+class Watch:
+    """Keeps ``told`` up to date, and calls ``changed``, in a thread of its own, when it is new."""
+
+    def __init__(
+        self, site: Site, teller: Teller, window: str, changed: Callable[[], None]
+    ) -> None:
+        self.told = Told(trouble=f"Asking {site.url} …")
+        self._site = site
+        self._teller = teller
+        self._window = window
+        self._changed = changed
+        self._data: Json = {}
+        self._trouble = ""
+        self._look: tuple[str, str | None] = ("", None)
+        self._due = threading.Event()
+        self._now = threading.Event()
+        self._left = threading.Event()
+
+    def __enter__(self) -> Self:
+        for work in (self._listen, self._ask):
+            threading.Thread(target=work, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Have the threads end; one that waits for an answer ends with the process."""
+        self._left.set()
+        self._due.set()
+        self._now.set()
+
+    def look(self, search: str, opened: str | None) -> None:
+        """Ask for these conversations from now on; see ``Teller.told``."""
+        if (search, opened) != self._look:
+            self._look = search, opened
+            self._due.set()
+            self._now.set()
+
+    def _listen(self) -> None:
+        while not self._left.is_set():
+            try:
+                if self._read():
+                    self._left.wait(_SOON)
+                    continue
+                self._trouble = self._no_answer("it has ended the connection")
+            except CommandError as error:
+                self._trouble = str(error)
+            except NoAnswerError as error:
+                self._trouble = self._no_answer(str(error))
+            except (OSError, ValueError, HTTPException) as error:
+                self._trouble = self._no_answer(reason_of(error))
+            self._due.set()
+            self._left.wait(_AGAIN)
+
+    def _no_answer(self, why: str) -> str:
+        return f"No cacheproxy answers at {self._site.url} ({why}); trying again."
+
+    def _read(self) -> bool:
+        """Take what it tells until it ends; return whether it told figures. Raises."""
+        has_told = False
+        path = f"{_PAGES}live?window={self._window}"
+        with closing(self._site.connect(_SILENCE)) as connection:
+            response = self._site.begin(connection, "GET", path, None)
+            if response.status != 200:
+                answer = Answer(response.status, response.read(_LONGEST))
+                raise CommandError(refused(answer, self._site.url))
+            for name, text in events(response):
+                if name == "data":
+                    self._data, self._trouble, has_told = json.loads(text), "", True
+                elif name == "trouble":
+                    self._trouble = f"The proxy says: {json.loads(text)['why']}"
+                else:  # requests that have finished: the figures follow
+                    continue
+                self._due.set()
+        return has_told
+
+    def _ask(self) -> None:
+        while not self._left.is_set():
+            self._due.wait()
+            self._due.clear()
+            self._now.clear()
+            if self._trouble or not self._data:
+                self.told = replace(self.told, trouble=self._trouble or self.told.trouble)
+            else:
+                try:
+                    self.told = self._teller.told(self._data, *self._look)
+                except (CommandError, KeyError, TypeError, AttributeError) as error:
+                    self.told = replace(self.told, one=None, trouble=f"{error}")
+            self._changed()
+            self._now.wait(_EVERY)
+
+
+def events(response: HTTPResponse) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the data of each event; the proxy writes each on one line."""
+    name = ""
+    while line := response.readline():
+        kind, _, text = line.strip().partition(b": ")
+        if kind == b"event":
+            name = text.decode()
+        elif kind == b"data":
+            yield name, text
