@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cacheproxy.core.capture.jsonl import from_line
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import settled
@@ -83,20 +84,14 @@ def conversation(
 def load_capture(path: str | Path) -> list[Request]:
     """Return the requests of a capture: JSON lines of method, path, headers and body (text).
 
+    It is a file as ``cacheproxy serve --capture`` writes them, or one made by hand.
+
     A file whose name ends in ``.xz`` or ``.gz`` is read as if it were unpacked.
     """
     unpacked = _PACKED.get(Path(path).suffix, open)
-    with unpacked(path, "rt", encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines if line.strip()]
-    return [
-        Request(
-            record["method"],
-            record["path"],
-            _header_pairs(record.get("headers") or {}),
-            (record.get("body") or "").encode(),
-        )
-        for record in records
-    ]
+    with unpacked(path, "rb") as lines:
+        found = [from_line(line) for line in lines if line.strip()]
+    return [Request(each.method, each.target, each.headers, each.body) for each in found]
 
 
 def find_captures(pattern: str, near: str | Path) -> list[Path]:
@@ -131,7 +126,7 @@ def rules_of(plugin: Any) -> list[Normalizer]:
 def rule_named(rules: Iterable[Normalizer], name: str) -> Normalizer:
     """Return the rule called ``name``."""
     known = {rule.name: rule for rule in rules}
-    assert name in known, f"no rule is called {name}; there are: {', '.join(sorted(known))}"
+    assert name in known, f"no rule is called {name}; the rules are: {', '.join(sorted(known))}"
     return known[name]
 
 

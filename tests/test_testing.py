@@ -56,7 +56,7 @@ def test_a_capture_is_loaded_line_by_line(tmp_path):
     file = tmp_path / "client-scenario.jsonl"
     records = [
         {"method": "HEAD", "path": "/", "headers": {"Host": "h"}, "body": "", "t": 0.1},
-        {"method": "POST", "path": "/v1/messages?beta=true", "headers": {}, "body": '{"é":1}'},
+        {"method": "POST", "path": "/v1/messages?beta=true", "headers": [], "body": '{"é":1}'},
     ]
     file.write_text("\n".join(json.dumps(record) for record in records) + "\n", encoding="utf-8")
     head, post = load_capture(file)
@@ -99,7 +99,7 @@ def test_a_test_without_its_captures_fails(tmp_path):
 def test_a_rule_is_found_by_name():
     """An unknown name fails with the names there are."""
     assert rule_named([NONCE, GROWS], "grows") is GROWS
-    with pytest.raises(AssertionError, match="no rule is called x; there are: nonce"):
+    with pytest.raises(AssertionError, match="no rule is called x; the rules are: nonce"):
         rule_named([NONCE], "x")
 
 

@@ -56,7 +56,7 @@ PIN_GIT_STATUS = Rule(
     where=SYSTEM_TEXT,
     pattern=(
         _BLOCK + r"[^\n]*\n+Git status \(snapshot at conversation start - may be outdated\):\n"
-        r"(?P<volatile>[^\n]++(?:\n(?!</env>)[^\n]++)*+)\n++</env>" + _FIRST
+        r"(?P<volatile>[^\n]++(?:\n(?!</env>|[^\n]*<env>\n)[^\n]++)*+)\n++</env>" + _FIRST
     ),
     why="git status of the first turn kept",
     pin=True,

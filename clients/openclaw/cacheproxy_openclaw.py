@@ -65,7 +65,10 @@ CLIENT = Client(
     ),
     lines=(
         # In the last paragraph: a file that is quoted stands before it.
-        r"Runtime: agent=[^|\n]+(?: \| [A-Za-z_]+=[^|\n]*){3,30}(?:\n[^\n]+){0,4}\s*\Z",
+        (
+            r"Runtime: agent=[^|\n]+(?: \| [A-Za-z_]+=(?:[^|\n ]| (?!\|))*+){3,30}"
+            r"(?:\n[^\n]++){0,4}\s*\Z"
+        ),
         _INTRODUCTION + r'\{\s*"schema": ?"openclaw\.inbound_meta\.',
     ),
 )

@@ -29,8 +29,8 @@ PIN_GIT_STATUS = Rule(
     where=SYSTEM_TEXT,
     # The last section of the system text; a heading or tag after it would be another's.
     pattern=(
-        r"(?m:^)gitStatus: This is the git status[^\n]*\n+"
-        r"(?P<volatile>[^\n][\s\S]*?)(?=\n\n[#<]|\Z)"
+        r"(?m:^)gitStatus: This is the git status[^\n]*\n++"
+        r"(?P<volatile>[^\n]++(?:\n(?!\n[#<])[^\n]*+)*+)"
     ),
     why="git status of the first turn kept",
     pin=True,

@@ -1,0 +1,43 @@
+"""``cacheproxy new-client``: the folder of a client package, to start from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cacheproxy.cli.settings import OneLine, fail
+from cacheproxy.newclient.folder import FolderError, write
+
+_NEXT = """\
+
+Next:
+  pip install -e '{folder}[test]' && pytest {folder}
+  record your client     cacheproxy serve --capture FOLDER
+  see what changes       cacheproxy inspect FOLDER
+  put the recording in   {folder}/tests/captures
+"""
+
+
+@click.command("new-client", cls=OneLine)
+@click.argument("name")
+@click.option(
+    "--folder",
+    default=".",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False),
+    help="Where to create the folder.  [default: the working directory]",
+)
+def new_client(name: str, folder: str) -> None:
+    """Create a client package: a folder with rules, a recording and passing tests.
+
+    NAME is the client's, in lower case: my-agent. docs/clients.md goes on from
+    there.
+    """
+    try:
+        made = write(name, Path(folder))
+    except FolderError as error:
+        fail(str(error))
+    for file in made:
+        click.echo(f"made {file}")
+    click.echo(_NEXT.format(folder=made[0].parent), nl=False)

@@ -1,0 +1,1 @@
+"""The folder of a new client package: what it starts from."""

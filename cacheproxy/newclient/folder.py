@@ -1,0 +1,54 @@
+"""A client package to start from: a table of rules, a recording, and tests that pass."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from cacheproxy.core.prompt.client import Client, ClientError
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_FILES = {
+    "pyproject.txt": "pyproject.toml",
+    "readme.txt": "README.md",
+    "module.txt": "$module.py",
+    "test.txt": "tests/test_$word.py",
+    "capture.txt": "tests/captures/$name-midnight.jsonl",
+}
+"""Templates (string.Template) with the file that each becomes."""
+
+
+class FolderError(ValueError):
+    """A folder that cannot be made; the message says why."""
+
+
+def write(name: str, where: Path) -> list[Path]:
+    """Write the folder ``cacheproxy-NAME`` in ``where``; return its files, the first to read first.
+
+    Raises FolderError if ``name`` is not one, if the folder is there, or cannot be written.
+    """
+    if not _NAME.fullmatch(name):
+        raise FolderError(f"{name!r} is not a valid name: write lower-case words joined by dashes")
+    try:
+        Client(name)  # else nobody could import what is written
+    except ClientError as error:
+        raise FolderError(f"{name!r} is not a valid name: {error}") from None
+    word = name.replace("-", "_")
+    values = {"name": name, "word": word, "module": f"cacheproxy_{word}"}
+    folder = where / f"cacheproxy-{name}"
+    made = []
+    try:
+        folder.mkdir()
+        for template, named in _FILES.items():
+            file = folder / Template(named).substitute(values)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            text = files(__package__).joinpath(template).read_text(encoding="utf-8")
+            file.write_text(Template(text).substitute(values), encoding="utf-8")
+            made.append(file)
+    except FileExistsError:
+        raise FolderError(f"{folder} already exists") from None
+    except OSError as error:
+        raise FolderError(f"cannot write {folder}: {error.strerror}") from None
+    return made
