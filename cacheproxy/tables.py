@@ -1,15 +1,17 @@
-"""The tables of the config file that say which upstreams there are, and what goes where."""
+"""The tables of the config file: which upstreams there are, what goes where, what is told."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
+from cacheproxy.core.judge.alarms import Limits
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.route.choose import Target
 from cacheproxy.core.route.facts import Kind
@@ -24,8 +26,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
 """What names of environment variables mostly look like, and keys do not."""
 _Cost = Annotated[float, Meta(ge=0)]
 _Tokens = Annotated[int, Meta(ge=1)]
-
-_Table = TypeVar("_Table", "UpstreamTable", "RouteTable")
+_LIMITS = Limits()
 
 
 class TableError(ValueError):
@@ -68,18 +69,7 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def key(self, environ: Mapping[str, str] = os.environ) -> str:
         """Return its key, "" for none; raises TableError where the variable is not set."""
-        key = environ.get(self.key_env, "") if self.key_env else ""
-        what = f"upstream {self.name!r}"
-        if self.key_env and not key:
-            if _VARIABLE.fullmatch(self.key_env):
-                raise TableError(f"{what}: {self.key_env} is not set: export it")
-            raise TableError(  # not shown: it may be the key itself
-                f"{what}: there is no variable of the name that key_env has: export it, and write "
-                "its name there, not the key"
-            )
-        if not key.isascii() or not key.isprintable():
-            raise TableError(f"{what}: {self.key_env} is no key: only plain ASCII")
-        return key
+        return _variable(f"upstream {self.name!r}", "key_env", self.key_env, environ)
 
 
 class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,21 +110,67 @@ class RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-def converted(tables: Sequence[Any], kind: type[_Table]) -> tuple[_Table, ...]:
-    """Return ``tables`` as they were read from a file, each of ``kind``; raises TableError."""
-    word = "upstream" if kind is UpstreamTable else "route"
-    found = []
-    for number, table in enumerate(tables, 1):
+class AlarmTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ``[alarm]`` table: which breaks are told at once, and how.
+
+    ``tokens``, ``seconds``, ``reuse``, ``turns``: see ``Limits``. ``bell``: the terminal's, where
+    there is one. ``desktop``: a notification. ``webhook``: the URL that gets a POST.
+    ``secret_env``: the environment variable with the secret that signs it.
+    """
+
+    tokens: Annotated[int, Meta(ge=0)] = _LIMITS.tokens
+    seconds: _Cost = _LIMITS.seconds
+    reuse: Annotated[float, Meta(ge=0, le=1)] = _LIMITS.reuse
+    turns: Annotated[int, Meta(ge=1, le=100)] = _LIMITS.turns
+    bell: bool = True
+    desktop: bool = False
+    webhook: str = ""
+    secret_env: str = ""
+
+    @property
+    def limits(self) -> Limits:
+        """From where on a break is told."""
+        return Limits(self.tokens, self.seconds, self.reuse, self.turns)
+
+    def secret(self, environ: Mapping[str, str] = os.environ) -> str:
+        """Return the secret, "" for none; raises TableError where the variable is not set."""
+        return _variable("[alarm]", "secret_env", self.secret_env, environ)
+
+    def check(self) -> None:
+        """Raise TableError if there is no sending to ``webhook``. It may hold keys: never shown."""
+        if self.secret_env and not self.webhook:
+            raise TableError("[alarm]: secret_env needs a webhook: it signs what the webhook gets")
+        if not self.webhook:
+            return
         try:
-            found.append(msgspec.convert(table, kind))
-        except msgspec.ValidationError as error:
-            wrong, _, place = str(error).partition(" - at `$.")
-            where = place.rstrip("`").partition("[")[0]
-            if where == "kind":
-                wrong = f"Expected one of {', '.join(Kind)}"
-            what = f"[[{word}]] number {number}"
-            raise TableError(f"{what}: {where + ': ' if where else ''}{wrong}") from None
-    return tuple(found)
+            parts = urlsplit(self.webhook)
+            is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_url = False
+        plain = self.webhook.isascii() and self.webhook.isprintable() and " " not in self.webhook
+        if not is_url or not plain or "@" in parts.netloc:
+            raise TableError(
+                "[alarm]: webhook is not a URL: write it like https://example.org/hook"
+            )
+        if parts.scheme == "http" and not is_local(parts.hostname or ""):
+            raise TableError("[alarm]: webhook is not on this network: use https for it")
+
+
+def _variable(what: str, field: str, name: str, environ: Mapping[str, str]) -> str:
+    """Return the secret in the variable ``name``, which ``field`` of ``what`` has; "" for none."""
+    secret = environ.get(name, "") if name else ""
+    if name and not secret:
+        if _VARIABLE.fullmatch(name):
+            raise TableError(f"{what}: the variable {name} is not set: export it")
+        raise TableError(  # not shown: it may be the secret itself
+            f"{what}: {field} does not name a variable that is set. Export the "
+            f"{field.removesuffix('_env')} in a variable, and write the variable's name there"
+        )
+    if not secret.isascii() or not secret.isprintable():
+        raise TableError(
+            f"{what}: the value of {name} is not a {field.removesuffix('_env')}: use plain ASCII"
+        )
+    return secret
 
 
 def check(upstreams: Sequence[UpstreamTable], routes: Sequence[RouteTable]) -> None:
@@ -144,16 +180,18 @@ def check(upstreams: Sequence[UpstreamTable], routes: Sequence[RouteTable]) -> N
     for number, route in enumerate(routes, 1):
         what = f"route {route.name!r}" if route.name else f"[[route]] number {number}"
         if not upstreams:
-            raise TableError(f"{what}: there are no [[upstream]] tables that it could lead to")
+            raise TableError(f"{what}: a route needs [[upstream]] tables to lead to")
         if len(route.name) > _LONGEST or not route.name.isprintable():
-            raise TableError(f"{what}: a name is up to {_LONGEST} characters that can be printed")
+            raise TableError(f"{what}: a name has up to {_LONGEST} printable characters")
         if not route.to:
             raise TableError(f"{what} leads nowhere: to = [{_listed(names)}]")
         for name in route.to:
             if name not in names:
                 raise TableError(f"{what} leads to {name!r}, but there is only {_listed(names)}")
         if route.max_tokens is not None and route.max_tokens < route.min_tokens:
-            raise TableError(f"{what}: max_tokens is less than min_tokens, so nothing takes it")
+            raise TableError(
+                f"{what}: max_tokens is less than min_tokens, so no request takes this route"
+            )
     twice = _twice(route.name for route in routes if route.name)
     if twice:
         raise TableError(f"two routes are called {twice!r}")
@@ -166,20 +204,20 @@ def _check_upstreams(upstreams: Sequence[UpstreamTable]) -> None:
     same = _twice(origin_of(one.url) for one in upstreams)
     if same:
         names = [one.name for one in upstreams if origin_of(one.url) == same]
-        raise TableError(f"upstreams {_listed(names)} have one url: take one of them out")
+        raise TableError(f"upstreams {_listed(names)} have the same url: remove one of them")
     for one in upstreams:
         if not _NAME.fullmatch(one.name):
             raise TableError(
-                f"upstream {one.name!r}: a name is up to 32 letters, digits, dots and dashes"
+                f"upstream {one.name!r}: a name has up to 32 letters, digits, dots and dashes"
             )
         host = host_of(one.url)
         if host and not is_local(host) and not one.remote:
             raise TableError(
-                f"upstream {one.name!r} is not on this network: remote = true if prompts may go "
-                "there"
+                f"upstream {one.name!r} is not on this network: set remote = true if prompts may "
+                "go there"
             )
     if upstreams and all(one.fallback for one in upstreams):
-        raise TableError("all upstreams are fallbacks: at least one has to be none")
+        raise TableError("all upstreams are fallbacks: at least one must not be a fallback")
 
 
 def _twice(names: Iterable[str]) -> str:

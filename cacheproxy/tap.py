@@ -17,12 +17,14 @@ import platformdirs
 from twisted.application.service import IService
 from twisted.web.resource import Resource
 
+from cacheproxy.alarm.alarming import Alarming
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.privacy.access import Access
 from cacheproxy.core.privacy.locality import is_local
+from cacheproxy.core.privacy.origins import origins
 from cacheproxy.core.route.stamp import Stamp
 from cacheproxy.daemon.descriptors import raise_limit
 from cacheproxy.daemon.listening import Listening
@@ -49,6 +51,7 @@ from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.placing import AUTO, QUIET, Placing
 from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.proxy.exchange.unpacking import Unpacking
 from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.proxy.learning.proving import Proving
 from cacheproxy.proxy.resource import ProxyResource
@@ -56,11 +59,11 @@ from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.transport.polling import poll_plainly
+from cacheproxy.proxy.transport.steady import keep_time
 from cacheproxy.proxy.upstream.health import Health
 from cacheproxy.proxy.upstream.probe import is_up
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL, UpstreamURLError
 from cacheproxy.tables import UpstreamTable
-from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.cures import Cures
 
@@ -81,6 +84,7 @@ def makeService(options: Options) -> IService:
     raise_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)
     poll_plainly(reactor)
+    keep_time(reactor)
     try:
         lasting = make_lasting(reactor, options.settings)
         lasting.shown.file = options.file
@@ -91,7 +95,6 @@ def makeService(options: Options) -> IService:
         ConfigError,
         PluginError,
         SpansError,
-        TotalsError,
         UpstreamURLError,
     ) as error:
         stop(2, str(error))
@@ -104,7 +107,7 @@ def makeService(options: Options) -> IService:
 def make_lasting(reactor: Any, config: Config) -> Lasting:
     """Make what lives as long as the process.
 
-    Raises CaptureError, PluginError, SpansError, TotalsError.
+    Raises CaptureError, PluginError, SpansError.
     """
     plugins, collector = Plugins(reactor), Collector()
     plugins.adopt(Packages.load(config.block, config.plugin))
@@ -114,9 +117,20 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     pricing = Pricing(plugins.finished)
     store = Store()
     judging = Judging(reactor, pricing, store, collector)
-    records = Records(reactor, plugins, judging, pricing, log_line, capture=capture, totals=totals)
+    alarming = Alarming(reactor, plugins.workers, config.alarm, before=log_line.finish)
+    records = Records(
+        reactor,
+        plugins,
+        judging,
+        pricing,
+        log_line,
+        alarming=alarming,
+        capture=capture,
+        totals=totals,
+    )
     shown = Shown(reactor, plugins, totals, site, version())
     plugins.register(log_line, "log-line")
+    plugins.register(alarming, "loss-alarm")  # by their names, so after the log's line
     if capture is not None:
         plugins.register(capture, "capture")
     if totals is not None:
@@ -155,6 +169,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
     context = ExchangeContext(
         servers=servers,
         clock=reactor,
+        unpacking=Unpacking(reactor, config.max_body << 20, edits=edits),
         normalizing=Normalizing(
             reactor,
             found.on,
@@ -174,7 +189,11 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         ping_after=config.ping_after,
         progressed=lasting.shown.latest.prefills,
     )
-    access = Access(frozenset(name.lower() for name in config.allow_host), config.token)
+    access = Access(
+        frozenset(name.lower() for name in config.allow_host),
+        config.token,
+        origins(config.allow_origin),
+    )
     return Arrangement(
         config=config,
         servers=servers,
@@ -195,6 +214,8 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
                     file=lasting.shown.file,
                     profile=lambda: servers.first.profiling.profile,
                     run=partial(_in_a_thread, lasting),
+                    applying=lasting.shown.applying,
+                    prompts=lasting.shown.prompts,
                 ),
                 before=lasting.records.take.settle,
                 is_up=partial(_is_up, servers, reactor),

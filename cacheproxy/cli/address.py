@@ -19,6 +19,8 @@ def proxy_url(config: Config) -> str:
         endpoint = _TCP.match(config.listen)
         port, interface = (endpoint[1], endpoint[2] or "") if endpoint else ("0", "")
     if port == "0":
-        raise ConfigError("the configuration does not tell the proxy's port: name it with --proxy")
+        raise ConfigError(
+            "the configuration does not name the proxy's port: give its URL with --proxy"
+        )
     host = "127.0.0.1" if interface in _ANYWHERE else interface
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

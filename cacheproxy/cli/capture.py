@@ -24,9 +24,9 @@ _EPOCH_BEGAN = 1e9
 
 @click.group()
 def capture() -> None:
-    """Look at captured exchanges, or export them.
+    """List captured exchanges, or export them.
 
-    Captures are written by: twistd -n cacheproxy --capture DIR
+    Captures are written by: cacheproxy serve --capture DIR
     """
 
 
@@ -120,7 +120,7 @@ def _print(rows: list[Row]) -> None:
     clients = max(len("client"), *(len(name) for name in names))
     click.echo(f"{'client':<{clients}}  {'session':<36}  turns  reqs      size  when")
     for client, row in zip(names, rows, strict=True):
-        name = plain(row.session) or "requests of no session"
+        name = plain(row.session) or "requests without a session"
         shown = name if len(name) <= 36 else f"{name[:35]}…"
         click.echo(
             f"{client:<{clients}}  {shown:<36}  {row.turns:>5}  {row.requests:>4}  "
@@ -179,6 +179,6 @@ def _write(path: str, data: bytes) -> int:
 def _end(problems: list[Problem], *, anything: bool) -> None:
     tell(problems)
     if not problems and not anything:
-        say("there is no exchange in it")
+        say("it holds no exchange")
     if problems or not anything:
         raise SystemExit(2)

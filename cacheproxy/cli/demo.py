@@ -57,7 +57,7 @@ def demo(
         else:
             report = _on_upstream(plan, played, checked_url(upstream))
     except EmbeddedUnavailable as error:
-        fail(f"{error} Or use a server of your own: cacheproxy demo --upstream URL")
+        fail(f"{error} Or use your own model server: cacheproxy demo --upstream URL")
     except StartFailedError as error:
         fail(str(error))
     if as_json:

@@ -14,10 +14,9 @@ import click
 from cacheproxy.asking import checked_url, is_same, shown
 from cacheproxy.cli.address import USUAL, proxy_url
 from cacheproxy.cli.curing import apply as applied
-from cacheproxy.cli.curing import can_apply, cure_lines
+from cacheproxy.cli.curing import cure_lines
 from cacheproxy.cli.diagnosetext import lines
-from cacheproxy.cli.inspecttext import visible
-from cacheproxy.cli.proposing import append, proposal_lines
+from cacheproxy.cli.proposing import proposal_lines
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.cli.settings import (
     OneLine,
@@ -30,6 +29,7 @@ from cacheproxy.cli.settings import (
     tell,
 )
 from cacheproxy.config import Config
+from cacheproxy.configfile import append
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.diagnose.conversations import Lane, lanes_of
@@ -41,8 +41,10 @@ from cacheproxy.core.diagnose.volatile import fields
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured
+from cacheproxy.words import visible
 
 _PAGE, _CURE = "/_cacheproxy/diagnose/", "/_cacheproxy/cure/"
+_INSTEAD = ", or look in a capture with --from FILE"
 _T = TypeVar("_T")
 
 
@@ -56,11 +58,18 @@ _T = TypeVar("_T")
     help="A capture, HAR file or folder to look in, instead of the running proxy; repeatable.",
 )
 @proxy_option
-@click.option("--propose", "proposing", is_flag=True, help="Propose rules for what none covers.")
+@click.option(
+    "--propose",
+    "proposing",
+    is_flag=True,
+    help="Propose rules for fields that change and have no rule.",
+)
 @click.option(
     "--apply",
     is_flag=True,
-    help="With --propose: append them to the config file; the running proxy uses them at once.",
+    help=(
+        "With --propose: append the rules to the config file; the running proxy uses them at once."
+    ),
 )
 @rules_options
 @json_option
@@ -75,7 +84,7 @@ def diagnose(
     plugin: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Explain one turn: what it shares with the turn before, and what changed.
+    """Explain one turn: what changed since the turn before, and what to do.
 
     ID is the number of a request: that in the log line, or its place in captures without
     numbers. It quotes the prompt, a few words around the change.
@@ -91,7 +100,7 @@ def diagnose(
     or your own config file.
     """
     if apply and not proposing:
-        fail("--apply goes with --propose")
+        fail("--apply needs --propose")
     is_new = apply and config is not None and not Path(config).expanduser().exists()
     settings = read_settings(os.devnull if is_new else config, plugin)
     if not files:
@@ -108,7 +117,7 @@ def diagnose(
     tell(problems)
     lanes = lanes_of(records, found.packages.session, answered=not proposing)
     if not lanes and not problems:
-        fail(f"no request with a prompt that was answered in {', '.join(files)}")
+        fail(f"{', '.join(files)}: no answered request with a prompt found")
     if lanes and proposing:
         _propose(lanes, found, config if apply else None, apply=apply, as_json=as_json)
     elif lanes:
@@ -120,9 +129,12 @@ def diagnose(
 def _told(read: Callable[[Any], _T], proxy: str, page: str, settings: Config) -> _T:
     """Return what the running proxy says on ``page``, read by ``read``."""
     try:
-        return read(get_json(proxy, page, settings.token_header()))
+        return read(get_json(proxy, page, settings.token_header(), instead=_INSTEAD))
     except ReportError:
-        raise RunningError(f"{proxy} does not speak as this version of cacheproxy does") from None
+        raise RunningError(
+            f"{proxy} runs another version of cacheproxy: use the same version for the proxy and "
+            "this command"
+        ) from None
 
 
 def _cure(
@@ -137,7 +149,7 @@ def _cure(
     else:
         for line in cure_lines(cure, command):
             click.echo(visible(line))
-    if apply and can_apply(cure):
+    if apply and cure.can_apply:
         said = applied(cure, checked_url(proxy), settings.token_header(), config)
         click.echo(said, err=as_json)
     elif apply:
@@ -155,7 +167,7 @@ def _from_captures(
     if name == "last":
         index = max(places)
     elif not name.isdecimal():
-        fail(f"{name!r} is neither a number nor 'last'")
+        fail(f"{name!r} is not a request: give its number, or 'last'")
     else:
         wanted = int(name)
         numbers = [record.number for record in records]
@@ -171,7 +183,7 @@ def _from_captures(
             fail(f"there is no request {name}: the captures hold 1 to {len(records)}")
         if records[index].has_failed:
             fail(failed(records[index], int(name)))
-        fail(f"request {name} has no prompt that we can read")
+        fail(f"request {name} has no prompt that cacheproxy can read")
     lane, turn = places[index]
     return report_captured(lane, turn, found.rules, found.active, captures=captures)
 

@@ -60,9 +60,9 @@ def _verdict(found: Report) -> str:
     if found.judgement is Judgement.COLD:
         return "The first turn of its conversation: there was nothing to reuse."
     if found.reason is Reason.PREVIOUS_NOT_FOUND:
-        return "The turn before is not known here."
+        return "This proxy has not seen the turn before."
     if found.reason is Reason.MODEL_CHANGED:
-        return "Another model than the turn before: nothing can be reused."
+        return "This turn asks for another model than the turn before, so nothing can be reused."
     if found.equal is None or found.prompt is None:
         return "There is nothing to compare."
     share = min(1.0, found.equal.tokens / max(1, found.prompt.tokens))
@@ -77,7 +77,9 @@ def _verdict(found: Report) -> str:
         return f"{start}: no break." if found.judgement is not Judgement.UNKNOWN else f"{start}."
     differ = f"{start}, then differ in {place_name(found.path)}."
     if found.judgement is Judgement.COMPACTED:
-        return f"{differ} The client wrote the history anew, shorter: no break."
+        return (
+            f"{differ} The client replaced the history by a shorter one (a compaction): no break."
+        )
     if found.judgement is Judgement.OK:
         return f"{differ} That is no break."
     return differ
@@ -87,7 +89,7 @@ def _server(found: Report) -> Iterator[str]:
     """What the server did, and why it did no better."""
     if found.reused is None or found.evaluated is None:
         if found.judgement is Judgement.UNKNOWN:
-            yield "The server does not say what it reused, so nothing is known of the cost."
+            yield "The server does not say what it reused, so the cost is not known."
         return
     did = f"reused {found.reused:,} tokens and evaluated {found.evaluated:,}"
     if found.seconds:

@@ -36,7 +36,9 @@ from cacheproxy.doctor.server_log import read as read_log
 @click.command(cls=OneLine)
 @proxy_option
 @click.option(
-    "--upstream", metavar="URL", help="The model server, if not the one the proxy sends to."
+    "--upstream",
+    metavar="URL",
+    help="The model server to check; by default the one the proxy sends to.",
 )
 @click.option("--server-log", metavar="FILE", help="Read a llama-server log instead; - for stdin.")
 @api_key_option
@@ -44,14 +46,17 @@ from cacheproxy.doctor.server_log import read as read_log
 @click.option(
     "--send/--no-send",
     default=None,
-    help="Send test prompts without asking, or none; by default it asks where it may cost much.",
+    help=(
+        "Send test prompts without asking, or send none. By default doctor asks first where they "
+        "may push out a conversation."
+    ),
 )
 @click.option(
     "--watch",
     metavar="SECONDS",
     type=click.FloatRange(0, 3600),
     default=0.0,
-    help="Watch the server and the proxy for so long, while you use your agent.",
+    help="Watch the server and the proxy for this many seconds while you use your agent.",
 )
 @rules_options
 @json_option
@@ -72,7 +77,7 @@ def doctor(
 
     Asks the proxy and the model server, has the server render a conversation of a few dozen words
     where it can, which evaluates nothing, and sends it a made-up prompt of about 600 tokens (more
-    where vLLM keeps large blocks) three or four times on each API it serves, to see what is reused
+    where vLLM keeps large blocks) five or six times on each API it serves, to see what is reused
     with the rules and without. That costs the server two or three short prefills on each; the
     proxy keeps them out of its records. Where they might push a conversation out of llama-server's
     slots, it asks first (not at a terminal: sends nothing); --send and --no-send answer

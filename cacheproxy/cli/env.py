@@ -37,7 +37,7 @@ from cacheproxy.core.server.dialects import is_served
     type=click.Choice(SHELLS),
     default="powershell" if sys.platform == "win32" else "bash",
     show_default=True,
-    help="The shell that reads it; bash stands for sh and zsh, too.",
+    help="The shell to write for; bash also means sh and zsh.",
 )
 @proxy_option
 @api_key_option
@@ -68,9 +68,9 @@ def env(
     try:
         page = get_json(url, HEALTH, settings.token_header())
         if told(page)[0] is None:
-            _warn("the model server does not answer the proxy, or names no model: start it, then")
+            _warn("the model server does not answer the proxy, or names no model. Start it, then")
     except RunningError:
-        _warn(f"no cacheproxy answers at {url}, or not with this token: start it, then")
+        _warn(f"no cacheproxy answers at {url} with this token. Start it, then")
     need = Need(url, settings.token, api_key or "", *told(page), late(page))
     if client == "codex" and need.late is not None:
         need = replace(need, responses=_serves_responses(need))
@@ -84,7 +84,7 @@ def env(
         click.echo("\n".join(lines(shell, setup.variables, unset, setup.notes)))
     else:
         if setup.file is not None:
-            say(f"this goes into {setup.file}; merge it with what is there.")
+            say(f"put this into {setup.file}, and keep what is already there.")
         for note in setup.notes:
             say(note)
         click.echo(setup.content, nl=False)

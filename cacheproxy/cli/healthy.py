@@ -8,8 +8,9 @@ import sys
 from cacheproxy.asking import HEALTH
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
-from cacheproxy.config import ConfigError, load
+from cacheproxy.config import ConfigError
 from cacheproxy.doctor.proxy import is_health
+from cacheproxy.sources import load
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from cacheproxy.cli.inspecttext import lines, visible
+from cacheproxy.cli.inspecttext import lines
 from cacheproxy.cli.settings import (
     OneLine,
     fail,
@@ -23,6 +23,7 @@ from cacheproxy.core.diagnose.inspection import inspect as inspect_records
 from cacheproxy.core.diagnose.volatile import Field
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.plugin.packages import configured
+from cacheproxy.words import visible
 
 _ORDERS = {
     "hoisted": (Order.HOISTED,),
@@ -36,7 +37,10 @@ _ORDERS = {
 @click.option(
     "--order",
     type=click.Choice(sorted(_ORDERS)),
-    help="What the server's chat template prints first; by default all that differ are shown.",
+    help=(
+        "What the server's chat template prints first. By default inspect shows every order that "
+        "makes a difference."
+    ),
 )
 @rules_options
 @json_option
@@ -48,7 +52,7 @@ def inspect(
     plugin: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Say what in captured requests breaks the prompt cache.
+    """List what breaks the prompt cache in captured requests.
 
     FILE is a capture (JSON lines), a HAR file of any program, or a folder of them. Prints sizes,
     what changes between turns, all volatile fields with the rule that covers each, and how much
@@ -66,7 +70,7 @@ def inspect(
     )
     if not result.prompts:
         if not problems:
-            fail(f"no request with a prompt in {', '.join(files)}")
+            fail(f"{', '.join(files)}: no request with a prompt found")
     elif as_json:
         print_json(as_object(result, found.active))
     else:

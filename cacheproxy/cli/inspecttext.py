@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from shlex import quote
 
@@ -13,8 +12,6 @@ from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.judge.advice import FREQUENCY
 
 WIDTH = 96
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Control characters, and those that change the direction of what follows."""
 
 
 def lines(result: Inspection, active: frozenset[str], files: Sequence[str]) -> Iterator[str]:
@@ -26,7 +23,7 @@ def lines(result: Inspection, active: frozenset[str], files: Sequence[str]) -> I
         yield _part(part, result)
     yield ""
     if result.replaced:
-        yield f"  {_times(result.replaced)} the history was replaced as a whole (a compaction).\n"
+        yield f"  {_times(result.replaced)} the client replaced the whole history (a compaction).\n"
     yield from _late(result)
     yield from _fields(result, active)
     yield from _sides(result)
@@ -76,7 +73,7 @@ def _fields(result: Inspection, active: frozenset[str]) -> Iterator[str]:
         if result.steps:
             yield "  No volatile field: every turn extends the one before."
         else:
-            yield "  No turn follows another, so there is nothing to compare."
+            yield "  No turn follows another one, so there is nothing to compare."
         yield ""
         return
     if result.fields:
@@ -183,14 +180,6 @@ def _next(result: Inspection, files: Sequence[str]) -> Iterator[str]:
 
 def _tokens(chars: float, result: Inspection) -> str:
     return f"≈{round(chars / result.chars_per_token):,}"
-
-
-def visible(line: str) -> str:
-    """``line`` as a terminal may have it: a dot for each character that it would obey.
-
-    Halves of characters, which JSON can spell and no terminal print, become question marks.
-    """
-    return _CONTROL.sub("·", line).encode("utf-8", "replace").decode()
 
 
 def _cut(text: str, width: int) -> str:

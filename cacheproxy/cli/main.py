@@ -9,17 +9,19 @@ import click
 from click.shell_completion import CompletionItem
 
 COMMANDS: Mapping[str, str] = {
-    "capture": "Look at captured exchanges, or export them.",
+    "capture": "List captured exchanges, or export them.",
     "demo": "Replay recorded Claude Code conversations directly and through the proxy.",
-    "diagnose": "Explain one turn: what it shares with the turn before, and what changed.",
+    "diagnose": "Explain one turn: what changed since the turn before, and what to do.",
     "doctor": "Check whether the prompt cache works, what is wrong, and how to fix it.",
     "env": "Print what CLIENT needs to use the proxy: base URL, key, model, context window.",
-    "inspect": "Say what in captured requests breaks the prompt cache.",
+    "inspect": "List what breaks the prompt cache in captured requests.",
+    "new-client": "Create a client package: a folder with rules, a recording and passing tests.",
     "plugins": "List the plugins, their rules, and the rules of the config file.",
     "replay": "Send captured requests to a server twice: as captured, and through the rules.",
     "rules": "List the rules: package, on or off, how often each fired and failed.",
     "serve": "Run the proxy until it is stopped.",
     "service": "Keep the proxy running: a systemd user unit, or a launchd agent on macOS.",
+    "top": "Watch the running proxy: conversations, prompts being read, and the last breaks.",
 }
 """Each subcommand's module in this package, which has a command of the same name, and the first
 line of its help: so that ``--help`` and shell completion import none of them."""
@@ -36,7 +38,8 @@ class Commands(click.Group):
         """Import the subcommand of this name; return None if there is none."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"cacheproxy.cli.{cmd_name}"), cmd_name)
+        module = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"cacheproxy.cli.{module}"), module)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -53,34 +53,42 @@ INTERRUPTED = 130
 )
 @click.option("--with-rule", multiple=True, metavar="NAME", help="Switch a rule on. Repeatable.")
 @click.option("--without-rule", multiple=True, metavar="NAME", help="Switch a rule off.")
-@click.option("--session", metavar="ID", help="Only this session: its id, or how it starts.")
-@click.option("--no-side", is_flag=True, help="Leave out titles, subagents and the like.")
+@click.option("--session", metavar="ID", help="Only this session: its id, or the start of the id.")
+@click.option(
+    "--no-side", is_flag=True, help="Leave out side requests: titles, subagents and the like."
+)
 @click.option(
     "--answers",
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="Let the server answer with up to N tokens, and compare the answers. [default: 1]",
+    help="Let the server generate up to N tokens, and compare the answers. [default: 1]",
 )
 @click.option(
     "--cold",
     type=click.Choice([way.value for way in Cold]),
     default=Cold.MARK.value,
     show_default=True,
-    help="How a pass starts cold: a mark at the start of its prompts, or emptied slots.",
+    help=(
+        "How each pass starts with a cold cache: mark puts a text of its own at the start of the "
+        "prompts, erase empties the server's slots."
+    ),
 )
 @click.option(
     "--via",
     type=click.Choice([way.value for way in Via]),
     default=Via.PROXY.value,
     show_default=True,
-    help="What applies the rules: a real proxy in between, or this command itself.",
+    help=(
+        "What applies the rules: a real proxy between this command and the server, or this "
+        "command itself."
+    ),
 )
 @click.option("--model", help="The model to ask for, instead of the captured one.")
 @api_key_option
 @rules_options
 @json_option
-@click.option("--markdown", is_flag=True, help="Print Markdown to share; no prompt text in it.")
+@click.option("--markdown", is_flag=True, help="Print Markdown to share. It holds no prompt text.")
 @click.option("--save", metavar="FILE", help="Write the JSON to this file as well.")
 def replay(
     *,
@@ -167,7 +175,7 @@ def _measured(run: Run, files: Sequence[str]) -> tuple[Report, str | None]:
     counter = Counter(site)
     with progress_bar(2 * len(run.plan.items)) as on_step:
         try:
-            on_step("asking what the server keeps", 0)
+            on_step("asking the server what it caches", 0)
             model = str((run.plan.items[0].request.json or {}).get("model"))
             slots = slots_of(site, model)
             run.run(on_step)

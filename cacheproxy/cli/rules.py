@@ -10,6 +10,7 @@ import click
 
 from cacheproxy.asking import HEALTH, checked_url
 from cacheproxy.cli.address import proxy_url
+from cacheproxy.cli.checking import check
 from cacheproxy.cli.rule_hits import Fired, look
 from cacheproxy.cli.running import RunningError, get_json
 from cacheproxy.cli.settings import (
@@ -61,7 +62,7 @@ class Row:
         ):
             return None
         whose = f"turns of {self.client}" if self.client else "turns"
-        return f"it is on and changed nothing in the last {self.turns:,} {whose}"
+        return f"the rule is on and changed nothing in the last {self.turns:,} {whose}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,11 @@ class Seen:
     fired: Fired
 
 
-@click.command(cls=OneLine)
+class Rules(OneLine, click.Group):
+    """The command, and its subcommand."""
+
+
+@click.group(cls=Rules, invoke_without_command=True, subcommand_metavar="[check]")
 @proxy_option
 @click.option(
     "--turns",
@@ -84,14 +89,25 @@ class Seen:
 )
 @rules_options
 @json_option
+@click.pass_context
 def rules(
-    *, proxy: str | None, turns: int, config: str | None, plugin: tuple[str, ...], as_json: bool
+    context: click.Context,
+    *,
+    proxy: str | None,
+    turns: int,
+    config: str | None,
+    plugin: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """List the rules: package, on or off, how often each fired and failed.
 
     How often is asked of the running proxy, for its last 1,000 exchanges. Rules that are on
     and never fire are named, so that you can switch them off; clients change.
     """
+    if context.invoked_subcommand is not None:
+        given = {"config": config, "plugin": plugin, "as_json": as_json}
+        context.default_map = {context.invoked_subcommand: given}
+        return
     settings = read_settings(config, plugin)
     url = checked_url(proxy or proxy_url(settings))
     seen = _seen(url, settings)
@@ -101,6 +117,9 @@ def rules(
         return
     for line in _lines(rows, seen, turns):
         click.echo(line)
+
+
+rules.add_command(check)
 
 
 def _seen(url: str, settings: Config) -> Seen | None:
@@ -113,8 +132,8 @@ def _seen(url: str, settings: Config) -> Seen | None:
         found = None
     if found is None:
         say(
-            f"no cacheproxy answers at {url}, or not with this token, so how often each rule "
-            "fired is not known: cacheproxy serve"
+            f"no cacheproxy answers at {url} with this token, so it is not known how often each "
+            "rule fired. Start the proxy: cacheproxy serve"
         )
         return None
     failures = health.get("failures")
@@ -158,10 +177,10 @@ def _lines(rows: Sequence[Row], seen: Seen | None, least: int) -> Iterator[str]:
         line = f"  {'on ' if row.on else 'off'}  {row.name:<{width}}  {_told(row)}"
         yield line.rstrip()
     if seen is not None:
-        yield f"\nCounted in {seen.fired.source}; failures since it was started."
+        yield f"\nCounted in {seen.fired.source}; failures are counted since the proxy was started."
     retired = [(row, why) for row in rows if (why := row.retire(least)) is not None]
     if retired:
-        yield "\nCan be retired, if this is how you usually work:"
+        yield "\nYou can switch these off, if this is how you usually work:"
     for row, why in retired:
         yield f"  {row.name:<{width}}  {why}: --disable {row.name}"
 

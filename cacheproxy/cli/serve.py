@@ -18,7 +18,7 @@ from cacheproxy.cli.settings import OneLine, arguments, fail, proxy_options
     "--pidfile",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Write the process's number there while it runs; by default nowhere.",
+    help="Write the process id to this file while the proxy runs. By default no file is written.",
 )
 def serve(*, pidfile: str | None, **given: Any) -> None:
     """Run the proxy until it is stopped.
@@ -30,9 +30,9 @@ def serve(*, pidfile: str | None, **given: Any) -> None:
     taken or answers were broken off, 2 when a setting is wrong.
     """
     if pidfile is not None and sys.platform == "win32":
-        fail("there are no pid files on Windows: leave --pidfile out")
+        fail("--pidfile does not work on Windows: leave it out")
     if pidfile is not None and not os.access(Path(pidfile).absolute().parent, os.W_OK | os.X_OK):
-        fail(f"cannot write {pidfile}: its folder is not there, or not yours to write in", 1)
+        fail(f"cannot write {pidfile}: its folder does not exist, or you may not write to it", 1)
     run([*_twistd(pidfile), "cacheproxy", *arguments(given)])
 
 
@@ -61,5 +61,8 @@ def _of_pid_file(said: str) -> str:
     first = said.splitlines()[0]
     if first.startswith("Another twistd server is running, PID "):
         number = first.rsplit(" ", 1)[1]
-        return f"process {number}, which the pid file names, still runs: name another --pidfile"
+        return (
+            f"process {number}, which the pid file names, is still running: stop it, or use "
+            "another --pidfile"
+        )
     return first

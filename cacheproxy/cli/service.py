@@ -15,9 +15,10 @@ import click
 import platformdirs
 
 from cacheproxy.cli.settings import OneLine, arguments, fail, proxy_options
-from cacheproxy.config import ENV_PREFIX, Config, load, options
+from cacheproxy.config import Config, options
 from cacheproxy.plugin.packages import configured
 from cacheproxy.proxy.upstream.upstream import UpstreamURL, UpstreamURLError
+from cacheproxy.sources import check_secrets, load
 from cacheproxy.units import launchd, systemd
 from cacheproxy.units.program import program, secrets, settings
 from cacheproxy.units.unit import Command, File, Manager, Unit, UnitError, run_all
@@ -32,8 +33,8 @@ _DEFAULT_NAME = "cacheproxy"
 _NOT_INSTALLED = 4
 """What systemctl status answers for a unit it does not know."""
 _SCHEDULER = (
-    "Windows keeps no such services for a user: let the Task Scheduler start it when you log on "
-    "(schtasks /create /tn cacheproxy /sc onlogon /tr ...), with the program {program}"
+    "Windows has no such services for a user: let the Task Scheduler start the proxy when you "
+    "log on (schtasks /create /tn cacheproxy /sc onlogon /tr ...), with the program {program}"
 )
 
 
@@ -59,7 +60,7 @@ def _common(function: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--kind",
             type=click.Choice(list(_MANAGERS)),
-            help="The service manager, if not this system's own.",
+            help="The service manager to write for; by default this system's own.",
         ),
         click.option(
             "--name",
@@ -141,7 +142,7 @@ def status(*, name: str, manager: Manager, dry_run: bool) -> None:
 
 @service.command(cls=OneLine)
 @click.option("-n", "--lines", type=click.IntRange(1, 100_000), default=100, show_default=True)
-@click.option("-f", "--follow", is_flag=True, help="Go on as new lines come.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log: print new lines as they come.")
 @_common
 def logs(*, name: str, manager: Manager, dry_run: bool, lines: int, follow: bool) -> None:
     """Print the last lines it has logged."""
@@ -156,7 +157,9 @@ def _manager(kind: str | None) -> Manager:
     words = " ".join(program([]))
     if sys.platform == "win32":
         raise UnitError(_SCHEDULER.format(program=words))
-    raise UnitError(f"no service manager is known on {sys.platform}; the program is {words}")
+    raise UnitError(
+        f"cacheproxy knows no service manager for {sys.platform}; have yours run: {words}"
+    )
 
 
 def _unit(name: str, given: Mapping[str, Any]) -> Unit:
@@ -168,6 +171,8 @@ def _unit(name: str, given: Mapping[str, Any]) -> Unit:
             found.setdefault("state_dir", str(state))
     config = _checked(found)
     keys = {table.key_env: table.key() for table in config.upstreams if table.key_env}
+    if config.alarm.secret_env:
+        keys[config.alarm.secret_env] = config.alarm.secret()
     environment = secrets(found) | keys
     words = program(list(arguments(found)))
     return Unit(name, words, state, _log(name), config.grace, environment)
@@ -176,8 +181,8 @@ def _unit(name: str, given: Mapping[str, Any]) -> Unit:
 def _checked(found: Mapping[str, Any]) -> Config:
     """Let what is wrong be told now, and not by a service that does not start."""
     told = {field: value for field, value in found.items() if field != "config"}
-    others = {name: text for name, text in os.environ.items() if not name.startswith(ENV_PREFIX)}
-    config = load(told, others, found.get("config"))
+    config = load(told, {}, found.get("config"))
+    check_secrets(config, os.environ)
     try:
         for table in config.servers:
             UpstreamURL.parse(table.url)

@@ -10,23 +10,25 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from cacheproxy.asking import CommandError
-from cacheproxy.config import Config, ConfigError, Option, explain, load, options
+from cacheproxy.config import Config, ConfigError, Option, options
+from cacheproxy.configfile import AppendError
 from cacheproxy.plugin.errors import PluginError
+from cacheproxy.sources import explain, ignored, load
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FOLDERS = ("capture", "state_dir")
 """Settings that are a folder's name, for shells to complete."""
-_MISTAKES = (ConfigError, PluginError, CommandError)
+_MISTAKES = (ConfigError, AppendError, PluginError, CommandError)
 """Errors whose message says in one line what is wrong and what mends it."""
 
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object instead of words."
+    "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
 )
 api_key_option = click.option(
-    "--api-key", metavar="KEY", help="The key the model server asks for, if it does."
+    "--api-key", metavar="KEY", help="The API key, if the model server asks for one."
 )
 proxy_option = click.option(
-    "--proxy", metavar="URL", help="The proxy, if not where the configuration says."
+    "--proxy", metavar="URL", help="The proxy's URL; by default the one in the configuration."
 )
 config_option = click.option(
     "-c", "--config", metavar="FILE", type=click.Path(), help="TOML file to read."
@@ -69,8 +71,14 @@ def proxy_options(function: _F) -> _F:
 
 
 def read_settings(config: str | None, plugin: Sequence[str] = ()) -> Config:
-    """Return the configuration; raises ConfigError. ``plugin``: what stood on the command line."""
-    return load({"plugin": plugin} if plugin else {}, os.environ, config)
+    """Return the configuration; raises ConfigError. ``plugin``: what stood on the command line.
+
+    A variable that is misspelt is said.
+    """
+    settings = load({"plugin": plugin} if plugin else {}, os.environ, config)
+    for sentence in ignored(os.environ, settings):
+        say(sentence)
+    return settings
 
 
 def arguments(given: Mapping[str, Any]) -> Iterator[str]:
@@ -136,4 +144,4 @@ def _kind(row: Option) -> dict[str, Any]:
         return {"type": click.Path(dir_okay=False), "multiple": True, "metavar": "FILE"}
     kind = click.Path(file_okay=False) if row.field in _FOLDERS else click.STRING
     names = {int: "NUMBER", float: "SECONDS", tuple: "NAMES"}
-    return {"type": kind, "metavar": names.get(row.kind, "TEXT")}
+    return {"type": kind, "metavar": "|".join(row.choices) or names.get(row.kind, "TEXT")}

@@ -54,7 +54,7 @@ def rest(
     if server is None:
         why = trouble or "it does not answer yet"
         then = "the others get its requests" if others else "requests get 502"
-        yield f"  upstream    {f'{name} ' if name else ''}OFFLINE: {why}; {then} until it does"
+        yield f"  upstream    {f'{name} ' if name else ''}OFFLINE: {why}; {then} until it answers"
     else:
         yield f"  upstream    {f'{name} ' if name else ''}ONLINE: {server.summary}"
     if cache:
@@ -75,7 +75,10 @@ def rest(
     if address.startswith("http"):  # a socket in the file system is for neither browser nor client
         yield from _ways_in(_from_here(address))
     if open_to_others:
-        yield "  access      other machines can reach it: clients send the token as their API key"
+        yield (
+            "  access      other machines can reach the proxy: clients send the token as their "
+            "API key"
+        )
     for warning in warnings:
         yield f"  warning     {warning}"
     if is_loop:
@@ -138,7 +141,7 @@ def _from_here(address: str) -> str:
 
 def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: bool) -> str:
     if not edits:
-        return "none: the upstream is not local, so nothing is edited (--edit-remote changes this)"
+        return "none: the upstream is not local, so no edits (--edit-remote changes this)"
     names = [rule.name for rule in rules]
     on = ", ".join(names) or "none"
     if len(names) > _MOST_NAMED:
@@ -149,5 +152,5 @@ def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: b
     if not NAMES.issuperset(names):
         return on
     if packages:
-        return f"{on}: none of a client package is on: cacheproxy plugins lists them"
-    return f"{on}: no client package is installed;\n              {INSTALL}"
+        return f"{on}; no rule of a client package is on: cacheproxy plugins lists them"
+    return f"{on}; no client package is installed:\n              {INSTALL}"

@@ -54,7 +54,7 @@ class Listening(Service):
             self._endpoint = serverFromString(reactor, private(self._where) + backlog)
         except Exception as error:  # whatever an endpoint's parser raises: a missing key file ...
             reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise ConfigError(f"listen {config.listen!r} is no endpoint: {reason}") from None
+            raise ConfigError(f"listen {config.listen!r} is not an endpoint: {reason}") from None
 
     def privilegedStartService(self) -> None:
         """Listen; raises CannotListenHereError."""
@@ -135,6 +135,6 @@ def cannot_listen(error: BaseException | None, where: str) -> str:
     if isinstance(error, CannotListenError):
         reason = getattr(error.socketError, "strerror", None) or str(error.socketError)
         taken = getattr(error.socketError, "errno", None) in (errno.EADDRINUSE, errno.EACCES)
-        mend = "choose another with --port" if taken else "check --interface"
+        mend = "choose another port with --port" if taken else "check --interface"
         return f"cannot listen on {where}: {reason}: {mend}"
     return f"cannot listen on {where}: {error}"

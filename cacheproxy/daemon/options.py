@@ -8,8 +8,9 @@ from typing import Any
 
 from twisted.python import usage
 
-from cacheproxy.config import ENV_PREFIX, Config, ConfigError, default_file, explain, load, options
+from cacheproxy.config import ENV_PREFIX, Config, ConfigError, options
 from cacheproxy.daemon.service import stop
+from cacheproxy.sources import check_secrets, default_file, explain, load
 
 
 class Options(usage.Options):
@@ -69,7 +70,9 @@ class Options(usage.Options):
 
     def read(self) -> Config:
         """Return what is configured now; raises ConfigError."""
-        return load(self.given(), os.environ, self["config"], self._folder)
+        config = load(self.given(), os.environ, self["config"], self._folder)
+        check_secrets(config, os.environ)
+        return config
 
     def given(self) -> dict[str, Any]:
         """Return what stood on the command line, by field name."""

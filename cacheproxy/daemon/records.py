@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.threads import deferToThreadPool
 
+from cacheproxy.alarm.alarming import Alarming
 from cacheproxy.core.route.price import Price
 from cacheproxy.core.server.status import Look
 from cacheproxy.observe.capture import Capture
@@ -35,12 +36,14 @@ class Records(Service):
         pricing: Pricing,
         log_line: LogLine,
         *,
+        alarming: Alarming,
         capture: Capture | None,
         totals: Totals | None,
     ) -> None:
         self.take = Afterwards(reactor, judging)
         self.judging = judging
         self.log_line = log_line
+        self.alarming = alarming
         self.capture = capture
         self.totals = totals
         self._reactor = reactor
@@ -78,7 +81,7 @@ class Records(Service):
         self.take.settle()
         await deferToThreadPool(self._reactor, pool, self.judging.stop)
         self.judging.settle()
-        await self._plugins.finish()
+        await gatherResults([self._plugins.finish(), self.alarming.finish()])
         self.log_line.finish()
         for kept in (self.capture, self.totals):
             if kept is not None:

@@ -19,7 +19,7 @@ from cacheproxy.web.reload import ReloadError
 _log = Logger()
 _Adopt = Callable[[Arrangement], list[str]]
 _NAME = "reload"
-_NOT = "not reloaded, the settings stay as they were"
+_NOT = "settings not reloaded, the old ones stay in use"
 _SECONDS = 30.0
 """How long it may take: a plugin's file is run, and imports what it will."""
 NEED_A_RESTART = (

@@ -19,10 +19,12 @@ from twisted.logger import ILogObserver, Logger, globalLogPublisher
 
 from cacheproxy.config import ConfigError
 from cacheproxy.core.route.price import FREE
+from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.server.profile_text import says
 from cacheproxy.core.server.status import Look, State
 from cacheproxy.daemon import banner
 from cacheproxy.daemon.listening import CannotListenHereError, Listening, is_same
+from cacheproxy.daemon.memory import share_out
 from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.signals import Signals, exit_with
 from cacheproxy.daemon.wiring import Arrangement, Lasting
@@ -30,6 +32,7 @@ from cacheproxy.observe.log_redaction import BareFailures
 from cacheproxy.observe.terminal import TerminalObserver
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.probe import trouble
+from cacheproxy.sources import ignored
 from cacheproxy.totals import snapshot
 from cacheproxy.web.reload import ReloadError
 
@@ -99,9 +102,13 @@ class ProxyService(MultiService):
         self._start_totals()
         self._arrangement.servers.start()
         self._lasting.reactor.callWhenRunning(self._signals.take)
-        self._lasting.records.log_line.proxy = banner.proxy_option(self._listening.url)
+        option = banner.proxy_option(self._listening.url)
+        records, shown = self._lasting.records, self._lasting.shown
+        records.log_line.proxy = records.alarming.proxy = shown.option = option
         where = self._arrangement.servers.where
         self._say(banner.first_line(version(), self._listening.url, where))
+        for sentence in ignored(os.environ, self._arrangement.config):
+            self._say(sentence)
         # Not before signals are taken: who reads "Ready." may send one.
         self._lasting.reactor.callWhenRunning(lambda: self._run(self._introduce()))
 
@@ -159,7 +166,7 @@ class ProxyService(MultiService):
     async def _reload(self) -> tuple[str, list[str]]:
         """By our own page: return what has changed, and which rules edit; raises ReloadError."""
         if not self.running:
-            raise ReloadError("not reloaded: the proxy is about to stop")
+            raise ReloadError("settings not reloaded: the proxy is about to stop")
         said = await self._reloading.ask(self._adopt)
         return said, list(self._lasting.shown.dashboard.active)
 
@@ -174,6 +181,9 @@ class ProxyService(MultiService):
         before, self._arrangement = self._arrangement, arrangement
         before.servers.stop()
         changed = self._lasting.plugins.adopt(arrangement.packages)
+        for rule in before.rules:
+            if type(rule) is Rule:  # else its workers know whether it is called again
+                self._lasting.plugins.failures.forgive(rule.name)
         self._put_in_force(arrangement)
         self._look_at(arrangement)
         for package in arrangement.packages:
@@ -199,18 +209,24 @@ class ProxyService(MultiService):
         lasting, board = self._lasting, self._lasting.shown.dashboard
         lasting.site.adopt(arrangement.resource, arrangement.limits, arrangement.access)
         servers = arrangement.servers
+        share_out(arrangement.config.memory, lasting.store, lasting.memo, lasting.records.judging)
         lasting.records.judging.known = {one.upstream.url.text: one.proving for one in servers.all}
         lasting.shown.latest.keep(servers.urls)
         lasting.records.set_prices(
             {one.name: one.target.price for one in servers.all if one.target.price != FREE}
         )
         lasting.records.log_line.verbose = arrangement.config.verbose
+        lasting.records.alarming.adopt(arrangement.config.alarm)
         self._listening.grace = arrangement.config.grace
         board.url = servers.first.upstream.url.text
         board.profile = lambda: servers.first.profiling.profile
+        board.words = servers.first.words
         board.upstreams = servers.as_list
         board.active = [rule.name for rule in arrangement.rules if arrangement.edits]
+        lasting.shown.applying.adopt(board.active)
         board.captures = arrangement.config.capture
+        lasting.shown.prompts.configured = arrangement.config.show_prompts
+        lasting.shown.prompts.access = arrangement.access
         lasting.shown.live.close()  # browsers come back, and in by the new settings
 
     def _objection(self, arrangement: Arrangement) -> str | None:
@@ -283,7 +299,7 @@ class ProxyService(MultiService):
         totals = self._lasting.records.totals
         try:
             kept = None if totals is None else await totals.ask(snapshot.lifetime)
-        except Exception:  # in use by another proxy, say: the log has said so
+        except Exception:  # the log has said why
             return None
         return None if kept is None else banner.lifetime_line(kept)
 

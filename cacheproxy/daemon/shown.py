@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.privacy.access import Access
@@ -20,9 +21,16 @@ from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.totals.totals import Totals
+from cacheproxy.web.applying import Applying
+from cacheproxy.web.breaks import PATH as BREAK
+from cacheproxy.web.breaks import Breaks
+from cacheproxy.web.conversations import FOLDER as CONVERSATION
+from cacheproxy.web.conversations import PATH as CONVERSATIONS
+from cacheproxy.web.conversations import Conversations
 from cacheproxy.web.cures import PATH as CURE
 from cacheproxy.web.cures import Cures
 from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
+from cacheproxy.web.downloads import downloads
 from cacheproxy.web.exchanges import DIAGNOSIS, diagnosis, exchanges
 from cacheproxy.web.exchanges import PATH as EXCHANGES
 from cacheproxy.web.files import static_files
@@ -36,6 +44,8 @@ from cacheproxy.web.memory_store import Unkept
 from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
 from cacheproxy.web.pages import OwnPages
+from cacheproxy.web.prompts import PATH as SHOW_PROMPTS
+from cacheproxy.web.prompts import Prompts
 from cacheproxy.web.ready import PATH as READY
 from cacheproxy.web.ready import named_or, ready
 from cacheproxy.web.reload import PATH as RELOAD
@@ -46,7 +56,8 @@ class Shown:
     """The observers whose figures are shown; ``pages`` makes the pages for one configuration.
 
     ``totals``: None where none are kept; then the dashboard shows the last exchanges. ``file``: the
-    config file that a reload reads; ``reload`` does it, and is set by whoever can.
+    config file that a reload reads; ``reload`` does it, and is set by whoever can. ``option``: what
+    commands need to find this proxy.
     """
 
     reload: Callable[[], Awaitable[tuple[str, list[str]]]]
@@ -54,14 +65,18 @@ class Shown:
     def __init__(
         self, reactor: Any, plugins: Plugins, totals: Totals | None, site: ProxySite, version: str
     ) -> None:
-        self.file = ""
+        self.file = self.option = ""
         self.recent = Recent()
         self.metrics = Metrics()
         self.latest = Latest()
         unkept = Unkept(reactor, time.time)
-        self.dashboard = Dashboard(
-            totals or unkept, self.recent, self.latest, version, kept=totals is not None
-        )
+        source = totals or unkept
+        self.dashboard = Dashboard(source, self.recent, self.latest, version)
+        self.conversations = Conversations(source)
+        self._downloads = downloads(source)
+        self.prompts = Prompts()
+        self.applying = Applying(lambda: self.reload(), self._in_thread)  # noqa: PLW0108 (set later)
+        self.dashboard.is_applied = self.applying.is_applied
         self.live = Live(self.dashboard, reactor)
         self.latest.prefills.changed = self.live.progressed
         self._reactor = reactor
@@ -120,25 +135,45 @@ class Shown:
                 lambda: list(self.latest.looks.values()),
             ),
             names,
-            lambda work: deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work),
+            self._in_thread,
             self._site.channels,
         )
         board = self.dashboard
+        captures = lambda: board.captures  # noqa: E731
+        breaks = Breaks(
+            recent=self.recent,
+            cures=cures,
+            prompts=self.prompts,
+            active=names,
+            captures=captures,
+            option=lambda: self.option,
+        )
         return OwnPages(
             {READY: check, EXCHANGES: partial(exchanges, self.recent)},
-            {
-                DIAGNOSIS: partial(diagnosis, self.recent, names, lambda: board.captures),
-                DETAIL: board.detail,
-                CURE: cures,
+            {DETAIL: board.detail},
+            queried={
+                DATA: board.data,
+                REQUESTS: board.requests,
+                CONVERSATIONS: self.conversations.list,
             },
-            queried={DATA: board.data, REQUESTS: board.requests},
             direct={
                 **static_files(),
+                **self._downloads,
                 METRICS: metrics,
                 LIVE: self.live,
                 HEALTH: partial(named_or, access, page, check),
                 LOGIN: partial(login, access),
                 RELOAD: lambda request: reload(self.reload, request),
+                SHOW_PROMPTS: self.prompts.page,
+            },
+            folders={
+                CONVERSATION: self.conversations.one,
+                CURE: cures,
+                BREAK: breaks,
+                DIAGNOSIS: partial(diagnosis, self.recent, names, captures, self.prompts),
             },
             before=before,
         )
+
+    def _in_thread(self, work: Callable[[], Any]) -> Deferred[Any]:
+        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)

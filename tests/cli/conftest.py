@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-OTHERS = ("CACHEPROXY_", "CLAUDE_", "ANTHROPIC_", "XDG_", "APPDATA", "LOCALAPPDATA")
+OTHERS = ("CLAUDE_", "ANTHROPIC_", "XDG_", "APPDATA", "LOCALAPPDATA")
 
 
 @pytest.fixture(autouse=True)

@@ -151,7 +151,7 @@ def test_bad_lines_are_named_and_the_good_are_used(folder, tmp_path):
         done = run(*arguments, folder, tmp_path / "notes.txt", tmp_path / "none.jsonl")
         assert done.exit_code == 2
         assert done.stderr.splitlines() == [
-            f"cacheproxy: {cut}:4: cut off: no whole JSON",
+            f"cacheproxy: {cut}:4: cut off: not a complete JSON value",
             f"cacheproxy: {tmp_path / 'notes.txt'}: neither JSON lines of exchanges nor a HAR",
             f"cacheproxy: {tmp_path / 'none.jsonl'}: cannot be read: No such file or directory",
         ]
@@ -168,7 +168,7 @@ def test_nothing_to_export(tmp_path):
     (tmp_path / "empty.har").write_text('{"log": {"entries": []}}')
     done = run("export", tmp_path / "empty.har", "--har", out)
     assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr == "cacheproxy: there is no exchange in it\n"
+    assert done.stderr == "cacheproxy: it holds no exchange\n"
     assert out.read_text() == "mine"
 
 

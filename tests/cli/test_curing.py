@@ -7,73 +7,22 @@ import os
 import shlex
 import tomllib
 from functools import partial
-from itertools import count
 
 import pytest
 
 from cacheproxy.cli.curing import cure_lines
 from cacheproxy.core.diagnose.cure import Cure, Found, Won
 from tests.cli.invoking import invoke, one_line
-from tests.observe.exchanges import body
-from tests.proxy.harness import Proxy, Upstream, eventually
-from tests.web.asking import get, turn
+from tests.web.asking import get
+from tests.web.breaking import DATED, WORDS, Breaking, date, numbers
 
-WORDS = "you are careful and write good code. " * 100
 SECRET = "kanarienvogel"
 SAID = ("hello", "hi", "and?", "so", "well")
-_numbers = count(1)
 run = partial(invoke, "diagnose")
 
 
-class Breaking:
-    """A proxy with an empty config file, and conversations that break in it."""
-
-    def __init__(self, folder):
-        self.file = folder / "config.toml"
-        self.file.write_text("")
-        self.upstream = Upstream()
-        self.proxy = Proxy(
-            folder, "--config", str(self.file), "--upstream", self.upstream.url
-        ).__enter__()
-
-    def close(self):
-        self.proxy.__exit__()
-        self.upstream.close()
-        assert "Traceback" not in self.proxy.output
-
-    def read_again(self):
-        get(self.proxy, "/_cacheproxy/reload", method=b"POST", payload=b"")
-
-    def say(self, session, *texts, system, reused=0):
-        """One turn of a client that no package knows; return what was sent upstream."""
-        said = body(*texts, system=system)
-        fields = (b"X-Session-Id: %s" % session.encode(), b"User-Agent: somebody/1.0")
-        turn(self.proxy, self.upstream, said, 2000 + len(texts), reused, *fields)
-        return json.loads(self._relayed(session).body)
-
-    def _relayed(self, session):
-        """What came upstream for ``session``: the proxy asks for pages, too."""
-        while True:
-            received = self.upstream.received()
-            if received.values(b"x-session-id") == [session.encode()]:
-                return received
-
-    def broke(self, was, now, text="{} " + WORDS):
-        """Have a conversation break; return the number of the turn in which it did."""
-        session = f"s{next(_numbers)}"
-        self.say(session, "hello", system=text.format(was))
-        self.say(session, "hello", "hi", "and?", system=text.format(now), reused=3)
-        return self.last(lambda one: one["session"] == session and one["turn"] == 2)["number"]
-
-    def last(self, wanted):
-        """The exchange that is ``wanted``, once it has been seen."""
-
-        def found():
-            page = json.loads(get(self.proxy, "/_cacheproxy/exchanges").body)
-            return [one for one in page["exchanges"] if wanted(one)]
-
-        eventually(found)
-        return found()[-1]
+class Proposing(Breaking):
+    """One that is asked for rules."""
 
     def propose(self, number, *words, **environ):
         return run(number, "--propose", "--proxy", self.proxy.url, *words, **environ)
@@ -81,7 +30,7 @@ class Breaking:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    found = Breaking(tmp_path_factory.mktemp("curing"))
+    found = Proposing(tmp_path_factory.mktemp("curing"))
     yield found
     found.close()
 
@@ -89,16 +38,8 @@ def running(tmp_path_factory):
 @pytest.fixture
 def breaking(running):
     """The running proxy, with its file empty again and read."""
-    running.file.write_text("")
-    running.read_again()
+    running.begin_anew()
     return running
-
-
-def date(day):
-    return f"2026-11-{day}"
-
-
-DATED = f"Today's date: {{}}\n{WORDS}"
 
 
 @pytest.mark.slow
@@ -153,7 +94,7 @@ class TestApplied:
         breaking.file.write_text(text)
         breaking.read_again()
         number = breaking.broke(date(20), date(21), f"be kind\nnow: {{}}\n{WORDS}")
-        assert "rule mine is there, but off" in breaking.propose(number).stdout
+        assert "rule mine is installed but off" in breaking.propose(number).stdout
         assert "In use now, without a restart: mine." in breaking.propose(number, "--apply").stdout
         assert breaking.file.read_text() == f'enable = ["mine"]\n{text}'
         breaking.file.write_text(f"enable = []\n{text}")
@@ -172,7 +113,7 @@ class TestApplied:
         number = breaking.broke(date(20), date(21), DATED)
         other = tmp_path / "other.toml"
         text = breaking.propose(number, "--apply", "-c", other).stdout
-        assert f"Made {other}. The running proxy reads {breaking.file}" in text
+        assert f"Made {other}. The running proxy reads another file, {breaking.file}" in text
         assert f"--config {other}" in text
         assert tomllib.loads(other.read_text())["rule"]
         assert breaking.file.read_text() == ""
@@ -192,9 +133,9 @@ class TestNothingIsDone:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("port = \n", "is not TOML"),
+            ("port = \n", "is not valid TOML:"),
             ("enable = ['nobody']\n", "no rule is called nobody"),
-            ("rule = []\n", "is not TOML"),
+            ("rule = []\n", "is not valid TOML:"),
         ],
     )
     def test_the_config_file_is_wrong(self, breaking, text, said):
@@ -237,13 +178,13 @@ class TestNothingIsDone:
         number = breaking.broke(date(20), date(21), DATED)
         (table,) = tomllib.loads(breaking.propose(number).stdout)["rule"]
         breaking.file.write_text(f"disable = ['{table['name']}']\n")
-        assert "does not find the rule" in one_line(breaking.propose(number, "--apply"))
+        assert "does not have the rule" in one_line(breaking.propose(number, "--apply"))
         assert "[[rule]]" not in breaking.file.read_text()
 
     @pytest.mark.parametrize(
         ("was", "now", "said"),
         [
-            ("red", "blue", "it has no shape"),
+            ("red", "blue", "no pattern can describe this change"),
             ("", "\nToday's date: 2026-11-21\n", "No rule for"),
         ],
     )
@@ -255,17 +196,17 @@ class TestNothingIsDone:
         assert breaking.file.read_text() == ""
 
     def test_what_the_user_wrote_is_left_alone(self, breaking):
-        session = f"s{next(_numbers)}"
+        session = f"s{next(numbers)}"
         for day, texts in ((20, ()), (21, ("hi", "and?"))):
             first = f"Today's date: {date(day)} {WORDS}"
             breaking.say(session, first, *texts, system="be kind", reused=3 if texts else 0)
         number = breaking.last(lambda one: one["session"] == session and one["turn"] == 2)["number"]
         result = breaking.propose(number, "--apply")
-        assert "it stands in text that the user wrote" in result.stdout
+        assert "the user wrote this text" in result.stdout
         assert tomllib.loads(result.stdout) == {}
 
     def test_nothing_broke(self, breaking):
-        session = f"s{next(_numbers)}"
+        session = f"s{next(numbers)}"
         breaking.say(session, "hello", system="be kind")
         number = breaking.last(lambda one: one["session"] == session)["number"]
         assert f"request {number} did not break the cache" in one_line(breaking.propose(number))
@@ -289,14 +230,14 @@ class TestNothingIsDone:
         dropped = breaking.last(lambda one: one["session"] == session and one["turn"] == 3)
         assert dropped["verdict"] == "BREAK"
         assert json.loads(breaking.propose(number, "--json").stdout)["number"] == number
-        assert "no longer in memory" in one_line(breaking.propose(dropped["number"]))
+        assert "in memory; look in a capture" in one_line(breaking.propose(dropped["number"]))
 
     def test_a_credential_near_the_change_goes_nowhere(self, breaking):
         key = "sk-ant-api03-AbCdEfGh1234567890ijklmnop"
         number = breaking.broke(date(20), date(21), f"be kind\nkey {key} {{}}\n{WORDS}")
         result = breaking.propose(number, "--json")
         assert "AbCdEfGh" not in result.stdout
-        assert "a credential stands around it" in result.stdout
+        assert "a credential stands on the same line" in result.stdout
 
 
 @pytest.mark.slow
@@ -326,11 +267,11 @@ class TestText:
         )
         text = "\n".join(cure_lines(cure, "cacheproxy diagnose 7 --propose --apply"))
         assert text == (
-            '# system "date:" (date): 1.0% of the prompt was as before, 99.0% with this rule: '
-            "≈1,960 tokens not read again.\n"
+            '# system "date:" (date): without this rule 1.0% of the prompt was unchanged, with it '
+            "99.0%: it saves ≈1,960 tokens.\n"
             "[[rule]]\n"
             '# system "id" (uuid): rule b is on and makes it constant from now on.\n'
-            '# system "id" (uuid): rule c is there, but off.\n'
+            '# system "id" (uuid): rule c is installed but off.\n'
             "# No rule for tools (added): it has no shape.\n"
             "# Switch it on, without a restart: cacheproxy diagnose 7 --propose --apply"
         )
@@ -345,5 +286,5 @@ class TestText:
 
 
 def test_it_needs_propose_and_a_proxy():
-    assert "--apply goes with --propose" in one_line(run("--apply"))
+    assert "--apply needs --propose" in one_line(run("--apply"))
     assert "start it" in one_line(run("--propose", "--proxy", "http://127.0.0.1:9"))

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from cacheproxy.config import default_file
+from cacheproxy.sources import default_file
 from tests.cli.invoking import invoke, one_line
 from tests.core.diagnose.test_volatile import set_system
 from tests.core.planting import anthropic, chat, insert, jsonl, numbered, plant
@@ -43,7 +43,9 @@ class TestCaptured:
         file.write_text("\n".join(map(json.dumps, lines)))
         assert run("--from", file).stdout.startswith("Request 4   client, session planted, turn 3")
         line = one_line(run("3", "--from", file))
-        assert "request 3 failed with status 400 (no such slot): nothing was evaluated" in line
+        assert (
+            "request 3 failed with status 400 (no such slot): the server evaluated nothing"
+        ) in line
 
     def test_the_last_turn(self, tmp_path):
         text = run("--from", planted(tmp_path)).stdout
@@ -51,7 +53,7 @@ class TestCaptured:
         assert "then differ in system[1]." in text
         assert "where   /system/1/text, byte " in text
         assert "reason  system_changed" in text
-        assert "class   hex nonce, another each time" in text
+        assert "class   hex nonce, different each time" in text
         assert "seen in 3 of 3 turns" in text
         lines = text.splitlines()
         now = next(i for i, line in enumerate(lines) if line.startswith("  now"))
@@ -76,7 +78,7 @@ class TestCaptured:
         [
             ("99", "there is no request 99"),
             ("0", "there is no request 0"),
-            ("x", "neither a number"),
+            ("x", "is not a request: give its number"),
         ],
     )
     def test_none_of_them(self, tmp_path, name, said):
@@ -160,7 +162,8 @@ class TestRunning:
     def test_nobody_is_there(self):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        assert "start it (twistd -n cacheproxy)" in one_line(run("--proxy", url))
+        line = one_line(run("--proxy", url))
+        assert line.endswith("start it (cacheproxy serve), or look in a capture with --from FILE")
 
 
 class TestPropose:
@@ -209,7 +212,7 @@ class TestPropose:
         file = tmp_path / "x.jsonl"
         file.write_text(jsonl(plant(chat(4), change)))
         text = run("--propose", "--apply", "--from", file).stdout
-        assert "it stands in text that the user wrote" in text
+        assert "the user wrote this text" in text
         assert tomllib.loads(text) == {}
         assert not default_file().exists()
 

@@ -74,7 +74,7 @@ def test_a_change_with_which_the_count_does_not_agree():
 def test_where_nothing_was_measured_a_change_is_named_and_its_cost_is_not():
     said = text(replace(UNMEASURED, advice=(Advice("a rule", "--enable ids"),)))
     assert "then differ in system[0]." in said
-    assert "does not say what it reused, so nothing is known of the cost." in said
+    assert "does not say what it reused, so the cost is not known." in said
     assert "reason system_changed" in said
     assert "What to do a rule --enable ids" in said
     assert "no break" not in said
@@ -84,7 +84,7 @@ def test_where_nothing_was_measured_a_change_is_named_and_its_cost_is_not():
 def test_where_nothing_was_measured_and_nothing_differs_no_verdict_is_given():
     said = text(replace(UNMEASURED, reason=None, path=None, byte=None, kind=None))
     assert "no break" not in said
-    assert "nothing is known of the cost" in said
+    assert "the cost is not known" in said
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,11 @@ def test_what_the_template_did_stands_in_a_place_of_the_request_but_at_no_byte_o
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        (Reason.MODEL_CHANGED, "Another model than the turn before: nothing can be reused."),
-        (Reason.PREVIOUS_NOT_FOUND, "The turn before is not known here."),
+        (
+            Reason.MODEL_CHANGED,
+            "This turn asks for another model than the turn before, so nothing can be reused.",
+        ),
+        (Reason.PREVIOUS_NOT_FOUND, "This proxy has not seen the turn before."),
     ],
 )
 def test_a_reason_that_the_first_sentence_names_is_said_once(reason, said):

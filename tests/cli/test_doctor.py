@@ -71,7 +71,9 @@ def test_settings_of_the_client(llama, proxy):  # noqa: F811
     """Claude Code set to go past the proxy is a problem; words as in the text."""
     result = run("--proxy", proxy.url, ANTHROPIC_BASE_URL=llama.url)
     assert result.exit_code == 1
-    assert "Is the cache working?   NOT MEASURED   Claude Code is set to go past" in result.stdout
+    assert (
+        "Is the cache working?   NOT MEASURED   Claude Code is set up to go past"
+    ) in result.stdout
     assert "  claude    FAIL  " in result.stdout
     assert "Exit code 1." in result.stdout
 

@@ -13,7 +13,7 @@ import pytest
 
 from cacheproxy.agents.clients import CLIENTS
 from cacheproxy.agents.need import Need
-from cacheproxy.config import default_file
+from cacheproxy.sources import default_file
 from tests.cli.invoking import invoke, one_line, printed
 from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
 
@@ -108,18 +108,18 @@ def test_a_file_is_printed_as_it_is(proxy, client):
     """Standard output can be written to the file; beside it stands which file that is."""
     result = run(client, "--proxy", proxy.url)
     assert MODEL in json.dumps(json.loads(result.stdout))
-    assert f"cacheproxy: this goes into {CLIENTS[client](Need('u')).file}; " in result.stderr
-    assert "CACHEPROXY_TOKEN must be set" in result.stderr
+    assert f"cacheproxy: put this into {CLIENTS[client](Need('u')).file}, " in result.stderr
+    assert "CACHEPROXY_TOKEN " in result.stderr
 
 
 def test_codex_is_told_of_its_api(proxy, chat_only):
     """Its file is TOML; a server without /v1/responses is asked and warned of."""
     result = run("codex", "--proxy", proxy.url)
     assert tomllib.loads(result.stdout)["model"] == MODEL
-    assert "no /v1/responses" not in result.stderr
+    assert "Codex needs /v1/responses" not in result.stderr
     result = run("codex", "--proxy", chat_only.url)
     assert tomllib.loads(result.stdout)["model"] == MODEL
-    assert "cacheproxy: the model server has no /v1/responses" in result.stderr
+    assert "cacheproxy: Codex needs /v1/responses" in result.stderr
 
 
 def test_fields_are_printed_alone(proxy):
@@ -153,7 +153,7 @@ def test_the_key_of_the_server(proxy):
     assert "ANTHROPIC_AUTH_TOKEN=k" in text
     assert "ANTHROPIC_CUSTOM_HEADERS='X-Cacheproxy-Token: sesame'" in text
     result = run("aider", "--proxy", proxy.url, "--api-key", "k")
-    assert "aider cannot send the proxy's token" in result.stderr
+    assert "aider cannot send both the proxy's token" in result.stderr
 
 
 def test_where_the_configuration_says():

@@ -50,9 +50,9 @@ run, refused = partial(invoke, "replay"), partial(refused, "replay")
 def test_it_prints_both_passes_and_the_gain(llama, capture, tmp_path):
     result = run(capture, "--against", llama.url + "/v1/", "--save", tmp_path / "out.json")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "Replaying 4 requests twice, in order, max_tokens=1. Both passes start cold." in (
-        result.stdout
-    )
+    assert (
+        "Replaying 4 requests twice, in order, max_tokens=1. Both passes start with a cold cache."
+    ) in (result.stdout)
     assert "fewer prompt tokens to evaluate" in result.stdout
     assert "\x1b" not in result.stdout
     assert conversation.SECRET not in result.stdout
@@ -125,7 +125,7 @@ class TestServer:
     """So is each kind of bad server."""
 
     def test_nobody_there(self, capture):
-        assert "mend --against" in refused(capture, "--against", NOBODY)
+        assert "correct --against" in refused(capture, "--against", NOBODY)
 
     def test_one_that_refuses_all(self, capture):
         with Peer(posts=(401, {"error": "invalid api key"})) as peer:

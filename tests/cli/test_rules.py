@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import entry_points
 
 import pytest
 
 from cacheproxy.cli.rule_hits import fired, look
 from cacheproxy.cli.rules import Row
-from cacheproxy.config import default_file
+from cacheproxy.configfile import AppendError, append
+from cacheproxy.sources import default_file
 from tests.cli.invoking import invoke, one_line, printed
 from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, whole
 
@@ -56,7 +58,7 @@ def test_what_each_rule_did(proxy):
     rows = found(*where)
     assert (rows["stamp"]["fired"], rows["never"]["fired"]) == (3, 0)
     assert (rows["stamp"]["on"], rows["sleeping"]["on"]) == (True, False)
-    assert rows["never"]["retire"] == "it is on and changed nothing in the last 3 turns"
+    assert rows["never"]["retire"] == "the rule is on and changed nothing in the last 3 turns"
     assert rows["stamp"]["retire"] is None
     assert rows["sleeping"]["retire"] is None
     assert found("--proxy", proxy.url)["never"]["retire"] is None  # 50 turns say enough
@@ -82,7 +84,7 @@ def test_without_a_proxy(monkeypatch):
     result = invoke("rules", "--proxy", f"http://127.0.0.1:{free_port()}")
     assert "  off  stamp" in result.stdout
     assert "Counted in" not in result.stdout
-    assert "how often each rule fired is not known" in one_line(result, 0)
+    assert "not known how often each rule fired" in one_line(result, 0)
 
 
 def exchange(client="claude", turn=1, side=False, **rules):
@@ -155,3 +157,49 @@ def test_a_rule_that_is_needed_by_another_client_stays():
     row = Row("a", "p", "", on=True, client="openclaw", fired=0, turns=60, failed=0)
     assert row.retire(50).endswith("in the last 60 turns of openclaw")
     assert Row("a", "p", "", on=True, client=None).retire(1) is None
+
+
+SLOW = RULE.format("late", "(a|aa)+$")
+
+
+@pytest.fixture
+def _alone(monkeypatch):
+    """No package: that theirs are well is tried elsewhere."""
+    names = (entry.name for entry in entry_points(group="cacheproxy"))
+    monkeypatch.setenv("CACHEPROXY_BLOCK", ",".join(names))
+
+
+@pytest.mark.usefixtures("_alone")
+def test_check_says_which_rule_is_slow(file, tmp_path):
+    """In words and as JSON, of the configuration or of a file; the exit code is 1."""
+    assert "stamp" in printed("rules", "check")
+    (tmp_path / "own.toml").write_text(STAMP + SLOW)
+    result = invoke("rules", "check", tmp_path / "own.toml")
+    assert result.exit_code == 1
+    said = "slow: its pattern takes too long on some texts of 100 characters"
+    assert ["late", *said.split(), "(the", "config", "file)"] in [
+        line.split() for line in result.stdout.splitlines()
+    ]
+    result = invoke("rules", "--config", tmp_path / "own.toml", "check", "--json")
+    rows = {row["name"]: row for row in json.loads(result.stdout)["rules"]}
+    assert (rows["late"]["said"], rows["late"]["exit_code"]) == (said, 1)
+    assert (rows["stamp"]["said"], rows["stamp"]["exit_code"]) == ("ok", 0)
+
+
+@pytest.mark.usefixtures("_alone")
+def test_check_says_which_rule_is_wrong(file):
+    """A pattern that matches nothing at all, or that is none; the exit code is 2."""
+    file.write_text(RULE.format("empty", "x*"))
+    result = invoke("rules", "check")
+    assert result.exit_code == 2
+    assert "empty" in result.stdout
+    assert "wrong: its pattern matches the empty text" in result.stdout
+    file.write_text(RULE.format("bad", "("))
+    assert "bad pattern" in one_line(invoke("rules", "check"))
+
+
+def test_a_slow_rule_is_not_appended(file):
+    """The file is as it was."""
+    with pytest.raises(AppendError, match="rule 'late' is slow"):
+        append([SLOW], str(file))
+    assert SLOW not in file.read_text()

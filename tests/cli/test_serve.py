@@ -89,9 +89,9 @@ def test_a_pid_file_that_cannot_be_written_is_one_line():
 @pytest.mark.parametrize(
     ("given", "code", "words"),
     [
-        (["--port", "http"], 2, "the command line: port:"),
-        (["--port", "{busy}"], 1, "choose another with --port"),
-        (["--pidfile", "mine.pid"], 1, "which the pid file names, still runs"),
+        (["--port", "http"], 2, "--port must be"),
+        (["--port", "{busy}"], 1, "choose another port with --port"),
+        (["--pidfile", "mine.pid"], 1, "which the pid file names, is still running"),
         (["--pidfile", "odd.pid"], 1, "non-numeric"),
     ],
 )

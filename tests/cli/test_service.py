@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy import config
 from cacheproxy.units.unit import MARK
 from tests.cli.invoking import invoke, one_line, printed
 
@@ -130,10 +129,23 @@ def test_a_token_is_on_no_command_line(home, monkeypatch):
     assert "zeisig" not in " ".join(started(home))
 
 
+def test_the_secrets_that_the_file_names_are_passed_on(home, monkeypatch):
+    """Those of upstreams and of the alarm: the service would not see them."""
+    table = '[[upstream]]\nname = "a"\nurl = "http://localhost:1"\nkey_env = "A_KEY"\n'
+    alarm = '[alarm]\nwebhook = "http://localhost:2"\nsecret_env = "CACHEPROXY_SECRET"\n'
+    (home / "a.toml").write_text(table + alarm)
+    monkeypatch.setenv("A_KEY", "kanarienvogel")
+    monkeypatch.setenv("CACHEPROXY_SECRET", "zeisig")
+    assert "zeisig" not in done("install", "--config", "a.toml", "--dry-run")
+    done("install", "--config", "a.toml")
+    assert 'Environment="A_KEY=kanarienvogel"' in unit(home).read_text()
+    assert 'Environment="CACHEPROXY_SECRET=zeisig"' in unit(home).read_text()
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["--port", "http"], "port:"),
+        (["--port", "http"], "--port must be"),
         (["--upstream", "h"], "write it like http://localhost:8080"),
         (["--enable", "nosuch"], "no rule is called nosuch"),
         (["--config", "none.toml"], "none.toml: No such file"),
@@ -204,8 +216,7 @@ def test_a_second_service_has_a_folder_of_its_own(home):
     """Totals are one process's alone."""
     done("install", "--name", "two")
     assert f"WorkingDirectory={home}/.local/state/cacheproxy/two" in unit(home, "two").read_text()
-    if any(row.field == "state_dir" for row in config.options()):
-        assert f"--state-dir={home}/.local/state/cacheproxy/two" in started(home, "two")
+    assert f"--state-dir={home}/.local/state/cacheproxy/two" in started(home, "two")
 
 
 def test_launchd(home, monkeypatch):
@@ -236,4 +247,4 @@ def test_windows(monkeypatch):
 def test_elsewhere(monkeypatch):
     """The program is named."""
     monkeypatch.setattr(sys, "platform", "plan9")
-    assert "no service manager is known on plan9" in refused("status")
+    assert "no service manager for plan9" in refused("status")

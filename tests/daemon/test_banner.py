@@ -39,7 +39,7 @@ def test_all_upstreams_are_named():
     assert f"  upstream    big ONLINE: {known.summary}" in lines
     assert "  upstream    big2 OFFLINE: it does not answer yet" in lines
     assert f"  upstream    small ONLINE: {known.summary}" in lines
-    assert "the others get its requests until it does" in rest(name="big", others=[("b", known)])
+    assert "the others get its requests until it answers" in rest(name="big", others=[("b", known)])
 
 
 def test_how_clients_get_here():
@@ -85,7 +85,9 @@ def test_the_upstream():
     shown = "  upstream    ONLINE: llama-server b9724 · Qwen3 · 131,072 context · 4 slots"
     assert shown in rest(server)
     assert "  upstream    OFFLINE: it does not answer yet; requests get 502" in rest(None)
-    assert "  upstream    OFFLINE: no TLS; requests get 502" in rest(None, trouble="no TLS")
+    assert ("  upstream    OFFLINE: the TLS handshake; requests get 502") in rest(
+        None, trouble="the TLS handshake"
+    )
 
 
 def totals(prompt, reused, requests, since=1_778_587_200.0, evaluated=1):
@@ -125,8 +127,8 @@ def test_large_numbers_are_short(number, text):
             {"rules": RULES + MANY, "packages": [PACKAGE, OTHER]},
             "rules       9 on, for claude, codex; cacheproxy rules lists them",
         ),
-        ({"packages": [PACKAGE]}, "none: none of a client package is on"),
-        ({"packages": [PACKAGE], "rules": BUILT_IN}, "-before: none of a client package is on"),
+        ({"packages": [PACKAGE]}, "none; no rule of a client package is on"),
+        ({"packages": [PACKAGE], "rules": BUILT_IN}, "-before; no rule of a client package is on"),
         ({"rules": BUILT_IN}, "pip install 'cacheproxy-llm[clients]'"),
         ({}, "pip install 'cacheproxy-llm[clients]'"),
         ({"rules": RULES, "edits": False}, "none: the upstream is not local"),

@@ -1,0 +1,144 @@
+"""Rules written into the user's config file, and taken out again.
+
+The file must be right before, and is only replaced, whole, by one that is right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cacheproxy.config import ENV_PREFIX, ConfigError
+from cacheproxy.core.rules.slow import slow_words
+from cacheproxy.sources import default_file, load
+
+
+class AppendError(Exception):
+    """The file was left as it was; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A file that was appended to; ``before``: its text, None where it was made.
+
+    ``after``: its text since; ``added``: those pieces of it that are new.
+    """
+
+    file: Path
+    before: str | None
+    after: str
+    added: tuple[str, ...]
+
+    def take_back(self) -> None:
+        """Leave the file as it was: what was not written here stays. Raises AppendError."""
+        if self.after != self.before:
+            self.undo()
+
+    def undo(self) -> None:
+        """Leave the file as it was; where it was changed since, take out what was to be added.
+
+        So is what stood there already, word for word. Raises AppendError.
+        """
+        try:
+            text = _read(self.file)
+            if text == self.after and self.before is None:
+                self.file.unlink()
+                return
+            if text == self.after and self.before != self.after:
+                text = self.before or ""
+            else:
+                text = self._without(text or "")
+            _replace(self.file, text)
+        except (OSError, UnicodeDecodeError) as error:
+            raise AppendError(f"nothing undone: cannot write {self.file}: {error}") from None
+
+    def _without(self, text: str) -> str:
+        for piece in self.added:
+            if piece not in text:
+                raise AppendError(
+                    f"nothing undone: {self.file} was edited since: remove the rule by hand"
+                )
+            start = text.index(piece)
+            gap = text.endswith("\n\n", 0, start)
+            text = text[: start - gap] + text[start + len(piece) :]
+        return text
+
+
+def append(tables: Sequence[str], config: str | None, enable: Sequence[str] = ()) -> Appended:
+    """Append ``tables`` to the config file, and switch the rules in ``enable`` on. Blocks.
+
+    Raises AppendError, also for a rule whose pattern is slow.
+
+    ``config``: its name, else that in CACHEPROXY_CONFIG, else the user's own file, which is made
+    for the user alone to read. Tables that it has already, word for word, are not appended once
+    more.
+    """
+    named = config or os.environ.get(f"{ENV_PREFIX}CONFIG")
+    try:
+        file = (Path(named).expanduser() if named else default_file()).resolve()
+        if file.exists() and not file.is_file():  # /dev/null, say, must stay what it is
+            raise AppendError(
+                f"nothing appended: {file} is not a regular file: name one with --config"
+            )
+        before = _read(file)
+        text = before or ""
+        known = {rule.name for rule in load({}, {}, str(file)).rule} if text else set()
+        switch = _enabling(text, enable, file)
+    except (OSError, RuntimeError, UnicodeDecodeError, ConfigError) as error:
+        raise AppendError(f"nothing appended: {error}") from None
+    new = [table for table in tables if table not in text]
+    for rule in (tomllib.loads(table)["rule"][0] for table in new):
+        if rule["name"] in known:
+            raise AppendError(f"nothing appended: {file} has another rule called {rule['name']!r}")
+        if said := slow_words(rule["pattern"]):
+            raise AppendError(f"nothing appended: rule {rule['name']!r} is {said}")
+    gap = "" if not (text and new) else "\n" if text.endswith("\n") else "\n\n"
+    after = switch + text + gap + "\n".join(new)
+    try:
+        if new or switch:
+            _replace(file, after)
+    except OSError as error:
+        raise AppendError(f"nothing appended: cannot write {file}: {error.strerror}") from None
+    return Appended(file, before, after, tuple(filter(None, [switch, *tables])))
+
+
+def _read(file: Path) -> str | None:
+    """Return its text with the line ends that it has, None if there is no such file."""
+    return file.read_bytes().decode() if file.exists() else None
+
+
+def _enabling(text: str, names: Sequence[str], file: Path) -> str:
+    """Return the line with ``enable``, which comes before the tables of the file's ``text``."""
+    if not names:
+        return ""
+    listed = ", ".join(f'"{name}"' for name in names)
+    if "enable" in tomllib.loads(text):
+        raise AppendError(f"nothing appended: add {listed} to enable in {file}")
+    return f"enable = [{listed}]\n"
+
+
+def _replace(file: Path, text: str) -> None:
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = file.stat().st_mode & 0o777 if file.exists() else 0o600
+    number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    made = Path(name)
+    try:
+        with os.fdopen(number, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+        try:
+            load({}, {}, name).rules()
+        except ConfigError as error:
+            why = str(error).replace(name, str(file))
+            raise AppendError(f"nothing appended: {why}") from None
+        made.chmod(mode)
+        if os.name == "posix" and file.exists():  # of root's, the proxy could not read it
+            with contextlib.suppress(PermissionError):
+                os.chown(made, file.stat().st_uid, file.stat().st_gid)
+        made.replace(file)
+    finally:
+        made.unlink(missing_ok=True)
