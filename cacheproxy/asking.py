@@ -34,11 +34,15 @@ ANSWER_SECONDS = 3600.0
 _MOST_BYTES = 16 << 20
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
-    (TimeoutError, "it does not answer in time"),
-    (RemoteDisconnected, "it hangs up without an answer"),
-    (IncompleteRead, "its answer is cut short"),
-    (HTTPException, "what it answers is not HTTP"),
+    (TimeoutError, "no answer in time"),
+    (RemoteDisconnected, "the connection was closed without an answer"),
+    (IncompleteRead, "the answer was cut short"),
+    (HTTPException, "the answer is not HTTP"),
 )
+
+_SAY_WHY = (403, 404, 409, 421, 503)
+"""Statuses with which the proxy's pages say what is wrong."""
+_OURS, _NO_PAGE = "cacheproxy: ", "no such page"
 
 
 class CommandError(Exception):
@@ -167,7 +171,9 @@ def checked_url(text: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise CommandError(f"{text!r} is no URL of a server: write it like http://localhost:8080")
+        raise CommandError(
+            f"{text!r} is not the URL of a server: write it like http://localhost:8080"
+        )
     return url
 
 
@@ -181,16 +187,30 @@ def explain(answer: Answer, url: str, model: str, option: str) -> str:
     if "context" in said and status in {400, 413, 500}:
         advice = "start the server with a larger context (llama-server: -c 32768)."
     elif "model" in said.lower() and status in {400, 404}:
-        advice = f"it does not serve {model!r}; choose one of its models with --model."
+        advice = f"the server has no model {model!r}; choose one of its models with --model."
     elif status in {404, 405, 501}:
-        advice = f"is {option} the server's root, and does it speak this API?"
+        advice = f"check that {option} is the server's root URL and that the server has this API."
     elif status in {401, 403}:
         advice = "give the server's key with --api-key."
     elif status == 503:
         advice = "the server is not ready; wait until its model is loaded."
     else:
-        advice = "the server's log should say why."
+        advice = "look in the server's log."
     return f"{url} answered {status}{f' ({said})' if said else ''}: {advice}"
+
+
+def refused(answer: Answer, url: str) -> str:
+    """Return one line on an answer that is none of the proxy's pages; ``url``: the proxy's."""
+    if answer.status == 401:
+        return f"{url} asks for its token: set CACHEPROXY_TOKEN to it"
+    value = answer.json()
+    error = value.get("error") if isinstance(value, dict) else None
+    if isinstance(error, dict):  # not let in to the pages: in the words of an API, but ours
+        message = str(error.get("message"))
+        error = message.removeprefix(_OURS) if message.startswith(_OURS) else None
+    if isinstance(error, str) and answer.status in _SAY_WHY and _NO_PAGE not in error:
+        return error
+    return f"the server at {url} is not a cacheproxy of this version (HTTP {answer.status})"
 
 
 def shown(url: str) -> str:

@@ -1,9 +1,15 @@
-"""Numbers as people read them."""
+"""Numbers, and other people's texts, as people read them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 UNKNOWN = "?"
 TIMES = "\N{MULTIPLICATION SIGN}"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters, and those that change the direction of what follows."""
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 def count(number: int | None) -> str:
@@ -36,3 +42,45 @@ def times(ratio: float) -> str:
 def counted(number: int, noun: str) -> str:
     """Return ``1 request``, ``2 requests``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def span(number: float | None) -> str:
+    """Return a time, in seconds, in its largest unit alone."""
+    if number is None:
+        return UNKNOWN
+    for size, unit in _UNITS:
+        if number >= size:
+            return f"{number // size:.0f} {unit}"
+    return f"{number:.0f} s" if number >= 10 else f"{number:.1f} s"
+
+
+def ago(number: float) -> str:
+    """Return how long ago something was, of a time in seconds."""
+    for size, unit in _UNITS:
+        if number >= size:
+            return f"{number // size:.0f} {unit} ago"
+    return "just now" if number < 5 else f"{number:.0f} s ago"
+
+
+def clients(came: Iterable[tuple[str, str, float]], now: float) -> str:
+    """Return which clients came how often, and when last; "" for none.
+
+    ``came``: the client, the session and the time of each request; times in seconds.
+    """
+    known: dict[str, list[tuple[str, float]]] = {}
+    for client, session, at in came:
+        known.setdefault(client, []).append((session, at))
+    return ", ".join(
+        f"{client} ({counted(len(each), 'request')} in "
+        f"{counted(len({session for session, _ in each}), 'session')}, "
+        f"the last {ago(now - max(at for _, at in each))})"
+        for client, each in known.items()
+    )
+
+
+def visible(line: str) -> str:
+    """Return ``line`` as a terminal may have it: a dot for each character that it would obey.
+
+    Halves of characters, which JSON can spell and no terminal print, become question marks.
+    """
+    return _CONTROL.sub("·", line).encode("utf-8", "replace").decode()

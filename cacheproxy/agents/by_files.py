@@ -11,7 +11,7 @@ from cacheproxy.agents.need import Need
 from cacheproxy.agents.setup import PROVIDER, TOKEN, Setup, key_notes, of_json, quoted
 from cacheproxy.agents.shell import bash
 
-_NO_RESPONSES = "the model server has no /v1/responses, and Codex speaks no other API"
+_NO_RESPONSES = "Codex needs /v1/responses, and the model server does not have it"
 
 
 def codex(need: Need) -> Setup:
@@ -169,7 +169,10 @@ def librechat(need: Need) -> Setup:
         lines += ["      tokenConfig:", f"        {quoted(need.model_name)}:"]
         lines.append(f"          {{prompt: 0, completion: 0, context: {need.context}}}")
     lines += ["      titleConvo: true", "      titleModel: current_model"]
-    note = "In a container, the proxy's address is another: http://host.docker.internal:PORT/v1."
+    note = (
+        "If LibreChat runs in a container, use this address for the proxy: "
+        "http://host.docker.internal:PORT/v1."
+    )
     return Setup(content="\n".join(lines) + "\n", notes=(*key_notes(need), note))
 
 

@@ -12,17 +12,23 @@ from cacheproxy.agents.need import Need
 from cacheproxy.agents.setup import TOKEN, Setup, no_header
 from cacheproxy.core.placement.placement import DOES, Late
 
-_DOES: dict[str, str] = {**DOES, Late.UNKNOWN: "may not take late system messages where they stand"}
-_COUNTDOWN = "The server {}: so Claude Code's token countdown, which is made of them, is off."
+_DOES: dict[str, str] = {
+    **DOES,
+    Late.UNKNOWN: "may not accept late system messages where they stand",
+}
+_COUNTDOWN = (
+    "The server {}. Claude Code's token countdown is made of such messages, so it is switched off."
+)
 _TOOL_SEARCH = (
-    "If you like: ENABLE_TOOL_SEARCH=false sends all tools at once, a prompt of 32,300 tokens that "
-    "is read once. Else it begins at 20,000, and each time that tools are loaded later, 4,500 of "
-    "them are read again, and the conversation so far."
+    "Optional: with ENABLE_TOOL_SEARCH=false Claude Code sends all tools in its first request, a "
+    "prompt of 32,300 tokens that the server reads once. Without it the first prompt has 20,000 "
+    "tokens, but each time Claude Code loads more tools, the server reads 4,500 tokens and the "
+    "conversation again."
 )
 """Measured with Claude Code 2.1.329 on llama.cpp, with its own tools alone."""
 _GOOGLE = (
-    "Gemini CLI speaks Google's API alone: the server behind the proxy has to speak it, too, as a "
-    "gateway does (LiteLLM)"
+    "Gemini CLI speaks only Google's API, so the server behind the proxy must speak it too (a "
+    "gateway such as LiteLLM does)"
 )
 
 

@@ -41,13 +41,15 @@ def no_header(client: str, need: Need) -> tuple[str, ...]:
     """Return the warning that ``client`` cannot send the token, if it has to."""
     if not need.needs_header:
         return ()
-    return (f"{client} cannot send the proxy's token beside the server's key",)
+    return (f"{client} cannot send both the proxy's token and the server's key",)
 
 
 def key_notes(need: Need) -> tuple[str, ...]:
     """Return which variables a file refers to."""
     names = [need.key_variable, "CACHEPROXY_TOKEN" if need.needs_header else None]
-    return tuple(f"The variable {name} must be set where it runs." for name in names if name)
+    return tuple(
+        f"Set the variable {name} in the environment of the client." for name in names if name
+    )
 
 
 def quoted(text: str) -> str:

@@ -44,7 +44,7 @@ class Client:
             raise CommandError(explain(answer, self.url + path, body["model"], "--upstream"))
         value = answer.json()
         if value is None:
-            raise CommandError(f"{self.url}{path} answered with something that is no JSON.")
+            raise CommandError(f"{self.url}{path} gave an answer that is not JSON.")
         return Cost(usage_of(value), answer.seconds)
 
     def models(self) -> list[str]:

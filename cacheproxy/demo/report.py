@@ -25,8 +25,8 @@ COLD = 0.1
 
 LATE_NOTE = (
     "since 2.1.197 Claude Code puts system messages among the others. Templates refuse them "
-    "(Qwen3.5, Qwen3.6, Ministral-3) or move them to the head, before all history (DeepSeek V3.x, "
-    "Solar). cacheproxy lets them go on as the user's, in their place, where that is needed"
+    "(Qwen3.5, Qwen3.6, Ministral-3) or move them to the head, before all history (DeepSeek "
+    "V3.x, Solar). cacheproxy sends them as user messages, in their place, where that is needed"
 )
 CCH_NOTE = (
     "until 2.1.179 a header at the very start of the prompt had another cch in each request. "
@@ -35,14 +35,14 @@ CCH_NOTE = (
 IDLE_NOTE = "hardly anything was reused even through cacheproxy: is the server's prompt cache on?"
 SILENT_NOTE = "this server does not say what it reused; compare the seconds"
 REMOTE_NOTE = (
-    "this upstream is not on your own network, where the proxy edits requests only with "
-    "--edit-remote; it was set here"
+    "this upstream is not on your own network. There the proxy edits requests only with "
+    "--edit-remote, which this command has set"
 )
 NEXT = "cacheproxy serve --upstream http://localhost:8080"
 
 DIRECT, THROUGH = "directly", "through cacheproxy"
 HEADS = ("requests", "reused", "of what could be", "new", "seconds")
-_CELLS = "{:>9}{:>10}{:>18}{:>10}{:>10}"
+_CELLS = "{:>9}{:>10}{:>18}{:>10}{:>13}"
 _LINE = "{:<20}" + _CELLS
 
 
@@ -157,7 +157,7 @@ def _told(outcome: Outcome) -> str:
     """Return what the server does with late system messages, and how that is known."""
     placement = outcome.placement
     if not placement.get("says"):
-        return "the server does not tell what it does with them"
+        return "the server does not show what it does with them"
     return f"the server {placement['says']} (told by {placement['told_by']})"
 
 

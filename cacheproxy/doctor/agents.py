@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from cacheproxy.core.judge.weights import share_in_words
-from cacheproxy.doctor.finding import Finding, State, ago, diagnose
+from cacheproxy.doctor.finding import Finding, State, diagnose
 from cacheproxy.doctor.record import Record
-from cacheproxy.words import counted
+from cacheproxy.words import clients, counted
 
 
 def check(record: Record | None, proxy: str, now: float) -> list[Finding]:
@@ -17,15 +17,8 @@ def check(record: Record | None, proxy: str, now: float) -> list[Finding]:
     """
     if record is None or not record.seen:
         return []
-    parts = []
-    for client, requests in record.clients().items():
-        last = max(one.wall for one in record.seen if one.client == client)
-        sessions = len({one.session for one in record.seen if one.client == client})
-        parts.append(
-            f"{client} ({counted(requests, 'request')} in {counted(sessions, 'session')}, "
-            f"the last {ago(now - last)})"
-        )
-    return [Finding("agents", State.OK, "seen: " + ", ".join(parts)), *_turns(record, proxy)]
+    came = clients(((one.client, one.session, one.wall) for one in record.seen), now)
+    return [Finding("agents", State.OK, f"seen: {came}"), *_turns(record, proxy)]
 
 
 def _turns(record: Record, proxy: str) -> list[Finding]:
@@ -33,7 +26,7 @@ def _turns(record: Record, proxy: str) -> list[Finding]:
         return []
     reasons = Counter(one.reason or "unknown" for one in record.breaks)
     text = (
-        f"{len(record.breaks)} of the last {counted(len(record.later), 'later turn')} lost the "
+        f"{len(record.breaks)} of the last {counted(len(record.later), 'follow-up turn')} lost the "
         f"cache: {', '.join(f'{reason} {number}' for reason, number in reasons.most_common())}"
         f"; {share_in_words(record.lost_share)} of their tokens were evaluated again"
     )

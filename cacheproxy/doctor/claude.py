@@ -59,7 +59,7 @@ def read(environ: Mapping[str, str], home: Path) -> Settings:
     except OSError as error:
         content, unreadable = {}, f"{source} cannot be read: {error.strerror}"
     except (ValueError, RecursionError):
-        content, unreadable = {}, f"{source} is no JSON"
+        content, unreadable = {}, f"{source} is not JSON"
     variables = content.get("env") if isinstance(content, dict) else None
     for name in _NAMES:
         value = variables.get(name) if isinstance(variables, dict) else None
@@ -101,13 +101,17 @@ def _base_url(settings: Settings, proxy: str, upstream: str, *, seen: bool) -> l
     try:
         leads_to = shown(setting.value)
     except ValueError:
-        leads_to = "what is no URL"
+        leads_to = "something that is not a URL"
     where = f"Claude Code is sent to {leads_to} by {BASE_URL} in {setting.source}"
     if is_same(setting.value, proxy):
         return [Finding("claude", State.OK, f"{where}: through the proxy")]
     if is_same(setting.value, upstream):
-        return [Finding("claude", State.FAIL, f"{where}: the model server itself", fix)]
-    return [Finding("claude", State.WARN, f"{where}: neither the proxy nor its upstream", fix)]
+        return [
+            Finding("claude", State.FAIL, f"{where}: this is the model server, past the proxy", fix)
+        ]
+    return [
+        Finding("claude", State.WARN, f"{where}: this is neither the proxy nor its upstream", fix)
+    ]
 
 
 def _window(settings: Settings, context: int | None) -> list[Finding]:
@@ -121,17 +125,17 @@ def _window(settings: Settings, context: int | None) -> list[Finding]:
             return []
         if BASE_URL not in settings.values:  # the shell that it runs in may well have both
             text = (
-                f"the shell that Claude Code runs in tells it of the server's {context:,} tokens, "
-                "if its settings were made there"
+                f"this shell does not tell Claude Code that the server has {context:,} tokens; "
+                "the shell that Claude Code runs in may do so"
             )
             return [Finding("window", State.OK, text, fix)]
         text = (
-            f"Claude Code assumes {ASSUMED_CONTEXT:,} tokens for a model it does not know, the "
-            f"server has {context:,}: long conversations fail instead of being compacted"
+            f"Claude Code assumes {ASSUMED_CONTEXT:,} tokens for a model it does not know, but "
+            f"the server has {context:,}: long conversations fail instead of being compacted"
         )
         return [Finding("window", State.WARN, text, fix)]
     if not setting.value.strip().isdecimal():
-        text = f"{CONTEXT} in {setting.source} is no number"
+        text = f"{CONTEXT} in {setting.source} is not a number"
         return [Finding("window", State.WARN, text, fix)]
     tokens = int(setting.value)
     text = f"Claude Code fills {tokens:,} tokens ({setting.source}), the server has {context:,}"

@@ -60,7 +60,7 @@ def conclude(known: Known, findings: Sequence[Finding]) -> Conclusion:
     if known.proxy.is_up and "traffic" in failed:
         return Conclusion(Answer.NOT_MEASURED, "No agent request has come through the proxy yet.")
     if known.proxy.is_up and "claude" in failed:
-        return Conclusion(Answer.NOT_MEASURED, "Claude Code is set to go past the proxy.")
+        return Conclusion(Answer.NOT_MEASURED, "Claude Code is set up to go past the proxy.")
     return _of_trials(known)
 
 
@@ -75,7 +75,7 @@ def _of_record(record: Record) -> Conclusion:
         f"{counted(len(measured), 'request')}."
     )
     if record.breaks:
-        text += f" {len(record.breaks)} of {counted(len(later), 'later turn')} lost the cache."
+        text += f" {len(record.breaks)} of {counted(len(later), 'follow-up turn')} lost the cache."
     return Conclusion(Answer.NO if record.is_broken else Answer.YES, text)
 
 
@@ -89,18 +89,21 @@ def _of_trials(known: Known) -> Conclusion:
         elif any(trial.is_short for trial in known.trials):
             why = "The test prompt is shorter than the blocks of tokens that the server keeps."
         elif all(trial.error for trial in known.trials):
-            why = "The test requests were not answered as they should."
+            why = "The test requests failed."
         return Conclusion(Answer.NOT_MEASURED, why)
     if any(trial.has_several for trial in measured):
-        text = "Several servers answer by turns, and none has what another one read."
+        text = "Several servers take turns to answer, and none has the cache of another."
         return Conclusion(Answer.NO, text)
     if not working:
         last = measured[0]
         if last.same is not None and last.same.is_reused and _has_no_rule(last, known):
-            text = "No rule for the test prompt's header is on, so it says nothing of your agents."
+            text = (
+                "No rule for the test prompt's header is on, so the test says nothing about your "
+                "agents."
+            )
             return Conclusion(Answer.NOT_MEASURED, text)
         if last.same is not None and not last.same.is_reused:
-            text = "The server reused nothing, not even of the very same prompt sent again."
+            text = "The server reused nothing, not even when the same prompt was sent again."
             return Conclusion(Answer.NO, text)
         return Conclusion(Answer.NO, "A prompt sent twice with different headers was not reused.")
     best = working[0].second

@@ -197,11 +197,11 @@ def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     if inputs.send is False:
         return Finding("reuse", State.WARN, "not tried, since --no-send was given")
     if not edits:
-        text = "not tried: the server is not on your own network, where nothing is edited either"
-        return Finding("reuse", State.WARN, text, "set edit_remote if it is yours")
+        text = "not tried: the server is not on your own network, and the proxy edits nothing there"
+        return Finding("reuse", State.WARN, text, "set edit_remote if the server is yours")
     if kind == "Ollama":
-        text = "not tried: Ollama would load a model for it, and perhaps unload another"
-        return Finding("reuse", State.WARN, text, "name one with --model")
+        text = "not tried: Ollama would load a model for the test, and perhaps unload another one"
+        return Finding("reuse", State.WARN, text, "name a model with --model")
     text = f"not tried: the server serves neither {' nor '.join(PATHS.values())}"
     state = State.WARN if kind == LLAMA else State.FAIL
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
@@ -222,7 +222,7 @@ def _rehearsed(  # noqa: PLR0917 (what is known so far)
     on_step: OnStep,
 ) -> list[Finding]:
     """Return the findings on the template; ``own``: None if ``running`` is another server's."""
-    on_step("having a conversation rendered")
+    on_step("asking the server to render a test conversation")
     found = rehearse.of_server(site, datetime.now(UTC), inputs.model or server.model)
     keeps = running.keeps if own is not None else ""
     kind = server.server.kind if server.server is not None else ""
@@ -237,7 +237,7 @@ def _is_its_own(running: Proxy, url: str) -> bool:
 def _another_upstream(running: Proxy, asked: str) -> list[Finding]:
     if running.upstream is None or is_same(running.upstream, asked):
         return []
-    text = f"the proxy sends to {shown(running.upstream)}, and {shown(asked)} was looked at"
+    text = f"the proxy sends to {shown(running.upstream)}, but doctor checked {shown(asked)}"
     return [Finding("upstream", State.WARN, text, "leave out --upstream, or restart the proxy")]
 
 

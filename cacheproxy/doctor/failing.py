@@ -8,10 +8,10 @@ from functools import partial
 
 from cacheproxy.core.judge.advice import SET_UP
 from cacheproxy.core.server.flags import ServerFlags, of_kind
-from cacheproxy.doctor.finding import Finding, State, ago, diagnose
+from cacheproxy.doctor.finding import Finding, State, diagnose
 from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.template import PLACE
-from cacheproxy.words import counted
+from cacheproxy.words import ago, counted
 
 _SYSTEM = re.compile(r"system (?:message|role)|roles must alternate", re.IGNORECASE)
 """How chat templates refuse a system message that comes late (Qwen3.5, Mistral's)."""
@@ -48,7 +48,7 @@ def summary(last: Sequence[Seen]) -> str:
 def how(one: Seen) -> str:
     """Return how a request failed: the status, and the server's own words if they are known."""
     if (one.status or 0) < 400:
-        return "its answer broke off"
+        return "an answer that broke off"
     return f"HTTP {one.status}" + (f': "{one.said}"' if one.said else "")
 
 

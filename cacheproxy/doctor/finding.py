@@ -29,14 +29,6 @@ class Finding:
     fix: str | None = None
 
 
-def ago(seconds: float) -> str:
-    """Return how long ago something was, for people."""
-    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= unit:
-            return f"{seconds // unit:.0f} {name} ago"
-    return "just now" if seconds < 5 else f"{seconds:.0f} s ago"
-
-
 def diagnose(proxy: str, number: int) -> str:
     """Return the command that explains the request with ``number``; ``proxy``: a URL."""
     where = "" if is_same(proxy, _USUAL) else f" --proxy {shown(proxy)}"

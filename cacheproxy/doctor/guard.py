@@ -49,7 +49,7 @@ class Guard:
         if self.ask(f"About to send test prompts of 600 tokens; {why}."):
             self.ask = None
             return True
-        fix = "cacheproxy doctor --send   sends them all the same"
+        fix = "cacheproxy doctor --send   sends them anyway"
         self.finding = Finding("reuse", State.WARN, f"test prompts were not sent: {why}", fix)
         return False
 
@@ -57,11 +57,12 @@ class Guard:
 def _why(stake: int | None, slots: int) -> str:
     if stake is None:
         return (
-            "the server does not tell what its slots hold (--no-slots, or a key), and they may "
-            "push a conversation out"
+            "the server does not tell what its slots hold (--no-slots, or a key), and the test "
+            "prompts may push out a conversation"
         )
     whose = "the only slot holds" if slots == 1 else f"the {counted(slots, 'slot')} hold up to"
     return (
-        f"{whose} a conversation of {stake:,} tokens, which they may push out, and whether the "
-        "server keeps it then (--cache-ram) cannot be told: the next turn may be read anew"
+        f"{whose} a conversation of {stake:,} tokens, and the test prompts may push it out. The "
+        "server does not tell whether it keeps such a conversation (--cache-ram), so the next "
+        "turn may be slow"
     )

@@ -12,8 +12,8 @@ from cacheproxy.doctor.reuse import Trial
 from cacheproxy.doctor.template import Placement
 
 _LATE = (
-    "this server's template does not take system messages where they stand, and Claude Code "
-    "2.1.197 and later sends one a turn, Codex a second one at the head"
+    "this server's template does not accept system messages where they stand; Claude Code "
+    "2.1.197 and later sends one in each turn, and Codex sends a second one at the head"
 )
 
 
@@ -56,7 +56,7 @@ def judge(
         text = f"with {ATTRIBUTION}=0 Claude Code has no volatile header to make constant"
         if others or strangers:
             return Need(False, f"not needed for Claude Code: {text}; perhaps for others{rest}")
-        return Need(True, f"not needed: {text}; what is left are the figures")
+        return Need(True, f"not needed: {text}; only its statistics are left")
     if not measured:
         return None
     if all(trial.works_without for trial in measured):
@@ -78,9 +78,9 @@ def _needed(measured: Sequence[Trial]) -> Need | None:
         left = without.usage.reused if without is not None else 0
         return Need(
             False,
-            f"partly: on {path} the server repairs the header's cch by itself, so the turns of one "
-            "Claude Code conversation are reused without the proxy, too; a new conversation or "
-            f"subagent has another cc_version, and reuses {left or 0:,} tokens without it"
+            f"partly: on {path} the server repairs the header's cch itself, so it also reuses the "
+            "turns of one Claude Code conversation without the proxy; but a new conversation or "
+            f"subagent has another cc_version, and reuses {left or 0:,} tokens without the proxy"
             + (f". {_on_others(working, path)}" if len(working) > 1 else ""),
         )
     return Need(False, f"needed: {_on_others(working, '')}")
@@ -89,7 +89,7 @@ def _needed(measured: Sequence[Trial]) -> Need | None:
 def _on_others(working: Sequence[Trial], but: str) -> str:
     parts = [
         f"on {trial.path} {trial.without.usage.reused or 0:,} of "
-        f"{trial.without.usage.prompt or 0:,} tokens are reused without it"
+        f"{trial.without.usage.prompt or 0:,} tokens are reused without the proxy"
         for trial in working
         if trial.path != but and trial.without is not None
     ]

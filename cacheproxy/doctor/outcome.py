@@ -30,12 +30,12 @@ def check(
     assert second is not None
     how = "through the proxy" if trial.through_proxy else "with the rules installed here"
     if trial.translated:
-        how += ", which asks the server on another path"
+        how += ", which uses another path of the server"
     prompt = f"{second.usage.prompt:,}-token " if second.usage.prompt else ""
     if trial.is_short:
         text = (
-            f"{trial.path}: a {prompt}prompt is too short to tell: this server keeps whole blocks "
-            f"of {second.blocks.size:,} tokens"
+            f"{trial.path}: a {prompt}prompt is too short for this test: the server reuses only "
+            f"whole blocks of {second.blocks.size:,} tokens"
         )
         return Finding("reuse", State.WARN, text)
     if not trial.is_measured:
@@ -49,9 +49,10 @@ def check(
     sent = f"{trial.path}: sent one {prompt}prompt twice with different billing headers: "
     if trial.has_several:
         text = (
-            f"{trial.path}: of one {prompt}prompt sent again and again {how} one answer reused it "
-            "and another did not: several servers answer by turns, and the router keeps no "
-            "conversation at one (if it is one server, others' requests pushed the prompt out)"
+            f"{trial.path}: one {prompt}prompt was sent several times {how}; one answer reused it "
+            "and another did not. Several servers take turns to answer, and the router does not "
+            "keep a conversation at one server. (If there is only one server, other requests "
+            "pushed the prompt out.)"
         )
         return Finding("reuse", State.FAIL, text, cure)
     if trial.works:
@@ -60,14 +61,16 @@ def check(
         return Finding("reuse", State.OK, text)
     text = f"{sent}the second answer reused only {_reused(second)} tokens {how}"
     if trial.held_back:
-        return Finding("reuse", State.WARN, f"{text}; what else would tell why was not sent")
+        return Finding(
+            "reuse", State.WARN, f"{text}; doctor did not send the prompts that would tell why"
+        )
     if trial.same is None or not trial.same.is_reused:
-        text += ", and the very same prompt sent again no more: the server reuses nothing"
+        text += "; the same prompt sent again reused no more, so the server reuses nothing"
         return Finding("reuse", State.FAIL, text, _caching(kind))
-    text += f", the very same prompt sent again {_reused(trial.same)}"
+    text += f"; the same prompt sent again reused {_reused(trial.same)}"
     if any(HEADER_RULE in name for name in rules):
         text += ": the rule for the header does not reach the requests"
-        fix = "see the proxy's log; is it another proxy, or another upstream?"
+        fix = "look in the proxy's log: is this another proxy, or another upstream?"
         return Finding("reuse", State.FAIL, text, fix)
     text += ": no rule for this header is on, which matters if you use Claude Code"
     fix = "switch claude-billing-header on (cacheproxy plugins)"
@@ -80,8 +83,8 @@ def unsaid(trials: Sequence[Trial], kind: str) -> list[Finding]:
     if not any(shot.is_counted for shot in shots if shot is not None):
         return []
     text = (
-        "what was reused is known from /metrics: the answers do not say it, so the proxy cannot "
-        "either where several requests run at a time"
+        "only /metrics tells what was reused; the answers do not, so the proxy does not know it "
+        "where several requests run at the same time"
     )
     return [Finding("reports", State.WARN, text, _saying(kind))]
 
@@ -97,8 +100,10 @@ def _caching(kind: str) -> str | None:
     if server.keeps_none:
         return None
     if server.caching is not None:
-        return f"start {server.name} {server.caching.flag}; is it busy?"
-    return "switch its prompt cache on, if it has one; is it busy?"
+        return f"start {server.name} {server.caching.flag}, or try again when the server is idle"
+    return (
+        "switch on the server's prompt cache, if it has one, or try again when the server is idle"
+    )
 
 
 def _reused(shot: Shot) -> str:

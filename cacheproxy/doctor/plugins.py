@@ -35,10 +35,10 @@ def check(found: Configured, running: tuple[str, ...] | None, *, edits: bool) ->
         on = ", ".join(rule.name for rule in found.on)
         findings.append(Finding("plugins", State.OK, f"{which}; rules on: {on}"))
     elif loaded:
-        text = f"{names} loaded, but no rule of theirs is on"
+        text = f"{names} loaded, but none of their rules is on"
         findings.append(Finding("plugins", State.WARN, text, "cacheproxy plugins"))
     elif not broken:
-        text = "no client package is installed: no client's volatile fields are made constant"
+        text = "no client package is installed, so the proxy makes no volatile field constant"
         findings.append(Finding("plugins", State.WARN, text, INSTALL))
     return findings + _running(found, running, edits=edits)
 
@@ -53,7 +53,7 @@ def _running(found: Configured, running: tuple[str, ...] | None, *, edits: bool)
         return [Finding("rules", State.WARN, text, "start the proxy with --edit-remote")]
     missing, more = sorted(here - set(running)), sorted(set(running) - here)
     parts = [f"lacks {', '.join(missing)}"] if missing else []
-    parts += [f"has {', '.join(more)} besides"] if more else []
+    parts += [f"also has {', '.join(more)}"] if more else []
     text = f"the running proxy {' and '.join(parts)}: it was started with other settings"
-    fix = "restart the proxy, or give doctor the --config and --plugin that it was started with"
+    fix = "restart the proxy, or run doctor with the proxy's own --config and --plugin"
     return [Finding("rules", State.WARN, text, fix)]

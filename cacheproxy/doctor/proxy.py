@@ -69,7 +69,7 @@ def look(url: str, headers: Mapping[str, str]) -> Proxy:
         return Proxy(url, problem=f"{shown(url)} asks for its token: set CACHEPROXY_TOKEN")
     page: Any = answer.json() if answer.status == 200 else None
     if not is_health(page):
-        return Proxy(url, problem=f"what answers at {shown(url)} is no cacheproxy")
+        return Proxy(url, problem=f"the server at {shown(url)} is not a cacheproxy")
     pool = _pool(page.get("upstreams"))
     number = next((at for at, (_, is_up) in enumerate(pool) if is_up), 0)
     is_first = number == 0  # of which the page tells more
@@ -109,10 +109,10 @@ def check_pool(proxy: Proxy) -> list[Finding]:
 def check(proxy: Proxy, upstream: str) -> list[Finding]:
     """Return the findings; ``upstream``: the model server's URL, for the command that starts it."""
     if not proxy.is_up:
-        start = f"twistd -n cacheproxy --upstream {shown(upstream)}"
+        start = f"cacheproxy serve --upstream {shown(upstream)}"
         if "token" in (proxy.problem or ""):
             start = "run this command with the same CACHEPROXY_TOKEN as the proxy"
-        elif "no cacheproxy" in (proxy.problem or ""):
+        elif "not a cacheproxy" in (proxy.problem or ""):
             start = "name the proxy's own URL with --proxy"
         return [Finding("proxy", State.FAIL, proxy.problem or "", start)]
     where = urlsplit(proxy.url)
@@ -121,8 +121,8 @@ def check(proxy: Proxy, upstream: str) -> list[Finding]:
         text += f", and on {proxy.reachable}"
         if proxy.has_token:
             return [Finding("proxy", State.OK, text + ", where clients need the token")]
-        text += ", where others on your network can use it, too"
-        return [Finding("proxy", State.WARN, text, "start it with --interface 127.0.0.1")]
+        text += ", so others on your network can also use it"
+        return [Finding("proxy", State.WARN, text, "start the proxy with --interface 127.0.0.1")]
     return [Finding("proxy", State.OK, text + (", this machine only" * is_loopback(proxy.url)))]
 
 

@@ -16,13 +16,16 @@ from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.template import answered
 
-_CURE = "; it keeps it if asked to, where it is sent back"
-_OPTION = "start the proxy with --keep-thinking yes: it asks, and gives back what clients drop"
-_WHEN = {"the date": "once a day", "the time": "whenever it has changed"}
-_WITHOUT_CURE = "; no chat_template_kwargs that are known make it keep it"
+_CURE = "; the template keeps it if it is asked to and the client sends it back"
+_OPTION = (
+    "start the proxy with --keep-thinking yes: the proxy then asks the template, and gives back "
+    "what clients drop"
+)
+_WHEN = {"the date": "once a day", "the time": "each time it changes"}
+_WITHOUT_CURE = "; cacheproxy knows no chat_template_kwargs that make the template keep it"
 _EITHER_WAY = ", whether the client sends its reasoning back or not"
-_IF_SENT = ", where the client sends its reasoning back"
-_IF_NOT_SENT = ", where the client does not send its reasoning back"
+_IF_SENT = ", if the client sends its reasoning back"
+_IF_NOT_SENT = ", if the client does not send its reasoning back"
 
 
 def of_server(site: Site, now: datetime, model: str | None = None) -> Rehearsal | None:
@@ -42,16 +45,18 @@ def check(
         return []
     found = list(_lapsed(rehearsal, record, keeps))
     if rehearsal.clock:
-        text = f"the template prints {rehearsal.clock}: what stands behind it is read again "
+        text = f"the template prints {rehearsal.clock}: the server reads all text behind it again "
         text += _WHEN[rehearsal.clock]
         flag = of_kind(kind).template
-        fix = f"start {kind} with {flag}, a copy without that line" if flag else None
+        fix = (
+            f"start {kind} with {flag}: a copy of the template without that line" if flag else None
+        )
         found.append(Finding("template", State.WARN, text, fix))
     if found:
         return found
     text = (
-        "a conversation with tools and thinking only grows in this template: nothing is read "
-        "again at the second user message"
+        "this template only appends to a conversation with tools and thinking: the server reads "
+        "nothing again at the second user message"
     )
     return [Finding("template", State.OK, text)]
 
@@ -71,7 +76,7 @@ def _lapsed(rehearsal: Rehearsal, record: Record | None, keeps: str) -> Iterator
             text += _CURE if rehearsal.cure else _WITHOUT_CURE
             text += _cost(record)
         elif rewrite is Rewrite.TOOLS:
-            text += "; there is no cure"
+            text += "; no fix is known"
         cured = rewrite is Rewrite.THINKING and rehearsal.cure is not None
         yield Finding("template", State.WARN, text, _OPTION if cured else None)
 

@@ -167,7 +167,7 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     except _NotServedError:
         if not trying.found:
             return None
-        error = f"{PATHS[api]} was served once, and then no more"
+        error = f"{PATHS[api]} answered once, and then no more"
     except _EndedError as ended:
         error = str(ended)
     return Trial(

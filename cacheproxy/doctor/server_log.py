@@ -28,11 +28,14 @@ def read(lines: Iterable[str], name: str) -> Report:
     requests = [request for line in lines for request in reader.feed(line)]
     requests = sorted([*requests, *reader.close()], key=lambda request: request.line)
     if not reader.facts.lines:
-        raise NoLogError(f"{name} is no log of llama-server: none of its lines looks like one")
+        raise NoLogError(
+            f"{name} is not a log of llama-server: none of its lines looks like one of its log "
+            "lines"
+        )
     if not requests:
         raise NoLogError(
-            f"{name} is a log of llama-server, but tells of no request; "
-            "start the server with --verbosity 4 to see more"
+            f"{name} is a log of llama-server, but it shows no request; start the server with "
+            "--verbosity 4 to log requests"
         )
     return Report(
         _conclude(requests),
@@ -65,20 +68,20 @@ def _findings(requests: Sequence[LoggedRequest], facts: ServerFacts) -> Iterator
         lost = sum(one.evaluated or 0 for one in breaks)
         seconds = sum(one.seconds or 0.0 for one in breaks)
         text = (
-            f"{counted(len(breaks), 'request')} evaluated {lost:,} tokens in {seconds:.1f} s, most "
-            "of which a request before had left in the cache (by their lengths; a log does not "
-            "tell conversations apart)"
+            f"{counted(len(breaks), 'request')} evaluated {lost:,} tokens in {seconds:.1f} s, "
+            "though an earlier request had left most of them in the cache (judged by the "
+            "lengths; a log does not tell conversations apart)"
         )
         state = State.FAIL if len(breaks) >= ok else State.WARN
         yield Finding(
             "breaks", state, text, "cacheproxy doctor   tells whether your agent uses the proxy"
         )
     elif ok:
-        yield Finding("breaks", State.OK, f"none; {counted(ok, 'request')} reused one before")
+        yield Finding("breaks", State.OK, f"none; {counted(ok, 'request')} reused an earlier one")
     if recomputed := sum(one.recomputed for one in requests):
         text = (
             f"{counted(recomputed, 'time')} the server could not go back in its memory (sliding "
-            "window or recurrent model) and computed all anew"
+            "window or recurrent model) and computed the whole prompt again"
         )
         fix = "llama-server --checkpoint-min-step 256 (or --swa-full, for a sliding window)"
         yield Finding("memory", State.WARN, text, fix)
@@ -90,19 +93,19 @@ def _findings(requests: Sequence[LoggedRequest], facts: ServerFacts) -> Iterator
         text = f"{counted(facts.ram_prompts, 'prompt')} kept in RAM, {facts.ram_mib:,.0f} MiB"
         yield Finding("cache-ram", State.OK, text)
     elif facts.ram_off:
-        text = "off: what a slot held is gone when another conversation takes it"
+        text = "off: a slot's prompt is lost when another conversation takes the slot"
         yield Finding("cache-ram", State.WARN, text, "start llama-server with --cache-ram 8192")
     if truncated := sum(one.truncated for one in requests):
         text = f"{counted(truncated, 'request')} ran out of context and was cut"
         yield Finding("context", State.WARN, text, "a larger -c, or less in the client's window")
     if refused := sum(one.error is not None for one in requests):
-        text = f"{counted(refused, 'request')} refused: longer than the context"
+        text = f"{counted(refused, 'request')} refused: the prompt is longer than the context"
         yield Finding("context", State.WARN, text, "a larger -c, or less in the client's window")
     if any(one.derived for one in requests):
         text = (
-            "prompt and reused are reckoned from the slots' final lengths (marked ~); whether the "
-            "server could go back in its memory (sliding window, recurrent model), and what its "
-            "cache in RAM holds, is not in this log"
+            "figures with ~ are worked out from the slots' final lengths; this log does not say "
+            "whether the server could go back in its memory (sliding window, recurrent model), "
+            "nor what its cache in RAM holds"
         )
         yield Finding("figures", State.OK, text, "llama-server --verbosity 4 logs all of that")
 

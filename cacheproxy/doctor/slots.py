@@ -38,8 +38,8 @@ def check(record: Record | None, trials: Sequence[Trial]) -> list[Finding]:
     found = []
     if forks:
         text = (
-            f"{counted(forks, 'time')} a request beside a conversation (a subagent, a fork) took "
-            f"its slot, being 10% like it: {taken:,} tokens were read again"
+            f"{counted(forks, 'time')} a side request (a subagent, a fork) took the slot of a "
+            f"conversation, because 10% of it was alike: {taken:,} tokens were read again"
         )
         fix = "start llama-server with --slot-prompt-similarity 0.5"
         found.append(Finding("slots", State.WARN, text, fix))
@@ -52,13 +52,17 @@ def _ram(trials: Sequence[Trial], dropped: int, lost: int) -> list[Finding]:
     fix = "start llama-server with --cache-ram 8192"
     cost = f"; {counted(dropped, 'turn')} read {lost:,} tokens again" if dropped else ""
     if shown and not shown[0]:
-        text = f"off: what a slot held is gone when another conversation takes it{cost}"
+        text = f"off: a slot's prompt is lost when another conversation takes the slot{cost}"
         return [Finding("cache-ram", State.WARN, text, fix)]
     if dropped:
-        text = f"off, or too small: the server had dropped what it had read before{cost}"
+        text = f"off, or too small: the server had dropped earlier prompts{cost}"
         return [Finding("cache-ram", State.WARN, text, fix)]
     if shown:
-        return [Finding("cache-ram", State.OK, "on: what leaves the slot is kept, and comes back")]
+        return [
+            Finding(
+                "cache-ram", State.OK, "on: a prompt that leaves its slot is kept and comes back"
+            )
+        ]
     return []
 
 

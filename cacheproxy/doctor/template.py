@@ -56,8 +56,7 @@ def of_server(site: Site) -> Placement | None:
     found = answered(site, rendering.asking)
     if found is None:
         return None
-    says = found.says.replace("they go on", "through the proxy they go on")
-    return Placement(str(found.late), says)
+    return Placement(str(found.late), found.says)
 
 
 def answered(
@@ -99,7 +98,8 @@ def check(placement: Placement | None, record: Record | None) -> list[Finding]:
     if not senders:
         return []
     text = (
-        f"not known where this server puts system messages in mid-conversation, as {senders[0]} "
-        "sends them: if it refuses them, or reads all again, they can go on as the user's"
+        "it is not known where this server puts system messages in mid-conversation, which "
+        f"{senders[0]} sends. If it refuses them, or reads the whole prompt again, the proxy can "
+        "send them as user messages"
     )
     return [Finding("template", State.WARN, text, PLACE)]

@@ -30,8 +30,8 @@ def check(proxy: str, upstream: str, before: Look, after: Look, watched: float) 
     """
     if after.record is None:
         text = (
-            "this proxy keeps no record of its requests, so whether your agent goes through it "
-            "is not known here: watch its log, it has a line for each"
+            "this proxy keeps no record of its requests, so doctor cannot tell whether your "
+            "agent uses the proxy. Look in the proxy's log: each request has a line"
         )
         return [Finding("traffic", State.WARN, text)]
     if watched:
@@ -45,8 +45,8 @@ def check(proxy: str, upstream: str, before: Look, after: Look, watched: float) 
         text = "no agent request has come through this proxy yet"
         return [Finding("traffic", State.WARN, text, _through(proxy))]
     text = (
-        f"{work}, and no agent request has come through this proxy: if your agent was used since, "
-        f"it talks to {shown(upstream)} directly. To be sure, use it during: "
+        f"{work}, but no agent request has come through this proxy. If you used your agent since "
+        f"then, it talks to {shown(upstream)} directly. To be sure, use your agent during: "
         "cacheproxy doctor --watch 60"
     )
     return [Finding("traffic", State.WARN, text, _through(proxy))]
@@ -57,20 +57,26 @@ def _watched(proxy: str, upstream: str, before: Look, after: Look, watched: floa
     new = after.record.after(before.record) if before.record is not None else after.record.seen
     worked, tokens = after.load.worked_since(before.load), after.load.since(before.load)
     did = f"evaluated {tokens:,} prompt tokens" if tokens is not None else "worked on requests"
-    when = f"in the {watched:.0f} s watched"
+    when = f"within {watched:.0f} s"
     if new:
         evaluated = sum((one.prompt or 0) - (one.reused or 0) for one in new)
         text = f"{counted(len(new), 'request')} came through this proxy {when}"
         if tokens is not None and tokens > evaluated + _NOISE:
-            text += f", but the server {did}, {tokens - evaluated:,} of them for others"
+            text += (
+                f", but the server {did}, {tokens - evaluated:,} of them for requests from "
+                "elsewhere"
+            )
             return Finding("traffic", State.WARN, text, _through(proxy))
         return Finding("traffic", State.OK, text)
     if not worked:
-        text = f"no request came through this proxy, nor to the server as far as it tells, {when}"
-        return Finding("traffic", State.WARN, text, "use your agent meanwhile")
+        text = (
+            f"{when} no request came through this proxy, and none to the server, as far as the "
+            "server tells"
+        )
+        return Finding("traffic", State.WARN, text, "use your agent while doctor watches")
     text = (
-        f"the server {did} {when}, none of it for requests from here: your agent still talks to "
-        f"{shown(upstream)} directly"
+        f"{when} the server {did}, but no request came through this proxy: your agent still talks "
+        f"to {shown(upstream)} directly"
     )
     return Finding("traffic", State.FAIL, text, _through(proxy))
 

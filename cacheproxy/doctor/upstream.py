@@ -51,10 +51,10 @@ def look(site: Site) -> Upstream:
         except NoAnswerError as error:
             if not said:
                 problem = f"no model server answers at {url}: {error}"
-                fix = "start it, or name it with --upstream URL"
+                fix = "start the model server, or name it with --upstream URL"
                 return Upstream(site.url, problem=problem, fix=fix)
     if _is_a_cacheproxy(site):
-        problem = f"what answers at {url} is a cacheproxy, not the model server behind it"
+        problem = f"the server at {url} is a cacheproxy, not the model server behind it"
         return Upstream(site.url, problem=problem, fix="name the model server with --upstream URL")
     if not _is_model_server(_read(said).pages) or _asks_for_a_key(said):
         problem, fix = _refusal(url, said)
@@ -88,7 +88,10 @@ def check(upstream: Upstream) -> list[Finding]:
     answers = f"{server.summary} at {shown(upstream.url)} answers in {_short(upstream.seconds)}"
     found = [Finding("upstream", State.OK, answers)]
     if upstream.metrics is False:
-        text = "the server was started without --metrics, so totals come from responses only"
+        text = (
+            "the server was started without --metrics, so the totals are counted from its "
+            "answers only"
+        )
         fix = "add --metrics to the llama-server command line"
         found.append(Finding("metrics", State.WARN, text, fix))
     elif upstream.metrics:
@@ -136,12 +139,12 @@ def _asks_for_a_key(said: Mapping[str, Answer]) -> bool:
 def _refusal(url: str, said: Mapping[str, Answer]) -> tuple[str, str]:
     """Say why none of the pages could be had."""
     if _asks_for_a_key(said):
-        return f"the server at {url} asks for a key", "give it with --api-key KEY"
+        return f"the server at {url} asks for a key", "give the key with --api-key KEY"
     for path in PAGES:
         if path in said and said[path].status == 503:
             why = said[path].said() or "it answers 503"
             return f"the server at {url} is not ready: {why}", "wait for it"
-    text = f"what answers at {url} is no model server: it has none of {', '.join(PAGES)}"
+    text = f"the server at {url} is not a model server: it has none of {', '.join(PAGES)}"
     return text, "name the model server's root URL with --upstream"
 
 

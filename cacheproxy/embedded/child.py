@@ -42,7 +42,9 @@ def import_library() -> ModuleType:
         if "libgomp" in str(error):
             raise ImportError(INSTALL_LIBGOMP) from error
         reason = " ".join(str(error).split())
-        raise ImportError(f"The embedded llama.cpp does not load here: {reason}") from error
+        raise ImportError(
+            f"The embedded llama.cpp cannot be loaded on this machine: {reason}"
+        ) from error
     library: ModuleType = xllamacpp
     return library
 

@@ -54,8 +54,8 @@ def erase(site: Site) -> None:
     done = [site.tell(f"/slots/{number}?action=erase", {}) is not None for number in numbers]
     if not done or not all(done):
         raise CommandError(
-            f"{site.url} cannot empty its slots (llama-server needs --slots and "
-            "--slot-save-path DIR): use --cold mark"
+            f"{site.url} cannot empty its slots: use --cold mark, or start llama-server with "
+            "--slots and --slot-save-path DIR"
         )
 
 

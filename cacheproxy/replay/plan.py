@@ -141,11 +141,11 @@ def _unfit(request: Request) -> str | None:
     if request.method != "POST":
         return ""
     if request.path.rstrip("/").endswith(("/count_tokens", "/apply-template")):
-        return "nothing is evaluated for it (count_tokens), left out"
+        return "left out: it only counts tokens"
     if request.dialect is None:
-        return "of no API this command knows, left out"
+        return "left out: this command does not know its API"
     if request.json is None:
-        return f"its body is {request.not_understood}, left out"
+        return f"left out: its body is {request.not_understood}"
     return None
 
 

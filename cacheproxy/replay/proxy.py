@@ -52,7 +52,7 @@ class ProxyService(ServerProcess):
             if found := _BANNER.search(text):
                 return found[1]
             if ended:
-                last = text.strip().splitlines()[-1:] or ["it said nothing"]
+                last = text.strip().splitlines()[-1:] or ["it gave no reason"]
                 raise CommandError(f"The proxy did not start: {last[0]}")
             time.sleep(POLL_SECONDS)
         raise CommandError(f"The proxy did not start within {START_SECONDS:.0f} s.")

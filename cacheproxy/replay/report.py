@@ -19,7 +19,7 @@ WORTH_NAMING = 1.2
 """A smaller ratio is no difference."""
 
 HOW_COLD = {
-    Cold.MARK: "each pass has a mark of its own in its first tool and its system text",
+    Cold.MARK: "each pass has its own mark in its first tool and its system text",
     Cold.ERASE: "the server's slots were emptied before each pass (/slots erase)",
 }
 HOW_COUNTED = {
@@ -29,8 +29,8 @@ HOW_COUNTED = {
 }
 
 REMOTE_NOTE = (
-    "this server is not on your own network, where the proxy edits requests only with "
-    "--edit-remote; it was set here"
+    "this server is not on your own network. There the proxy edits requests only with "
+    "--edit-remote, which this command has set"
 )
 
 Styled = tuple[str, str]
@@ -57,9 +57,9 @@ class Report:
         """Return what was done, in one line."""
         done = "Interrupted. " if self.interrupted else ""
         requests = counted(len(self.run.plan.items), "request")
-        cold = "Both passes start cold"
+        cold = "Both passes start with a cold cache"
         if self.figures.warm:
-            cold = "The passes did not start cold"
+            cold = "The passes did not start with a cold cache"
         return (
             f"{done}Replaying {requests} twice, in order, max_tokens={self.run.plan.answers}. "
             f"{cold}. No tool is run."
@@ -69,7 +69,7 @@ class Report:
         """Return the sentence to remember."""
         figures = self.figures
         if not self.run.through:
-            return "The pass through cacheproxy was not begun: nothing to compare."
+            return "The pass through cacheproxy did not start: nothing to compare."
         before, after = figures.totals
         faster, fewer = figures.faster, figures.fewer
         what = "prefill" if figures.server_time else "first tokens"
@@ -175,7 +175,7 @@ class Report:
         kept = "any earlier request of the pass"
         if self.slots is not None and self.figures.exact:
             slots = counted(self.slots, "slot")
-            kept = f"what its {slots} still had; it keeps no prompt beside them"
+            kept = f"what its {slots} still had; it caches no prompt outside its slots"
         return f"shared with {kept}; {HOW_COUNTED[self.figures.exact]}; {template}"
 
     def _warnings(self) -> Iterator[tuple[str, str]]:
@@ -184,9 +184,12 @@ class Report:
             yield "note", f"the sums are those of {counted(figures.compared, 'request')}"
         if figures.warm:
             numbers = ", ".join(map(str, figures.warm))
-            yield "note", f"not cold: #{numbers} reused what no request of the pass had sent before"
+            yield (
+                "note",
+                f"not cold: #{numbers} reused text that no earlier request of the pass had sent",
+            )
         if not run.ruleset.rules:
-            yield "note", "no rule is on: cacheproxy plugins"
+            yield "note", "no rule is on: cacheproxy plugins lists them"
         if run.target.edit_remote:
             yield "note", REMOTE_NOTE
         if run.plan.answers > 1:

@@ -71,7 +71,7 @@ class Fold:
 
     def __init__(self, rules: Sequence[Normalizer], hooks: Sequence[SessionHook]) -> None:
         self._rules, self._hooks = tuple(rules), tuple(hooks)
-        self.store = Store()
+        self.store = Store(Config().memory << 20)  # as a proxy does by default
 
     def __call__(self, request: Request) -> Folded:
         """Return ``request`` as it is sent, and remember it."""

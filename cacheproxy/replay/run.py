@@ -160,7 +160,7 @@ def chosen(plan: Plan, ruleset: Ruleset, session: str | None, *, side: bool) -> 
 
 def is_named(session: Session, name: str) -> bool:
     """Whether ``name`` is the session's label, or its id, or the start of one."""
-    return f"{session.client}/{session.id}".startswith(name) or session.id.startswith(name)
+    return session.name.startswith(name) or session.id.startswith(name)
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def send(site: Site, target: str, body: bytes, model: str) -> Answer:
 
 def nobody_at(site: Site, error: NoAnswerError) -> CommandError:
     """Return the error for people where no connection to ``site`` can be made."""
-    mend = "start the model server there, or mend --against."
+    mend = "start the model server there, or correct --against."
     return CommandError(f"No answer from {site.url} ({error}): {mend}")
 
 

@@ -60,4 +60,4 @@ def _absolute(name: str) -> Path:
     try:
         return Path(name).expanduser().absolute()
     except RuntimeError:
-        raise UnitError(f"there is no such user: {name}") from None
+        raise UnitError(f"no such user: {name}") from None

@@ -82,7 +82,7 @@ def test_aider_and_qwen():
     assert "OPENAI_MODEL" not in qwen(BARE).variables
     for client in (aider, qwen):
         (warning,) = client(BOTH).warnings
-        assert "cannot send the proxy's token" in warning
+        assert "cannot send both the proxy's token" in warning
         assert client(TOKEN).warnings == ()
 
 

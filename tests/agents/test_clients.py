@@ -24,7 +24,7 @@ def test_files_hold_no_secret(name):
         assert bool(setup.variables) != bool(setup.content)
         if setup.file:
             assert setup.file.startswith("~/")
-            assert "must be set where it runs" in text
+            assert "in the environment of the client" in text
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -27,7 +27,8 @@ def test_a_refusal_of_late_system_messages_is_an_answer():
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"), [(b"<html>", "no JSON"), ((404, {}), "is --upstream the server's root")]
+    ("answer", "words"),
+    [(b"<html>", "not JSON"), ((404, {}), ("check that --upstream is the server's root"))],
 )
 def test_a_bad_answer_is_one_line(answer, words):
     with pytest.raises(CommandError, match=words):

@@ -58,6 +58,11 @@ def test_each_pass_of_each_scene_is_a_line_with_reused_and_new_together():
     assert "directly 2 36 0.2% 46,814 2.00 s" in lines
 
 
+def test_minutes_do_not_touch_the_tokens_before_them():
+    slow = outcome((cost(23_400, 0, 1830.0), cost(23_450, 36, 1830.0)), (COLD, WARM))
+    assert "46,814  61 min 00 s" in text(report(slow))
+
+
 def test_no_difference_is_said_so_whatever_the_seconds_waver():
     slow, quick = (cost(100, 0, 9.0), cost(120, 90, 9.0)), (cost(100, 0), cost(120, 90))
     assert report(outcome(slow, quick)).verdict()[1] == "Directly it is no worse here."
@@ -84,7 +89,7 @@ def test_what_the_users_own_server_does_with_late_messages_is_told():
         text(report(embedded=False)).split()
     )
     unknown = outcome((COLD, AGAIN), (COLD, WARM), placement={})
-    assert "does not tell what it does" in text(report(unknown, embedded=False))
+    assert "does not show what it does" in text(report(unknown, embedded=False))
 
 
 def test_a_remote_upstream_and_one_that_reuses_nothing_are_told():

@@ -42,7 +42,7 @@ def test_the_settings_file_wins_over_the_shell(settings):
     """As Claude Code itself has it."""
     found = check(settings({"ANTHROPIC_BASE_URL": SERVER}, ANTHROPIC_BASE_URL=PROXY))["claude"]
     assert found.state is State.FAIL
-    assert "in Claude Code's settings.json: the model server itself" in found.text
+    assert "in Claude Code's settings.json: this is the model server, past the proxy" in found.text
     assert found.fix == "set ANTHROPIC_BASE_URL there to http://127.0.0.1:8081"
 
 

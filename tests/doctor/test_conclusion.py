@@ -34,7 +34,7 @@ AGAIN = seen(10, 2, reused=17_800, client="cline")
         (
             record((1, 0, "cold"), (2, 33, "BREAK"), (3, 33, "BREAK"), (4, 17_000, "ok")),
             Answer.NO,
-            "2 of 3 later turns lost the cache.",
+            "2 of 3 follow-up turns lost the cache.",
         ),
         (Record((*GOOD.seen, REFUSED)), Answer.NO, "The only request of cline failed."),
         (Record((*GOOD.seen, REFUSED, AGAIN, AGAIN)), Answer.YES, "reused"),
@@ -57,13 +57,21 @@ def test_what_agents_requests_showed_comes_before_the_test_prompt(seen, answer, 
         ({"trials": ()}, Answer.NOT_MEASURED, "No test prompt was sent."),
         ({"trials": (trial(0, 0),)}, Answer.NO, "was not reused"),
         ({"trials": (trial(639, 33), trial(0, 0, path="/p"))}, Answer.NO, "but not on /p"),
-        ({"trials": (replace(trial(0, 0), same=shot(0)),)}, Answer.NO, "not even of the very same"),
+        (
+            {"trials": (replace(trial(0, 0), same=shot(0)),)},
+            Answer.NO,
+            ("reused nothing, not even when the"),
+        ),
         (
             {"trials": (replace(trial(0, 0), same=shot(639), edited=False),)},
             Answer.NOT_MEASURED,
             "No rule for the test prompt's header",
         ),
-        ({"trials": (replace(trial(0, 0), error="x"),)}, Answer.NOT_MEASURED, "not answered"),
+        (
+            {"trials": (replace(trial(0, 0), error="x"),)},
+            Answer.NOT_MEASURED,
+            ("test requests failed"),
+        ),
         ({"need": Need(True, "not needed: it does it all")}, Answer.NOT_NEEDED, "It does it all."),
     ],
 )

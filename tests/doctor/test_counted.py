@@ -119,7 +119,9 @@ def test_a_prompt_shorter_than_a_block_tells_nothing(tried, nobody, flagged):
     assert server.longest < 1000
     finding = check(trial)
     assert (finding.state, finding.fix) == (State.WARN, None)
-    assert "too short to tell: this server keeps whole blocks of 7,808 tokens" in finding.text
+    assert (
+        "too short for this test: the server reuses only whole blocks of 7,808 tokens"
+    ) in finding.text
     upstream = Upstream("x", Server("vLLM"))
     conclusion = conclude(Known(Proxy(nobody), upstream, None, (trial,), None), [])
     assert conclusion.answer is Answer.NOT_MEASURED
@@ -130,7 +132,9 @@ def test_a_cache_that_is_off_is_off_by_vllms_own_flag(tried):
     trial, _ = tried(16, keeps=False)
     finding = check(trial)
     assert finding.state is State.FAIL
-    assert finding.fix == "start vLLM without --no-enable-prefix-caching; is it busy?"
+    assert finding.fix == (
+        "start vLLM without --no-enable-prefix-caching, or try again when the server is idle"
+    )
 
 
 @pytest.mark.parametrize(

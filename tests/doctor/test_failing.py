@@ -90,7 +90,7 @@ def test_one_client_s_success_does_not_hide_another_s_failures():
 def test_an_answer_that_broke_off_has_failed_and_a_client_that_left_has_not():
     """Though both have the status 200, or none."""
     (found,) = check(seen(1, outcome="upstream failed"))
-    assert found.text.endswith("with its answer broke off")
+    assert found.text.endswith("with an answer that broke off")
     assert check(seen(1, outcome="client left")) == []
     assert check(replace(seen(1, outcome="client left"), status=None)) == []
     assert failing.check(None, PROXY, NOW) == []

@@ -25,7 +25,7 @@ FAILED = Trial("/v1/messages", through_proxy=True, error="no")
         (
             [LOST],
             *(PLAIN, CLAUDE, (), False),
-            "needed: on /v1/chat/completions 33 of 640 tokens are reused without it",
+            "needed: on /v1/chat/completions 33 of 640 tokens are reused without the proxy",
         ),
         ([KEPT], PLAIN, CLAUDE, (), True, "with the rules and without"),
         ([KEPT, LOST], PLAIN, CLAUDE, (), False, "needed: on"),

@@ -33,7 +33,7 @@ def found(packages, rules, running=None, *, edits=True):
             [(State.FAIL, "broken-plugin could"), (State.OK, "1 loaded")],
         ),
         ((), (), [(State.WARN, "no client package is installed")]),
-        ((GOOD,), (), [(State.WARN, "good-plugin 1.2 loaded, but no rule of theirs is on")]),
+        ((GOOD,), (), [(State.WARN, "good-plugin 1.2 loaded, but none of their rules is on")]),
     ],
 )
 def test_packages_and_rules(packages, rules, findings):
@@ -50,7 +50,7 @@ def test_a_proxy_that_runs_with_other_rules():
     assert len(found((GOOD,), (RULE,), ("good-stamp",))) == 1
     _, (name, state, text) = found((GOOD,), (RULE,), ("old-one",))
     assert (name, state) == ("rules", State.WARN)
-    assert "lacks good-stamp and has old-one besides" in text
+    assert "lacks good-stamp and also has old-one" in text
     _, (_, _, text) = found((GOOD,), (RULE,), (), edits=False)
     assert "edits nothing" in text
 

@@ -34,14 +34,14 @@ def test_nobody_there(nobody):
     """With the command that starts it."""
     finding = check(nobody)
     assert finding.state is State.FAIL
-    assert finding.fix == "twistd -n cacheproxy --upstream http://localhost:8080"
+    assert finding.fix == "cacheproxy serve --upstream http://localhost:8080"
 
 
 @pytest.mark.parametrize("page", [(404, {}), {}, [], "x", {"version": 5, "upstream": {}}])
 def test_another_server_is_told_apart(peer, page):
     finding = check(peer({HEALTH: page}).url)
     assert finding.state is State.FAIL
-    assert "is no cacheproxy" in finding.text
+    assert "is not a cacheproxy" in finding.text
 
 
 @pytest.mark.parametrize("url", [5, "ftp://x", "http://[", None])

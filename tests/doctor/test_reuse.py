@@ -187,7 +187,7 @@ def test_a_path_that_the_proxy_translates_is_measured_through_it_alone(peer):
     assert trial.without is None
     found = check(trial)
     assert found.state is State.OK
-    assert found.text.endswith("through the proxy, which asks the server on another path")
+    assert found.text.endswith("through the proxy, which uses another path of the server")
 
 
 def test_a_path_that_is_served_no_more_is_said_so(peer):
@@ -195,7 +195,7 @@ def test_a_path_that_is_served_no_more_is_said_so(peer):
     answers = iter([{"usage": {"prompt_tokens": 640}}] * 2)
     gone = (404, {"error": {"message": "File Not Found"}})
     trial = tried(peer, lambda _: next(answers, gone))
-    assert trial.error == "/v1/chat/completions was served once, and then no more"
+    assert trial.error == "/v1/chat/completions answered once, and then no more"
 
 
 @pytest.mark.parametrize(

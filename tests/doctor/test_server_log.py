@@ -91,9 +91,9 @@ def test_what_the_server_itself_said():
 @pytest.mark.parametrize(
     ("log", "words"),
     [
-        ("", "is no log of llama-server"),
-        ("Traceback (most recent call last):\n", "is no log of llama-server"),
-        ("srv  update_slots: all slots are idle\n", "tells of no request"),
+        ("", "is not a log of llama-server:"),
+        ("Traceback (most recent call last):\n", "is not a log of llama-server:"),
+        ("srv  update_slots: all slots are idle\n", "log of llama-server, but it shows"),
     ],
 )
 def test_a_log_of_another_kind(log, words):

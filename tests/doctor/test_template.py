@@ -11,7 +11,7 @@ from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.record import Record
 from tests.doctor.builders import seen
 
-SAYS = "refuses late system messages -> placed as the user's, in place"
+SAYS = "refuses late system messages -> sent as user messages"
 CLAUDE, OTHER = Record((seen(),)), Record((seen(client="cline"),))
 
 

@@ -123,7 +123,7 @@ def test_turns_that_lost_the_cache(read):
     assert few.state is State.WARN
     assert few.fix == "cacheproxy diagnose 3   says where and why"
     assert few.text == (
-        "2 of the last 5 later turns lost the cache: system_changed 2; "
+        "2 of the last 5 follow-up turns lost the cache: system_changed 2; "
         "39.9 % of their tokens were evaluated again"
     )
     _, most = agents.check(read(*lost, *kept[:1]), PROXY, NOW)
@@ -152,7 +152,7 @@ def test_what_was_lost_comes_with_the_record(read):
 @pytest.mark.parametrize(
     ("load", "words"),
     [
-        (Load(214_300), "214,300 prompt tokens since it started, and no agent request"),
+        (Load(214_300), "214,300 prompt tokens since it started, but no agent request"),
         (Load(slots=(Slot(0, 7, 18_904),)), "slots hold a prompt of 18,904 tokens"),
         (Load(1_900), "no agent request has come through this proxy yet"),
     ],
@@ -172,16 +172,16 @@ NEW = Record((seen(2), seen(3)))
     [
         (
             *(Load(1_000), Load(215_300), Record(()), State.FAIL),
-            "the server evaluated 214,300 prompt tokens in the 60 s watched, none of it",
+            "within 60 s the server evaluated 214,300 prompt tokens, but no request",
         ),
         (
             *(Load(slots=(Slot(0, 7),)), Load(slots=(Slot(0, 12),)), Record(()), State.FAIL),
-            "the server worked on requests in the 60 s watched, none of it",
+            "within 60 s the server worked on requests, but no request",
         ),
-        (Load(0), Load(38_000), NEW, State.OK, "2 requests came through this proxy in the 60 s"),
-        (Load(0), Load(90_000), NEW, State.WARN, ", 54,000 of them for others"),
+        (Load(0), Load(38_000), NEW, State.OK, "2 requests came through this proxy within 60 s"),
+        (Load(0), Load(90_000), NEW, State.WARN, ", 54,000 of them for requests from elsewhere"),
         (Load(9_000), Load(9_000), Record(()), State.WARN, "no request came through this proxy"),
-        (Load(), Load(), Record(()), State.WARN, "as far as it tells"),
+        (Load(), Load(), Record(()), State.WARN, "as far as the server tells"),
     ],
 )
 def test_what_is_seen_while_it_is_watched(before, after, new, state, words):

@@ -31,7 +31,7 @@ def test_without_metrics_and_with_a_key(model):
         (locked,) = findings(server.url)
         key = {"Authorization": "Bearer secret"}
         seen = upstream.look(Site(server.url, key))
-    assert (locked.state, locked.fix) == (State.FAIL, "give it with --api-key KEY")
+    assert (locked.state, locked.fix) == (State.FAIL, "give the key with --api-key KEY")
     assert upstream.check(seen)[1].fix == "add --metrics to the llama-server command line"
     assert seen.load.evaluated is None
     assert seen.load.slots is not None
@@ -63,8 +63,11 @@ HEALTH = {"version": "0.1.0", "upstream": {}}
 @pytest.mark.parametrize(
     ("pages", "words"),
     [
-        ({}, "is no model server"),
-        ({"/v1/models": ["x"], "/props": {"a": 1}, "/api/version": None}, "is no model server"),
+        ({}, "is not a model server: it"),
+        (
+            {"/v1/models": ["x"], "/props": {"a": 1}, "/api/version": None},
+            ("is not a model server: it"),
+        ),
         (dict.fromkeys(("/props", "/v1/models"), LOADING), "is not ready: Loading model"),
         (
             {"/_cacheproxy/health": HEALTH, "/v1/models": {"data": []}},

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from cacheproxy.config import load
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.replay.rules import ruleset
+from cacheproxy.sources import load
 from tests import needs
 
 from . import conversation

@@ -77,7 +77,7 @@ def test_an_interrupted_replay_compares_what_both_passes_have(rules):
     assert text_of(cut)[0].startswith("Interrupted. ")
     assert any("the sums are those of 2 requests" in line for line in text_of(cut))
     begun = reported(rules, BEFORE[:1], [], interrupted=True)
-    assert "not begun" in begun.verdict()
+    assert "did not start" in begun.verdict()
     assert text_of(begun)
 
 

@@ -4,10 +4,10 @@ import tomllib
 
 import pytest
 
-from cacheproxy.config import load
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.replay.rules import Fold, ruleset
+from cacheproxy.sources import load
 
 from . import conversation
 

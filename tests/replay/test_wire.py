@@ -34,5 +34,5 @@ def test_an_answer_that_breaks_off_is_an_error_and_not_short():
 
 
 def test_nobody_there():
-    with pytest.raises(CommandError, match="mend --against"):
+    with pytest.raises(CommandError, match="correct --against"):
         post(NOBODY)

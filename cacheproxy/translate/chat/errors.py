@@ -41,7 +41,7 @@ _TOO_LONG = re.compile(
 )
 _NUMBERS = (
     re.compile(r"prompt is too long: (?P<prompt>\d+) tokens > (?P<limit>\d+)"),
-    re.compile(r"\((?P<prompt>\d+) tokens\) exceeds .*context size \((?P<limit>\d+) tokens"),
+    re.compile(r"\((?P<prompt>\d+) tokens\) exceeds .{0,80}context size \((?P<limit>\d+) tokens"),
 )
 
 

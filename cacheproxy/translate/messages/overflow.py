@@ -10,13 +10,13 @@ _SIGNS = re.compile(
 )
 # Each server has its own sentence: OpenAI and vLLM several, SGLang two, llama.cpp one.
 _PROMPT = re.compile(
-    r"(\d+) in (?:the|your) messages|resulted in (\d+) tokens|at least (\d+) input tokens"
+    r"(?<!\d)(\d+) in (?:the|your) messages|resulted in (\d+) tokens|at least (\d+) input tokens"
     r"|request has (\d+) input tokens|passed (\d+) input tokens|prompt \(length (\d+)\)"
-    r"|input \((\d+) tokens\)|(\d+) tokens from the input|request \((\d+) tokens\)"
+    r"|input \((\d+) tokens\)|(?<!\d)(\d+) tokens from the input|request \((\d+) tokens\)"
 )
 _OUTPUT = re.compile(
-    r"(\d+) in the completion|requested (\d+) output tokens|is too large: (\d+)"
-    r"|(\d+) tokens for the completion"
+    r"(?<!\d)(\d+) in the completion|requested (\d+) output tokens|is too large: (\d+)"
+    r"|(?<!\d)(\d+) tokens for the completion"
 )
 _LIMIT = re.compile(
     r"context length (?:is only|is|of) (\d+)|maximum model length of (\d+)"
