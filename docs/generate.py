@@ -1,48 +1,77 @@
-"""Write docs/configuration.md from the one table in cacheproxy.config.
+"""Write the pages that repeat the code: configuration.md (cacheproxy.config), cli.md (--help).
 
     python docs/generate.py
 
-A test compares the page with what this makes.
+A test compares the pages with what this makes.
 """
 
 # ruff: noqa: INP001 - a script beside the pages that it writes
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from copy import copy
 from pathlib import Path
 from typing import get_args, get_type_hints
 
+import click
 import msgspec
 
-from cacheproxy.config import ENV_PREFIX, Config, Option, RuleTable, options
+from cacheproxy.cli.main import main
+from cacheproxy.config import Config, Option, RuleTable, options
 from cacheproxy.daemon.reloading import NEED_A_RESTART
-from cacheproxy.tables import RouteTable, UpstreamTable
+from cacheproxy.tables import AlarmTable, RouteTable, UpstreamTable
 
-PAGE = Path(__file__).with_name("configuration.md")
-_KINDS = {str: "text", int: "whole number", float: "number", bool: "yes or no", tuple: "names"}
+FOLDER = Path(__file__).parent
+_WIDTH = 96
+_KINDS = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "`true` or `false`",
+    tuple: "names",
+}
 _HEAD = """\
 # Configuration
 
 <!-- Made by docs/generate.py from cacheproxy/config.py: change it there. -->
 
-Every setting is an option of `cacheproxy serve` (and of `twistd cacheproxy`), an environment
-variable, and a key of the TOML file. The command line wins over the environment, which wins over
-the file.
+Every setting below is a key of the TOML file, an environment variable, and an option of
+`cacheproxy serve` and `twistd cacheproxy`: `max_body`, `CACHEPROXY_MAX_BODY`, `--max-body`. The
+command line wins over the environment, which wins over the file.
 
-The file is the one that `--config` or `CACHEPROXY_CONFIG` names, else `cacheproxy/config.toml` in
-your configuration folder: `~/.config` on Linux, `~/Library/Application Support` on macOS,
-`%LOCALAPPDATA%\\cacheproxy` on Windows. `SIGHUP` reads it again; {restart} need a restart.
+The file is the one that `--config` or `CACHEPROXY_CONFIG` names. Without them it is
+`~/.config/cacheproxy/config.toml` on Linux,
+`~/Library/Application Support/cacheproxy/config.toml` on macOS and
+`%LOCALAPPDATA%\\cacheproxy\\cacheproxy\\config.toml` on Windows. It need not exist.
 
 ```toml
 upstream = "http://localhost:8080"
 disable = ["claude-pin-git-status"]
 max_body = 128
+edit_remote = true
 ```
 
-A setting that cannot be used is one line and exit code 2.
+Several names are a list in the file; elsewhere commas join them. If a setting cannot be used, the
+proxy says so in one line and ends with exit code 2.
+
+`SIGHUP` has a running proxy read the file again. These settings need a restart instead:
+{restart}.
+
+| setting | kind | default | what it says |
+| --- | --- | --- | --- |
+"""
+_COMMANDS = """\
+# Commands
+
+<!-- Made by docs/generate.py from the commands' own help: change it there. -->
+
+This is what `--help` says of each command. `cacheproxy serve` and `cacheproxy service install` also
+take each [setting](configuration.md) as an option; this page leaves these out. If an option or a
+setting is wrong, a command prints one line and ends with exit code 2.
 
 """
 _TABLES = """\
+
 ## `[[upstream]]`
 
 In the file only, instead of `upstream`: one of several model servers, with the keys {upstream}.
@@ -51,6 +80,12 @@ In the file only, instead of `upstream`: one of several model servers, with the 
 ## `[[route]]`
 
 In the file only: which requests go to which of them, with the keys {route}.
+[Several upstreams](routes.md) explains them, too.
+
+## `[alarm]`
+
+In the file only: which breaks are told at once, and how, with the keys {alarm}.
+[Alarm](alarm.md) explains them.
 
 """
 _RULE = """\
@@ -60,32 +95,25 @@ In the file only: a rule of your own, with the keys {keys}. [Rules](rules.md) ex
 """
 
 
-def page() -> str:
-    """Return the whole page."""
+def pages() -> dict[str, str]:
+    """Return the pages' texts by their names."""
+    return {"configuration.md": _settings(), "cli.md": _commands()}
+
+
+def _settings() -> str:
     head = _HEAD.format(restart=_joined(NEED_A_RESTART))
-    return head + "\n".join(map(_section, options())) + "\n" + _rules()
+    return head + "\n".join(map(_line, options())) + "\n" + _rules()
 
 
-def _section(row: Option) -> str:
-    lines = [
-        f"## `{row.field}`",
-        "",
-        f"{row.help[0].upper()}{row.help[1:]}.",
-        "",
-        "| | |",
-        "| --- | --- |",
-        f"| command line | `--{row.flag}` |",
-        f"| environment | `{ENV_PREFIX}{row.field.upper()}` |",
-        f"| kind | {_KINDS[row.kind]}{_range(row.field)} |",
-        f"| default | {_default(row)} |",
-        "",
-    ]
-    return "\n".join(lines)
+def _line(row: Option) -> str:
+    said = row.help.replace("|", "\\|")
+    kind = " \\| ".join(f"`{each}`" for each in row.choices) or _KINDS[row.kind] + _range(row.field)
+    return f"| `{row.field}` | {kind} | {_default(row)} | {said} |"
 
 
 def _default(row: Option) -> str:
     if row.kind is bool:
-        return "no"
+        return "`false`"
     if row.default in ((), ""):
         return "none"
     return f"`{row.default}`"
@@ -95,16 +123,16 @@ def _range(field: str) -> str:
     """Return which values can be had, where the table has limits."""
     hint = get_type_hints(Config, include_extras=True)[field]
     (meta,) = (extra for extra in get_args(hint) if isinstance(extra, msgspec.Meta))
-    low = f" of at least {meta.ge}" if meta.ge is not None else ""
-    low = f" above {meta.gt}" if meta.gt is not None else low
-    high = f"{' and' if low else ''} at most {meta.le}" if meta.le is not None else ""
-    return f"{low}{high}"
+    if meta.le is None:
+        return ""
+    return f", {meta.ge} to {meta.le}" if meta.gt is None else f", above {meta.gt}, to {meta.le}"
 
 
 def _rules() -> str:
     tables = _TABLES.format(
         upstream=_joined(UpstreamTable.__struct_fields__),
         route=_joined(RouteTable.__struct_fields__),
+        alarm=_joined(AlarmTable.__struct_fields__),
     )
     return tables + _RULE.format(keys=_joined(RuleTable.__struct_fields__))
 
@@ -114,5 +142,35 @@ def _joined(names: Iterable[str]) -> str:
     return f"{', '.join(most)} and {last}"
 
 
+def _commands() -> str:
+    return _COMMANDS + "\n".join(_helps(main, "cacheproxy", None))
+
+
+def _helps(command: click.Command, name: str, above: click.Context | None) -> Iterator[str]:
+    """Yield a section for ``command``, and for each of its own commands."""
+    context = click.Context(
+        command, info_name=name, parent=above, terminal_width=_WIDTH, **command.context_settings
+    )
+    if not isinstance(command, click.Group) or above is not None:
+        said = _without_settings(command).get_help(context)
+        yield f"## `{context.command_path}`\n\n```console\n{said}\n```\n"
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            found = command.get_command(context, each)
+            assert found is not None
+            yield from _helps(found, each, context)
+
+
+def _without_settings(command: click.Command) -> click.Command:
+    """Return ``command`` without the options that are on the page of the settings."""
+    settings = {row.field for row in options()}
+    if not settings <= {each.name for each in command.params}:
+        return command
+    command = copy(command)
+    command.params = [each for each in command.params if each.name not in settings]
+    return command
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
