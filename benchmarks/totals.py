@@ -155,8 +155,15 @@ def ask(store: Store) -> None:
         rare = f"{5 * DAY // 400:08x}"
         questions[f"requests {which}, search one session"] = partial(requests, store, which, rare)
         questions[f"requests {which}, search nobody"] = partial(requests, store, which, "nobody")
+        six_hours = (now - 8 * 3_600_000, now - 2 * 3_600_000)
+        questions[f"requests {which}, six hours"] = partial(
+            requests, store, which, period=six_hours
+        )
+        questions[f"requests {which}, 30 days"] = partial(
+            requests, store, which, period=(now - 30 * DAY * 1000, now)
+        )
     questions["requests all, page far down"] = partial(requests, store, "all", "", 100_000)
-    questions["sessions 30d"] = partial(sessions, store, now - 30 * DAY * 1000)
+    questions["sessions 30d"] = partial(sessions, store, now - 30 * DAY * 1000, now)
     questions["lifetime"] = partial(lifetime, store)
     questions["tidy"] = partial(tidy, store, now)
     for name, question in questions.items():

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import sys
 from typing import Any
 
 import atheris
@@ -13,6 +12,11 @@ with atheris.instrument_imports(include=["cacheproxy.core"]):
     from cacheproxy.core.document.pointer import PathError, parse_pointer, to_pointer
     from cacheproxy.core.document.reader import NotUnderstoodError
 
+from fuzz.starting import start
+from fuzz.values import value_of, written
+
+NAMES = ["messages", "content", "system", "a/b", "~", "\u00e9"]
+TEXTS = ["", "You are an agent.\nDate: 2026-11-20", '"\\\u2028', "\U0001f600 x"]
 VALUES = ["", "new", '"\\\n\0', "\ud83d", "\U0001f600", 0, 1.5, True, None, [], {"a": [1]}, {}]
 
 
@@ -55,18 +59,21 @@ def on_the_value(value: Any, edit: Edit, path: tuple[Any, ...]) -> Any:
 
 
 def one(raw: bytes) -> None:
-    """Half of the bytes are the text, the others the edits."""
+    """Some of the bytes say what the text is, the others the edits."""
     data = atheris.FuzzedDataProvider(raw)
-    text = data.ConsumeUnicodeNoSurrogates(data.ConsumeIntInRange(0, len(raw) // 2))
+    if data.ConsumeIntInRange(0, 7):
+        body = written(data, {name: value_of(data, TEXTS, NAMES) for name in NAMES[:3]})
+    else:
+        body = data.ConsumeBytes(data.ConsumeIntInRange(0, len(raw) // 2))
     try:
-        document = Document(text.encode())
+        document = Document(body)
     except NotUnderstoodError:
         return
     edits = [edit_of(data, document.value) for _ in range(data.ConsumeIntInRange(1, 4))]
     try:
         result = apply(document, edits)
     except (EditError, PathError):
-        assert document.body == text.encode()
+        assert document.body == body
         return
     said = json.loads(result)
     assert Document(result).value.keys() == said.keys()
@@ -77,5 +84,4 @@ def one(raw: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, one)
-    atheris.Fuzz()
+    start(one)

@@ -1,17 +1,15 @@
 """The request channel: whole, byte by byte, answered at once or late, all give the same."""
 
-import sys
-
 import atheris
 
 with atheris.instrument_imports(
-    include=["cacheproxy.proxy.downstream.channel", "cacheproxy.proxy.downstream.request",
-             "cacheproxy.core.privacy.access",
-             "cacheproxy.core.http1.request_reader"]
-):  # fmt: skip
+    include=["cacheproxy.proxy.downstream", "cacheproxy.core.http1", "cacheproxy.core.privacy"]
+):
     from tests.proxy.inmemory import converse
 
 from cacheproxy.proxy.downstream.limits import Limits
+from fuzz.starting import start
+from tests.proxy.test_malformed import CASES
 
 ROOMY = Limits()
 TIGHT = Limits(body=64, head=200, target=40, headers=6)
@@ -30,5 +28,4 @@ def one(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, one)
-    atheris.Fuzz()
+    start(one, [kind + data for data, *_ in CASES.values() for kind in (b"\0", b"\xff")])

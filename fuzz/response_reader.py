@@ -1,11 +1,12 @@
 """The reader of upstream responses: cut anywhere, the same head, body, end and error."""
 
-import sys
-
 import atheris
 
-with atheris.instrument_imports(include=["cacheproxy.core.http1.response_reader"]):
+with atheris.instrument_imports(include=["cacheproxy.core.http1"]):
     from cacheproxy.core.http1 import response_reader as http1
+
+from fuzz.starting import start
+from tests.core.http1.test_response_reader import BAD, GOOD
 
 LIMITS = (http1.LONGEST_HEAD, http1._LONGEST_CHUNK_LINE)
 MANY = http1._MANY
@@ -39,5 +40,5 @@ def one(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, one)
-    atheris.Fuzz()
+    answers = [answer for answer, _ in GOOD.values()] + list(BAD.values())
+    start(one, [cut + answer for answer in answers for cut in (b"\x14", b"\x17")])

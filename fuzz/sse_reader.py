@@ -1,11 +1,13 @@
 """The reader of server-sent events: cut anywhere, the same events."""
 
-import sys
-
 import atheris
 
 with atheris.instrument_imports(include=["cacheproxy.core.http1.sse"]):
     from cacheproxy.core.http1 import sse
+
+from fuzz.starting import start
+from tests.core.counting import ANTHROPIC, START
+from tests.core.counting import events as written
 
 
 def events(pieces: list[bytes]) -> list[sse.Event]:
@@ -24,5 +26,4 @@ def one(data: bytes) -> None:
 
 
 if __name__ == "__main__":
-    atheris.Setup(sys.argv, one)
-    atheris.Fuzz()
+    start(one, [cut + written(START, ANTHROPIC, "[DONE]") for cut in (b"\x14", b"\x15")])
