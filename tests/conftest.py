@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import lzma
+import os
+import re
 import signal
 import sys
 import threading
@@ -45,10 +47,16 @@ STARTS = 3
 """How often a shared fixture may fail before the rest of its tests fail with it."""
 
 
+OF_THE_USER = re.compile(r"CACHEPROXY_|OTEL_|(COLUMNS|LINES|FORCE_COLOR|NO_COLOR)$")
+"""Variables that are not for the tests: settings, and what their terminal is like."""
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test reads the settings of who runs it, or adds to their lifetime totals."""
     with pytest.MonkeyPatch.context() as patch:
+        for name in filter(OF_THE_USER.match, tuple(os.environ)):
+            patch.delenv(name)
         for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
         yield

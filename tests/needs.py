@@ -14,6 +14,8 @@ PACKAGES = {
     "npm": "npm",
     "fish": "fish",
     "haproxy": "haproxy",
+    "dbus-daemon": "dbus",
+    "promtool": "prometheus",
 }
 """Of a program: its package in Debian and Ubuntu."""
 

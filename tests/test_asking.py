@@ -15,6 +15,7 @@ from cacheproxy.asking import (
     checked_url,
     explain,
     is_same,
+    refused,
     shown,
 )
 from tests.peer import NOBODY, NOT_REUSED, Peer, speaking
@@ -33,7 +34,7 @@ def test_nobody_there():
 
 
 @pytest.mark.parametrize(
-    ("data", "words"), [(b"SSH-2.0-OpenSSH_9.2\r\n", "not HTTP"), (b"", "hangs up")]
+    ("data", "words"), [(b"SSH-2.0-OpenSSH_9.2\r\n", "not HTTP"), (b"", "closed without an answer")]
 )
 def test_somebody_who_does_not_speak_http(data, words):
     with speaking(data) as url:
@@ -43,12 +44,12 @@ def test_somebody_who_does_not_speak_http(data, words):
 def test_somebody_who_says_nothing():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        assert reason(url, seconds=0.01) == "it does not answer in time"
+        assert reason(url, seconds=0.01) == "no answer in time"
 
 
 def test_an_answer_that_is_cut_short():
     with Peer({"/": NOT_REUSED}, cut=True) as peer:
-        assert reason(peer.url) == "its answer is cut short"
+        assert reason(peer.url) == "the answer was cut short"
 
 
 def test_questions_that_are_extras_never_fail():
@@ -62,13 +63,17 @@ def test_questions_that_are_extras_never_fail():
 @pytest.mark.parametrize(
     ("status", "body", "advice"),
     [
-        (404, {"error": {"message": "File Not Found"}}, "is --upstream the server's root"),
+        (
+            404,
+            {"error": {"message": "File Not Found"}},
+            ("check that --upstream is the server's root"),
+        ),
         (404, {"error": {"message": 'model "m" not found'}}, "--model"),
         (400, {"error": "model is required"}, "--model"),
         (400, {"error": {"message": "exceeds the available context size"}}, "larger context"),
         (401, {"type": "error", "error": {"message": "invalid x-api-key"}}, "--api-key"),
         (503, {"error": {"message": "Loading\n model \x1b[1m"}}, "(Loading model [1m): the server"),
-        (500, ["odd"], "answered 500: the server's log"),
+        (500, ["odd"], "answered 500: look in the server's log"),
     ],
 )
 def test_each_status_has_its_advice(status, body, advice):
@@ -109,3 +114,21 @@ def test_urls_are_shown_without_secrets_and_compared_by_where_they_lead():
     assert is_same("http://localhost", "http://127.0.0.1:80/")
     assert not is_same("http://localhost:1", "https://localhost:2")
     assert not is_same("http://[", "http://localhost")
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "says"),
+    [
+        (401, "x", "http://h asks for its token"),
+        (403, "on this machine only", "on this machine only"),
+        (409, "not read", "not read"),
+        (421, {"message": "cacheproxy: add --allow-host h"}, "add --allow-host h"),
+        (404, "there is no such page", "is not a cacheproxy of this version (HTTP 404)"),
+        (404, {"message": "Not Found"}, "is not a cacheproxy of this version (HTTP 404)"),
+        (503, {"message": "Loading model"}, "is not a cacheproxy of this version (HTTP 503)"),
+        (500, "an internal error", "is not a cacheproxy of this version (HTTP 500)"),
+    ],
+)
+def test_why_the_proxy_shows_no_page(status, error, says):
+    """In its own words; what others say is not for its users."""
+    assert says in refused(Answer(status, json.dumps({"error": error}).encode()), "http://h")

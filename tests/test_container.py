@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.config import load
+from cacheproxy.sources import load
 from tests.proxy.harness import Proxy, Upstream, environment, whole
 
 ROOT = Path(__file__).parents[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
 import re
@@ -9,20 +10,28 @@ import subprocess
 import sys
 import tomllib
 import types
+from functools import cache
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from cacheproxy import hookspecs
+from cacheproxy.alarm.webhook import payload, signature
 from cacheproxy.config import RuleTable, options
+from cacheproxy.core.conversation.exchange import Outcome
+from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.judge.alarms import Alarm
 from cacheproxy.core.rules.places import NAMED
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.tables import AlarmTable
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 HOOKS = (ROOT / "docs/hooks.md").read_text()
 RULES = (ROOT / "docs/rules.md").read_text()
+LOG = (ROOT / "docs/log.md").read_text()
+ALARM = (ROOT / "docs/alarm.md").read_text()
 
 SPECS = [
     (name, function)
@@ -60,9 +69,9 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
         rules_of,
     )
 
-    file, package, tests, client = blocks(HOOKS, "python")
+    file, tests, client = blocks(HOOKS, "python")
     module = types.ModuleType("cacheproxy_example")
-    exec(package, module.__dict__)
+    exec(file, module.__dict__)
     rules = rules_of(module)
     clock = {"system": "Be kind.\nIt is 12:34", "messages": []}
     asked = request(clock, headers={"User-Agent": "ExampleAgent/2.0"})
@@ -99,6 +108,22 @@ def test_the_rule_page_names_every_key_and_place():
     for block in blocks(RULES, "toml") + blocks(README, "toml"):
         for table in tomllib.loads(block).get("rule", []):
             msgspec.convert(table, RuleTable).rule()
+
+
+def test_the_alarm_page_is_the_code():
+    """Each key with its default, each member that is sent; its five lines verify a signature."""
+    for field in msgspec.structs.fields(AlarmTable):
+        assert f"| `{field.name}` | `{json.dumps(field.default)}` |" in ALARM
+    (sent,) = (json.loads(block) for block in blocks(ALARM, "json"))
+    alarm = Alarm("c", "c/s", 1, "unknown", "Unknown", 1, None, 1, "run", "http://u", 0.0)
+    body = payload(alarm)
+    assert list(sent) == list(json.loads(body))
+    module = types.ModuleType("receiver")
+    exec(blocks(ALARM, "python")[0], module.__dict__)
+    assert module.is_ours("bird", body, signature("bird", body))
+    assert not module.is_ours("bird", body + b" ", signature("bird", body))
+    (table,) = (tomllib.loads(block) for block in blocks(ALARM, "toml"))
+    msgspec.convert(table["alarm"], AlarmTable).check()
 
 
 def test_the_readme_lists_every_option_with_its_default():
@@ -161,3 +186,52 @@ def test_the_changelog_can_be_built():
 def test_no_init_file_stands_where_it_would_overwrite_twisteds_own():
     """An __init__.py in twisted/ or twisted/plugins/ would end up in the wheel."""
     assert not list((ROOT / "twisted").rglob("__init__.py"))
+
+
+def test_the_page_on_the_log_has_each_verdict():
+    """And each way to fail, as the log spells it."""
+    failed = [str(each).upper() for each in Outcome if each is not Outcome.COMPLETE]
+    verdicts = LOG.partition("The verdict is one of these")[2].partition("\n## ")[0]
+    shown = set(re.findall(r"^\| `([^`:]+)", verdicts, re.MULTILINE))
+    assert shown == {*map(str, Judgement), "side", *failed}
+
+
+@pytest.mark.parametrize(
+    "form", [row for row in re.findall(r"^\| `(.+?)` \|", LOG, re.MULTILINE) if row.count(" ") > 2]
+)
+def test_the_page_on_the_log_has_the_words_of_the_code(form):
+    """Most pairs of words stand side by side in the code; the others meet there at a value."""
+    pairs = re.findall(r"\b(?=([a-z]+[,:]? [a-z]+\b))", form)
+    assert sum(pair in texts_of_the_code() for pair in pairs) >= len(pairs) * 0.6
+
+
+@cache
+def texts_of_the_code() -> str:
+    """All texts in the package, without the values in them."""
+    found = []
+    for file in (ROOT / "cacheproxy").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            said = [each.value for each in parts if isinstance(each, ast.Constant)]
+            found.append("".join(map(str, said)))
+    return "\n".join(found)
+
+
+def words_of_the_log():
+    """Of each message of the package's log, the first words that stand together without a value."""
+    for file in sorted((ROOT / "cacheproxy").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="_log"), attr="info" | "warn"),
+                    args=[ast.Constant(value=str(form)), *_],
+                ):
+                    pieces = re.split(r"\{.*?\}", form.partition(" (logged once")[0])
+                    pieces = [piece for piece in map(str.strip, pieces) if " " in piece]
+                    yield from pieces[:1]
+
+
+@pytest.mark.parametrize("words", list(words_of_the_log()))
+def test_the_page_on_the_log_has_each_line_of_the_log(words):
+    """By its first words, as the log spells them."""
+    assert " ".join(words.split()[:5]).strip(" :") in LOG

@@ -115,7 +115,7 @@ def test_open_answers_are_finished(start, upstream):
         assert idle.wait_closed()
         said = proxy.wait_for("stopping")
         assert said == (
-            "stopping: 1 open answer may take up to 30 s; a second signal breaks off what is left"
+            "stopping: 1 open answer may take up to 30 s to finish; a second signal cuts them off"
         )
         assert refuses(proxy.address)
         held.go.set()
@@ -180,7 +180,7 @@ def test_what_does_not_end_in_time_is_broken_off(start, upstream):
         assert held.left.wait(TIMEOUT)
         assert proxy.ended() == 1
     assert "may take up to 0.3 s" in proxy.output
-    assert "warn: 1 open answer broken off" in proxy.lines
+    assert "warn: 1 open answer cut off" in proxy.lines
 
 
 def test_a_second_signal_breaks_off_at_once(start, upstream):
@@ -196,7 +196,7 @@ def test_a_second_signal_breaks_off_at_once(start, upstream):
         assert proxy.ended() == 1
         assert first.answer().end != "whole"
     assert held.left.wait(TIMEOUT)
-    assert "warn: 2 open answers broken off" in proxy.lines
+    assert "warn: 2 open answers cut off" in proxy.lines
 
 
 def test_a_client_that_reads_slowly_gets_all(start, upstream):

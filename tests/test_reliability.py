@@ -13,6 +13,7 @@ from cacheproxy.daemon.reloading import NEED_A_RESTART
 from cacheproxy.proxy.downstream import channel, socket_options
 from cacheproxy.proxy.downstream.limits import Limits
 from cacheproxy.proxy.exchange import exchange, normalizing, relay, workers
+from cacheproxy.totals import database, file, memory, retention
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/reliability.md").read_text()
@@ -47,6 +48,9 @@ SAID = [
     f"bodies of more than {normalizing._THREAD_ABOVE // KIB} KiB are looked at in a thread",
     f"at most {relay._MOST_KEPT // MIB} MiB of it",
     f"More than {http1._MOST_INTERIM} of them",
+    f"written every {database._GATHER:g} seconds",
+    f"the last {memory.MOST} requests from memory. Up to {database._MOST_WAITING:,} requests wait",
+    f"at most {retention._FASTEST} times as fast as time passes",
 ]
 
 
@@ -95,6 +99,8 @@ def test_words_for_numbers_are_right():
     """Where the page counts in words."""
     assert workers.MOST_LATE == 3
     assert "late three times in a row" in FLOWING
+    assert file._MOST_ASIDE == 3
+    assert "the last three of each stay" in FLOWING
     assert relay._MOST_KEPT == exchange._MOST_TRANSLATED
 
 

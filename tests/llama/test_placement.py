@@ -130,7 +130,7 @@ def test_no_turn_fails_and_each_evaluates_what_is_new(serve, name):
             assert evaluated(usages) <= ideal(usages), (api, usages)
         log = whole_log(proxy, len(PATHS) * TURNS)
     assert log.count("(placed ") == (len(PATHS) * TURNS if name in HARMS else 0)
-    assert log.count("(said once;") == (name in HARMS)
+    assert log.count("(logged once;") == (name in HARMS)
     assert "HTTP 400" not in log
 
 

@@ -253,7 +253,10 @@ def nowhere():
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with Proxy(f"http://127.0.0.1:{port}") as proxy:
-        yield proxy, f"cacheproxy: cannot connect to http://127.0.0.1:{port}; is the model server"
+        yield (
+            proxy,
+            (f"cacheproxy: cannot connect to http://127.0.0.1:{port}; check that the model server"),
+        )
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["at once", "stream"])
