@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from twisted.logger import LogLevel, formatEvent, globalLogPublisher
+from twisted.logger import LogLevel, formatEvent
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import capture_name, find_captures, load_capture
+from tests.logs import looking
 
 settings.register_profile(
     "cacheproxy",
@@ -90,9 +91,8 @@ def log() -> Iterator[list[str]]:
         if event["log_level"] >= LogLevel.warn:
             lines.append(formatEvent(event))
 
-    globalLogPublisher.addObserver(observe)
-    yield lines
-    globalLogPublisher.removeObserver(observe)
+    with looking(observe):
+        yield lines
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -247,12 +247,12 @@ class Asked:
     """Reloads of what ``read`` returns, and what they have put in force."""
 
     def __init__(self, read):
-        self.reactor, self.adopted = TurningReactor(), []
+        self.reactor, self.adopted, self.refused = TurningReactor(), [], []
         workers = Workers(self.reactor, Failures())
         self._reloading = Reloading(workers, read, self._arrange, Config())
 
     def ask(self):
-        self._reloading.ask(self._adopt)
+        self._reloading.ask(self._adopt).addErrback(lambda why: self.refused.append(str(why.value)))
 
     def _arrange(self, config):
         return SimpleNamespace(config=config)
@@ -289,11 +289,13 @@ def test_what_never_ends_is_given_up():
         return Config(grace=1.0)
 
     asked = Asked(read)
-    for _ in range(4):
+    for number in range(4):
         asked.ask()
         assert begun.acquire(timeout=TIMEOUT)
         asked.reactor.advance(31)
         assert asked.adopted == []
+        assert len(asked.refused) == number + 1
+    assert {why.partition(": ")[2] for why in asked.refused} == {"it took longer than 30 s"}
     gate.set()
     asked.ask()
     asked.reactor.turn_until(lambda: asked.adopted)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from twisted.logger import formatEvent, globalLogPublisher
+from twisted.logger import formatEvent
+
+from tests.logs import looking
 
 
 @pytest.fixture
 def events():
     """The log events that come, in their order."""
     found = []
-    globalLogPublisher.addObserver(found.append)
-    yield found
-    globalLogPublisher.removeObserver(found.append)
+    with looking(found.append):
+        yield found
 
 
 @pytest.fixture
@@ -23,6 +24,5 @@ def logged():
     def see(event):
         lines.append(formatEvent(event))
 
-    globalLogPublisher.addObserver(see)
-    yield lines
-    globalLogPublisher.removeObserver(see)
+    with looking(see):
+        yield lines

@@ -6,7 +6,6 @@ import gc
 from dataclasses import replace
 
 import pytest
-from twisted.logger import globalLogPublisher
 
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.usage import Usage
@@ -15,6 +14,7 @@ from cacheproxy.core.judge.proof import Proof
 from cacheproxy.core.server.profile import Kind, Memory, Profile
 from cacheproxy.observe import judging as module
 from cacheproxy.observe.judging import Judging
+from tests.logs import looking
 from tests.observe.asked import COUNTS, LOSES, Server, conversation, order
 from tests.observe.exchanges import exchange
 
@@ -40,9 +40,8 @@ def failures():
         if failure is not None:
             found.append(failure.value)
 
-    globalLogPublisher.addObserver(see)
-    yield found
-    globalLogPublisher.removeObserver(see)
+    with looking(see):
+        yield found
 
 
 # Asking.

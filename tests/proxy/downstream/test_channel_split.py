@@ -7,10 +7,10 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from twisted.logger import globalLogPublisher
 
 from cacheproxy.proxy.downstream.limits import Limits
 from tests.core.requestbytes import anything, cut, cuts, one_by_one, pipelines
+from tests.logs import looking
 from tests.proxy.inmemory import ANSWER, converse
 
 ROOMY = Limits()
@@ -33,9 +33,8 @@ def _no_failures():
         if "log_failure" in event:
             failures.append(event["log_failure"])
 
-    globalLogPublisher.addObserver(note)
-    yield
-    globalLogPublisher.removeObserver(note)
+    with looking(note):
+        yield
     assert not failures
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import globalLogPublisher
 
 from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Before
@@ -18,6 +17,7 @@ from cacheproxy.core.server.profile import UNKNOWN
 from cacheproxy.tables import RouteTable, UpstreamTable
 from cacheproxy.tap import arrange, make_lasting
 from tests.core.route.builders import asking, found
+from tests.logs import looking
 
 NAMES = ("big", "big2", "big3")
 TITLE = "Generate a concise title."
@@ -71,9 +71,8 @@ class Pool:
 def said():
     """What was logged."""
     events = []
-    globalLogPublisher.addObserver(events.append)
-    yield lambda: [event["log_format"].format(**event) for event in events]
-    globalLogPublisher.removeObserver(events.append)
+    with looking(events.append):
+        yield lambda: [event["log_format"].format(**event) for event in events]
 
 
 SESSIONS = [Session("claude", f"s{number}") for number in range(20)]

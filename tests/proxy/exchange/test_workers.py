@@ -8,7 +8,7 @@ import time
 
 import pytest
 from twisted.internet.defer import CancelledError
-from twisted.logger import LogLevel, formatEvent, globalLogPublisher
+from twisted.logger import LogLevel, formatEvent
 
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.proxy.exchange.workers import (
@@ -19,6 +19,7 @@ from cacheproxy.proxy.exchange.workers import (
     TookTooLongError,
     Workers,
 )
+from tests.logs import looking
 from tests.proxy.harness import TIMEOUT, eventually
 from tests.turning import TurningReactor
 
@@ -121,13 +122,12 @@ def test_after_some_late_calls_in_a_row_a_name_is_left_out(reactor, run, result,
         if event["log_level"] is LogLevel.warn:
             told.append(formatEvent(event))
 
-    globalLogPublisher.addObserver(observe)
-    for number in range(1, MOST_LATE + 1):
-        assert not told
-        late(reactor, run, hang)
-        assert failures.of("plugin").timed_out == number
-    assert run(lambda: "never")[0].check(LeftOutError)
-    globalLogPublisher.removeObserver(observe)
+    with looking(observe):
+        for number in range(1, MOST_LATE + 1):
+            assert not told
+            late(reactor, run, hang)
+            assert failures.of("plugin").timed_out == number
+        assert run(lambda: "never")[0].check(LeftOutError)
     assert told == ["plugin is switched off until the proxy is restarted: it was too slow 3 times"]
     assert failures.of("plugin").left_out
     assert result(lambda: "other", "other") == "other"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 
 import pytest
-from twisted.logger import formatEvent, globalLogPublisher
+from twisted.logger import formatEvent
+
+from tests.logs import looking
 
 from .pages import CANARY, LLAMA, turn
 from .turned import HandTurned, proving_at
@@ -29,10 +31,9 @@ def logged():
         more = failure.getTraceback() if failure is not None else ""
         found.append(f"{formatEvent(event)} {more}")
 
-    globalLogPublisher.addObserver(see)
-    yield found
-    gc.collect()
-    globalLogPublisher.removeObserver(see)
+    with looking(see):
+        yield found
+        gc.collect()
     assert not any(CANARY in line or "Traceback" in line for line in found), found
     assert not any("Unhandled" in line for line in found), found
 

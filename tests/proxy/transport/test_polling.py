@@ -6,9 +6,9 @@ import pytest
 from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.protocol import Factory, Protocol
 from twisted.internet.selectreactor import SelectReactor
-from twisted.logger import globalLogPublisher
 
 from cacheproxy.proxy.transport.polling import NAMES, poll_plainly
+from tests.logs import looking
 
 
 class Echo(Protocol):
@@ -44,9 +44,8 @@ def failures():
         if failure is not None:
             found.append(failure.value)
 
-    globalLogPublisher.addObserver(see)
-    yield found
-    globalLogPublisher.removeObserver(see)
+    with looking(see):
+        yield found
 
 
 def talk(reactor, protocol, *sent):
