@@ -53,9 +53,9 @@ class Conversation:
     def begin(self, lane: Lane | None, request: Request, prompt: Prompt) -> Lane:
         """Take note that ``request`` goes upstream in ``lane``, or in a new one."""
         if lane is None:
+            number = self.lanes[-1].number + 1 if self.lanes else 0
             if len(self.lanes) >= _MOST_LANES:  # a client that never repeats itself: begin anew
                 self.lanes.clear()
-            number = self.lanes[-1].number + 1 if self.lanes else 0
             lane = Lane(number, request, prompt)
             self.lanes.append(lane)
         lane.go_on(request, prompt)

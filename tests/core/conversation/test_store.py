@@ -274,7 +274,10 @@ def test_one_that_is_too_large_alone_stays_until_the_next():
 
 
 def test_a_client_that_never_repeats_itself_begins_anew_only_when_it_must(monkeypatch):
-    """After so many lanes all are forgotten, once; then turns are turns again."""
+    """After so many lanes all are forgotten, once; then turns are turns again.
+
+    No number is given twice: turns under way, and captures, still say those of lanes forgotten.
+    """
     monkeypatch.setattr(module, "_MOST_LANES", 4)
     proxy = Proxy()
     for number in range(4):
@@ -282,7 +285,7 @@ def test_a_client_that_never_repeats_itself_begins_anew_only_when_it_must(monkey
     for said in (["a"], ["a", "b", "c"]):
         proxy(turn(said, 9, system=prose("another")))
     known = proxy.store.conversation(Session("client", "s"))
-    assert [lane.turns for lane in known.lanes] == [2]
+    assert [(lane.number, lane.turns) for lane in known.lanes] == [(4, 2)]
 
 
 def test_an_emoji_makes_a_text_four_times_as_large():
