@@ -52,9 +52,7 @@ _FIRST = (
 )
 """Figures of which a task's first line counts."""
 _NUMBER = r"(\d{1,18}(?:\.\d+)?)"
-_SIMILARITY = re.compile(
-    rf"selected slot by \w+ similarity.*?sim(?:_best)? = {_NUMBER}(?:.*?f_keep = {_NUMBER})?"
-)
+_KEPT = re.compile(rf"selected slot by \w+ similarity(?:.*?f_keep = {_NUMBER})?")
 _SHARED = re.compile(
     r"checking sim = [\d.]+ \((\d{1,18})/|prompt with length\s+\d+, lcp =\s+(\d{1,18})"
 )
@@ -88,10 +86,8 @@ class _Instance:
 
     open: dict[int, _Open] = field(default_factory=dict)
     current: int | None = None
-    similarity: float | None = None
     kept: float | None = None
     shared: int | None = None
-    restored: bool = False
     earlier: Earlier = field(default_factory=Earlier)
 
 
@@ -146,7 +142,6 @@ class LogReader:
     def _without_head(self, server: _Instance, line: str) -> list[LoggedRequest]:
         """A line that names no task: of the server, or of the task that spoke last."""
         if _STARTED.search(line):
-            self.facts.starts += 1
             done = [gone for slot in list(server.open) for gone in self._finish(server, slot)]
             server.earlier = Earlier()
             return done
@@ -168,29 +163,17 @@ class LogReader:
         return self._finish_if_over(server, slot)
 
     def _begin(self, server: _Instance, slot: int, task: int) -> _Open:
-        request = LoggedRequest(
-            self._number,
-            task,
-            slot,
-            similarity=server.similarity,
-            kept=server.kept,
-            shared=server.shared,
-            restored=server.restored,
-        )
-        server.similarity = server.kept = server.shared = None
-        server.restored = False
+        request = LoggedRequest(self._number, task, slot, kept=server.kept, shared=server.shared)
+        server.kept = server.shared = None
         server.open[slot] = known = _Open(request)
         return known
 
     def _before_a_task(self, server: _Instance, line: str) -> None:
         """What the server says while it looks for a slot."""
-        if found := _SIMILARITY.search(line):
-            server.similarity = float(found[1])
-            server.kept = float(found[2]) if found[2] else None
+        if found := _KEPT.search(line):
+            server.kept = float(found[1]) if found[1] else None
         elif found := _SHARED.search(line):
             server.shared = max(server.shared or 0, int(found[1] or found[2]))
-        elif "found better prompt" in line:
-            server.restored = True
 
     def _read(self, known: _Open, line: str) -> None:
         request = known.request

@@ -14,12 +14,10 @@ class LoggedRequest:
     ``line``: its first line's number in the log. ``prompt``, ``reused``, ``evaluated``,
     ``output``: tokens. ``derived``: prompt and reuse were reckoned, not logged (how, says
     core.llama_log).
-    ``similarity``: the shared part of the prompt by which the slot was chosen, 0 to 1.
-    ``kept``: the part of what that slot held that the prompt starts with, 0 to 1.
+    ``kept``: the part of what its slot held that the prompt starts with, 0 to 1.
     ``shared``: the longest prefix of it, in tokens, that any slot or cached prompt still held.
     ``seconds``: prompt time. ``recomputed``: the server could not go back in its memory and
-    computed all anew (sliding window, recurrent models). ``restored``: from the cache in RAM.
-    ``reason``: of the verdict, for people.
+    computed all anew (sliding window, recurrent models). ``reason``: of the verdict, for people.
     """
 
     line: int
@@ -30,12 +28,10 @@ class LoggedRequest:
     evaluated: int | None = None
     output: int | None = None
     derived: bool = False
-    similarity: float | None = None
     kept: float | None = None
     shared: int | None = None
     seconds: float | None = None
     recomputed: bool = False
-    restored: bool = False
     truncated: bool = False
     error: str | None = None
     verdict: Judgement = Judgement.UNKNOWN
@@ -49,7 +45,6 @@ class ServerFacts:
     ``lines``: of llama-server, whatever they say. ``ram_off``: it said that the prompt cache in
     RAM (``--cache-ram``) is off; that it is on is not believed (llama.cpp issue 22127).
     ``ram_prompts``, ``ram_mib``, ``ram_limit_mib``: as last told; ``evicted``: entries dropped.
-    ``starts``: how often the model was loaded.
     """
 
     lines: int = 0
@@ -58,4 +53,3 @@ class ServerFacts:
     ram_mib: float | None = None
     ram_limit_mib: float | None = None
     evicted: int = 0
-    starts: int = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred, DeferredLock
 from twisted.internet.threads import deferToThreadPool
@@ -27,6 +27,7 @@ from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.status import METRICS, PROPS, Look, start_of
 from cacheproxy.core.template.rendered import text_of
 from cacheproxy.core.template.rendering import LLAMA, VLLM
+from cacheproxy.proxy.learning.profiling import Profiling
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
 from cacheproxy.translate.rendering import chat_of, for_vllm
@@ -57,23 +58,12 @@ class _Mark(NamedTuple):
     owed: int = 0
 
 
-class Profiled(Protocol):
-    """Who knows what an upstream is."""
-
-    inferred: Inferred
-
-    @property
-    def profile(self) -> Profile:
-        """All that is known."""
-
-
 class Proving:
     """Asks one upstream, of which ``profiled`` knows more. ``via``: our mark, against loops."""
 
     def __init__(
-        self, reactor: Any, upstream: Upstream, profiled: Profiled, via: bytes = b""
+        self, reactor: Any, upstream: Upstream, profiled: Profiling, via: bytes = b""
     ) -> None:
-        self.url = upstream.url.text
         self._reactor = reactor
         self._upstream = upstream
         self._profiled = profiled
