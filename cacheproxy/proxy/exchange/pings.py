@@ -8,7 +8,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from cacheproxy.core.http1.response_head import ResponseHead
 from cacheproxy.core.prompt.dialect import ANTHROPIC, dialect_of
-from cacheproxy.proxy.transport.deadline import Deadline
+from cacheproxy.proxy.transport.silence import Silence
 
 # Anthropic's API reference, "Streaming messages": any number of these may come anywhere.
 _ANTHROPIC_PING = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -38,60 +38,31 @@ def takes_pings(head: ResponseHead) -> bool:
     )
 
 
-class Pings:
+class Pings(Silence):
     """Writes ``ping`` whenever nothing has gone down for ``after`` seconds, between events.
 
     llama.cpp answers a streaming request with 200 at once and evaluates the prompt then. Agents
     and what stands between give up after some minutes of silence and send the request again,
-    which begins a second full prefill.
+    which begins a second full prefill. A client that does not read (``hold``) needs none.
     """
 
     def __init__(
         self, clock: IReactorTime, after: float, ping: bytes, write: Callable[[bytes], object]
     ) -> None:
-        self._seconds = clock.seconds
-        self._after = after
+        super().__init__(clock, after, self._quiet)
         self._ping = ping
         self._write = write
-        self._held = False
         self._end = b"\n\n"  # before the first event is a good place, too
-        self._deadline = Deadline(clock, self._quiet)
-
-    def start(self) -> None:
-        """Begin to wait."""
-        self._wait()
 
     def sent(self, data: bytes) -> None:
         """Take note of bytes that went down."""
         if len(data) < _LONGEST_END:
             data = self._end + data
         self._end = data[-_LONGEST_END:]
-        if self._deadline.moment is not None:
-            self._deadline.moment = self._seconds() + self._after
-        else:
-            self._wait()
-
-    def hold(self) -> None:
-        """Write nothing: the client does not read, and needs no sign of life."""
-        self._held = True
-        self._deadline.clear()
-
-    def go_on(self) -> None:
-        """Begin to wait again."""
-        self._held = False
-        self._wait()
-
-    def stop(self) -> None:
-        """Leave no timer behind, and set none again."""
-        self._after = 0.0
-        self._deadline.stop()
-
-    def _wait(self) -> None:
-        if self._after and not self._held:
-            self._deadline.set(self._after)
+        self.heard()
 
     def _quiet(self) -> None:
         # Within an event nothing is set: the bytes that end it do so.
         if self._end.endswith(_EVENT_ENDS):
-            self._wait()
+            self.heard()
             self._write(self._ping)

@@ -95,7 +95,7 @@ class Relay:
     def start(self) -> None:
         """Have the body delivered; let the client's pauses pause the upstream."""
         if self._pings is not None:
-            self._pings.start()
+            self._pings.heard()
         self._request.register_producer(self)
         self._connection.deliver(self)
 

@@ -14,8 +14,8 @@ from zope.interface import implementer
 
 from cacheproxy.core.http1.response_reader import ResponseError, ResponseReader
 from cacheproxy.proxy.transport import eager
+from cacheproxy.proxy.transport.silence import Silence
 from cacheproxy.proxy.upstream import tls
-from cacheproxy.proxy.upstream.silence import Silence
 
 if TYPE_CHECKING:
     from twisted.internet.interfaces import IDelayedCall, IReactorTime, IStreamClientEndpoint
@@ -27,6 +27,20 @@ _JOINED = 64 << 10
 _FLUSH_SECONDS = 2.0
 """How long an upstream that answered early may take to swallow the rest of the request; also to
 answer that TLS ends."""
+
+
+class UpstreamSilent(Exception):  # noqa: N818 - it says what the upstream was
+    """The upstream said nothing for as long as it may.
+
+    Prefill takes minutes, so the limit is long; without one, a server that hangs would hold its
+    client for ever.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"the upstream sent nothing for {seconds:g} s; allow more with --upstream-silence "
+            "(0 = no limit)"
+        )
 
 
 class BodyReader(Shape):
@@ -68,7 +82,7 @@ class UpstreamConnection(Protocol):
         handshake: float = 0.0,
     ) -> None:
         self._clock = clock
-        self._silence = Silence(clock, silence, self._give_up)
+        self._silence = Silence(clock, silence, lambda: self._give_up(UpstreamSilent(silence)))
         self._request = (head, body)
         self._response = ResponseReader(method)
         self._answer: Deferred[None] | None = Deferred(lambda _: self.abort())

@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 
 from cacheproxy.core.http1.content_coding import CodingError, TooLargeError
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.proxy.upstream.silence import UpstreamSilent
+from cacheproxy.proxy.upstream.connection import UpstreamSilent
 from cacheproxy.translate.common.translation import TranslationError
 
 BUSY = 429

@@ -162,7 +162,7 @@ class Down:
         self.written = b""
         self.is_full = is_full
         self.pings = Pings(self.clock, after, ping, self.write)
-        self.pings.start()
+        self.pings.heard()
 
     def write(self, data):
         self.written += data

@@ -7,9 +7,7 @@ import threading
 import time
 
 import pytest
-from twisted.internet.task import Clock
 
-from cacheproxy.proxy.upstream.silence import Silence, UpstreamSilent
 from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, head, whole
 
 EVENT = b"data: {}\n\n"
@@ -156,66 +154,3 @@ def test_while_the_client_does_not_read_the_time_stands_still(connect, serve):
     time.sleep(2.5 * LIMIT)
     assert not sent.is_set()
     assert b"".join(client.pieces(client.begin())) == body
-
-
-class Told(list):
-    """What a Silence has told."""
-
-    def __init__(self, limit):
-        self.clock = Clock()
-        self.silence = Silence(self.clock, limit, self.append)
-
-
-def test_hearing_costs_no_timer():
-    """There is one, however many chunks come; and none when it is over."""
-    told = Told(10)
-    for _ in range(1000):
-        told.silence.heard()
-        told.clock.advance(0.5)
-    assert len(told.clock.getDelayedCalls()) == 1
-    assert told == []
-    told.silence.stop()
-    assert told.clock.getDelayedCalls() == []
-    told.silence.go_on()
-    assert told.clock.getDelayedCalls() == []
-
-
-def test_the_time_is_counted_from_the_last_word():
-    """To the second, and told once."""
-    told = Told(10)
-    told.silence.heard()
-    told.clock.advance(9)
-    told.silence.heard()
-    told.clock.advance(9.9)
-    assert told == []
-    told.clock.advance(0.1)
-    (error,) = told
-    assert isinstance(error, UpstreamSilent)
-    assert "10 s" in str(error)
-    told.clock.advance(100)
-    assert len(told) == 1
-
-
-def test_time_on_hold_does_not_count():
-    """And a word that was still on its way does not end the hold."""
-    told = Told(10)
-    told.silence.heard()
-    told.clock.advance(5)
-    told.silence.hold()
-    told.silence.heard()
-    told.clock.advance(1000)
-    assert told == []
-    told.silence.go_on()
-    told.clock.advance(9.9)
-    assert told == []
-    told.clock.advance(0.1)
-    assert len(told) == 1
-
-
-def test_without_a_limit_nothing_is_told():
-    """0 is for ever."""
-    told = Told(0)
-    told.silence.heard()
-    told.silence.hold()
-    told.silence.go_on()
-    assert told.clock.getDelayedCalls() == []
