@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from cacheproxy.core.conversation.usage import NOTHING, Usage, usage_of
+from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.http1.content_coding import CodingError, Unpacker, are_known
 from cacheproxy.core.http1.ending import Ending
 from cacheproxy.core.http1.sse import Event, EventReader
@@ -159,13 +160,8 @@ class UsageReader:
     def _read(self, text: bytes, kind: bytes = b"") -> None:
         if self._ending is not None:
             self._ending.see(kind, text)
-        if not _may_tell(text):
-            return
-        try:
-            message = json.loads(text)
-        except (ValueError, RecursionError):
-            return
-        self._usage = self._usage.merged(usage_of(message))
+        if _may_tell(text):
+            self._usage = self._usage.merged(usage_of(parsed(text)))
 
 
 def _may_tell(text: bytes) -> bool:

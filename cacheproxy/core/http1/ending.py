@@ -7,9 +7,9 @@ OpenAI Chat Completions and Responses ("Streaming events"), Ollama's ``docs/api.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.prompt.dialect import (
     ANTHROPIC,
     CHAT,
@@ -75,7 +75,7 @@ class Ending:
         if name == "error" or name in self._last or is_done:
             self.is_seen = True
         elif self.may_be_in(data):
-            self.is_seen = self._ends(_read(data))
+            self.is_seen = self._ends(parsed(data))
 
     def _ends(self, message: Any) -> bool:
         if not isinstance(message, dict):
@@ -98,10 +98,3 @@ def ending_of(path: str) -> Ending | None:
     """Return what looks for the end of an answer to a request for ``path``; None: not known."""
     dialect = dialect_of(path)
     return None if dialect is None else Ending(dialect)
-
-
-def _read(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.http1.content_coding import decoded
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.privacy.redact import carried
@@ -76,18 +77,11 @@ def _message_in(text: str) -> str | None:
         return None
     if text[0] not in '{["':
         return text
-    value = _json(text)
+    value = parsed(text, strict=False)
     if value is None:  # more than was kept
         found = _MESSAGE.search(text)
-        value = _json(found[1]) if found is not None else None
+        value = parsed(found[1], strict=False) if found is not None else None
     return next(_messages(value), None)
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _messages(value: Any, depth: int = 0) -> Iterator[str]:

@@ -7,10 +7,11 @@ counting the tokens that it evaluates; llama.cpp (``tools/server/README.md``) se
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
+
+from cacheproxy.core.document.parsed import parsed
 
 _COMMENT = re.compile(rb": ?keepalive (\d{1,12})/(\d{1,12})")
 _LONGEST = 16 << 10
@@ -85,10 +86,7 @@ class PrefillReader:
 
 
 def _read(data: bytes) -> Any:
-    try:
-        message = json.loads(data)
-    except (ValueError, RecursionError):
-        return None
+    message = parsed(data)
     return message.get("prompt_progress") if isinstance(message, dict) else None
 
 

@@ -8,10 +8,11 @@ SentencePiece a space as ``▁`` and odd bytes as ``<0x0A>``.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
+
+from cacheproxy.core.document.parsed import parsed
 
 _LARGEST = 64 << 10
 """Bytes of a rendered dozen of words; what is larger is none."""
@@ -34,10 +35,7 @@ def text_of(answer: Any) -> str | None:
 
 def read(body: bytes, largest: int = _LARGEST) -> str | None:
     """Return the rendered text in an answer's ``body``, None where it is none, or too large."""
-    try:
-        return text_of(json.loads(body)) if len(body) <= largest else None
-    except (ValueError, RecursionError):
-        return None
+    return text_of(parsed(body)) if len(body) <= largest else None
 
 
 def _joined(pieces: Sequence[str]) -> str:

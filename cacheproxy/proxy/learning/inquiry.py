@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -10,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.conversation.usage import usage_of
+from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.http1.headers import credentials_in
 from cacheproxy.core.placement.placement import Late, Placement, alike
 from cacheproxy.core.placement.placing import place
@@ -156,9 +156,9 @@ class Inquiry:
             raise NotNowError
         if status != 200:
             return None
-        first = _usage(body)
+        first = usage_of(parsed(body))
         status, body = await self._sent(short_prompt(request, MANY, nonce))
-        late = late_of(first, _usage(body)) if status == 200 else Late.UNKNOWN
+        late = late_of(first, usage_of(parsed(body))) if status == 200 else Late.UNKNOWN
         return None if late is Late.UNKNOWN else alike(late, told_by)
 
     async def _sent(self, request: Request) -> tuple[int, bytes]:
@@ -171,10 +171,3 @@ def model_of(request: Request) -> str:
     """Return the model that ``request`` names, "" for none."""
     model = (request.json or {}).get("model")
     return model if isinstance(model, str) else ""
-
-
-def _usage(body: bytes) -> Usage:
-    try:
-        return usage_of(json.loads(body))
-    except (ValueError, RecursionError):
-        return Usage()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
+from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.server.known_pages import KnownPages
 from cacheproxy.core.server.metrics_page import Sample, sample_of
@@ -154,14 +154,7 @@ class Poller(Service):
                 if path == METRICS:
                     sample = sample_of(body.decode("utf-8", "replace"))
                 elif path != HEALTH:
-                    pages[path] = _json(body)
+                    pages[path] = parsed(body)
             self._known.take(path, status, pages.get(path))
         answers = Answers(statuses, pages, sample, software)
         return look_of(url, self._wall(), self._clock.seconds(), answers), software
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        return None
