@@ -45,25 +45,35 @@ def differences(was: Any, now: Any, path: Path = ()) -> Iterator[Difference]:
         yield Difference(Kind.TEXT, path, _text(was), _text(now))
 
 
-def _members(was: dict[str, Any], now: dict[str, Any], path: Path) -> Iterator[Difference]:
+def _members(
+    was: dict[str, Any], now: dict[str, Any], path: Path, places: tuple[Sequence[str], ...] = ()
+) -> Iterator[Difference]:
+    """Compare by name; ``places``: the names of items, in the order of the lists that have them."""
+
+    def at(name: str, side: int) -> Path:
+        return (*path, places[side].index(name) if places else name)
+
     ours, theirs = [key for key in was if key in now], [key for key in now if key in was]
     if ours != theirs:
-        yield Difference(Kind.REORDERED, path, _listed(ours), _listed(theirs))
+        yield Difference(Kind.REORDERED, path, ", ".join(ours), ", ".join(theirs))
     for key, value in was.items():
         if key not in now:
-            yield Difference(Kind.REMOVED, (*path, key), _text(value), "")
+            yield Difference(Kind.REMOVED, at(key, 0), _text(value), "")
     for key, value in now.items():
         if key not in was:
-            yield Difference(Kind.ADDED, (*path, key), "", _text(value))
+            yield Difference(Kind.ADDED, at(key, 1), "", _text(value))
         else:
-            yield from differences(was[key], value, (*path, key))
+            yield from differences(was[key], value, at(key, 1))
 
 
 def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Difference]:
     """Items with names (tools) are matched by name, others by how they are spelt."""
     names = _names(was), _names(now)
     if all(names):
-        yield from _named_items(was, now, *names, path)
+        ours, theirs = (
+            dict(zip(*pair, strict=True)) for pair in zip(names, (was, now), strict=True)
+        )
+        yield from _members(ours, theirs, path, names)
         return
     ours, theirs = [_spelt(item) for item in was], [_spelt(item) for item in now]
     if ours != theirs and sorted(ours) == sorted(theirs):
@@ -82,23 +92,6 @@ def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Difference]:
             yield Difference(Kind.ADDED, (*path, j), "", _text(now[j]))
 
 
-def _named_items(
-    was: list[Any], now: list[Any], ours: list[str], theirs: list[str], path: Path
-) -> Iterator[Difference]:
-    common = [name for name in ours if name in theirs], [name for name in theirs if name in ours]
-    if common[0] != common[1]:
-        yield Difference(Kind.REORDERED, path, _listed(common[0]), _listed(common[1]))
-    for i, name in enumerate(ours):
-        if name not in theirs:
-            yield Difference(Kind.REMOVED, (*path, i), _text(was[i]), "")
-    places = {name: i for i, name in enumerate(ours)}
-    for j, name in enumerate(theirs):
-        if name not in places:
-            yield Difference(Kind.ADDED, (*path, j), "", _text(now[j]))
-        else:
-            yield from differences(was[places[name]], now[j], (*path, j))
-
-
 def _names(items: Sequence[Any]) -> list[str]:
     """The names of all items, or nothing if one has none or two have the same."""
     names = [tool_name(item) for item in items]
@@ -112,7 +105,3 @@ def _spelt(value: Any) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else _spelt(value)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)
