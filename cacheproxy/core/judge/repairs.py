@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from cacheproxy.core.placement.placement import Late
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
-from cacheproxy.core.prompt.prompt import Part, Prompt, in_system, is_late, remade
+from cacheproxy.core.prompt.prompt import Part, Prompt, hoisted, remade
 from cacheproxy.core.prompt.segments import Piece, Run, Segment, piece_of
 from cacheproxy.core.server.identify import LLAMA_SERVER, VLLM
 from cacheproxy.core.server.profile import Profile
@@ -58,7 +58,8 @@ def as_unaided(prompt: Prompt, spoken: str | None, profile: Profile) -> Prompt:
     claimed for having placed them.
     """
     if profile.placement is not None and profile.placement.late is Late.HOISTED:
-        prompt = _hoisted(prompt)
+        made = hoisted(prompt.made)
+        prompt = prompt if made is prompt.made else remade(prompt, made)
     return as_repaired(prompt, spoken, profile)
 
 
@@ -93,15 +94,3 @@ def _mended(piece: Piece, repair: Repair) -> Piece:
 
 def _is_header(segment: Segment) -> bool:
     return segment.text.startswith(_HEADER) and segment.role != "developer"
-
-
-def _hoisted(prompt: Prompt) -> Prompt:
-    """Return it with late system messages behind the system text at the head."""
-    made = prompt.made
-    later = made.run.pieces[made.heads :]
-    late = [in_system(piece) for piece in later if is_late(piece)]
-    if not late:
-        return prompt
-    rest = [piece for piece in later if not is_late(piece)]
-    run = Run().then((*made.run.pieces[: made.heads], *late, *rest))
-    return remade(prompt, made._replace(run=run, heads=made.heads + len(late)))

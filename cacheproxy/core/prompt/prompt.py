@@ -38,6 +38,7 @@ __all__ = [
     "Part",
     "Prompt",
     "Segment",
+    "hoisted",
     "is_late",
     "prompt_of",
     "remade",
@@ -163,17 +164,14 @@ def remade(prompt: Prompt, made: Made) -> Prompt:
 
 def _in_order(made: Made, order: Order) -> Run:
     """All pieces: those of the items, and those that stand outside them in their places."""
+    if order is Order.HOISTED:
+        made = hoisted(made)
     texts, run, heads = list(made.texts.values()), made.run, made.heads
     system = [text for text in texts if text.part is Part.SYSTEM]
     rest = texts[len(system) :]  # what is system text has been looked for first
     head = (*system, *run.pieces[:heads])
     head = (made.tool_piece, *head) if order is Order.TOOLS_FIRST else (*head, made.tool_piece)
-    later = run.pieces[heads:]
-    if order is Order.HOISTED:
-        moved = tuple(in_system(piece) for piece in later if is_late(piece))
-        head = (*head[:-1], *moved, made.tool_piece)
-        later = tuple(piece for piece in later if not is_late(piece))
-    pieces = (*head, *rest, *later)
+    pieces = (*head, *rest, *run.pieces[heads:])
     _, chars, cost, digests, thinking = _EMPTY.then((made.tool_piece, *texts))
     digests += run.digests
     return Run(pieces, chars + run.chars, cost + run.cost, digests, thinking + run.thinking)
@@ -185,7 +183,18 @@ def is_late(piece: Piece) -> bool:
     return is_system and piece.part is Part.MESSAGES
 
 
-def in_system(piece: Piece) -> Piece:
+def hoisted(made: Made) -> Made:
+    """Return it with late system messages behind the system text at the head; itself, if none."""
+    later = made.run.pieces[made.heads :]
+    late = [_in_system(piece) for piece in later if is_late(piece)]
+    if not late:
+        return made
+    rest = [piece for piece in later if not is_late(piece)]
+    run = Run().then((*made.run.pieces[: made.heads], *late, *rest))
+    return made._replace(run=run, heads=made.heads + len(late))
+
+
+def _in_system(piece: Piece) -> Piece:
     """Return ``piece`` as a part of the system text."""
     segments = tuple(segment._replace(part=Part.SYSTEM) for segment in piece.segments)
     return piece._replace(part=Part.SYSTEM, segments=segments)
