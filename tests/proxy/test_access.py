@@ -51,18 +51,6 @@ def test_web_pages_of_other_sites_get_nothing(connect, upstream, *, path, status
     assert upstream.requests.empty()
 
 
-def test_a_preflight_gets_nothing(connect, upstream):
-    """Whatever the model server would have allowed."""
-    fields = (
-        b"Origin: https://evil.example",
-        b"Access-Control-Request-Method: POST",
-        b"Access-Control-Request-Private-Network: true",
-    )
-    answer = ask(connect(), "/v1/messages", *fields, method=b"OPTIONS")
-    assert answer.status == 403
-    assert upstream.requests.empty()
-
-
 def test_the_servers_permissions_for_other_sites_are_taken_out(connect, respond):
     """llama-server sends them with every answer."""
     respond(
@@ -72,13 +60,6 @@ def test_the_servers_permissions_for_other_sites_are_taken_out(connect, respond)
     answer = connect().ask(body=b"{}").answer()
     assert answer.values(b"x-kept") == [b"1"]
     assert not [name for name, _ in answer.headers if name.lower().startswith(b"access-control")]
-
-
-@pytest.mark.parametrize("method", [b"TRACE", b"CONNECT"])
-def test_methods_that_are_not_relayed(connect, upstream, method):
-    """TRACE would echo credentials; CONNECT asks for a tunnel."""
-    assert ask(connect(), "/v1/messages", method=method).status == 501
-    assert upstream.requests.empty()
 
 
 @pytest.mark.parametrize("path", PATHS)

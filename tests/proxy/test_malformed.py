@@ -64,27 +64,6 @@ CASES = {
         RELAYED,
     ),
     "ABSOLUTE-FORM-ELSEWHERE": (get(target=b"http://a.example/"), {421}, REFUSED),
-    "ABSOLUTE-FORM-OTHER-PORT": (get(target=b"http://127.0.0.1:1/x"), {421}, REFUSED),
-    "ABSOLUTE-FORM-HTTPS": (get(target=b"https://127.0.0.1:PORT/x"), {421}, REFUSED),
-    "ABSOLUTE-FORM-FTP": (get(target=b"ftp://127.0.0.1:PORT/x"), {421}, REFUSED),
-    "ABSOLUTE-FORM-USERINFO": (get(target=b"http://a:b@127.0.0.1:PORT/x"), {400}, REFUSED),
-    "ABSOLUTE-FORM-NO-AUTHORITY": (get(target=b"http:///x"), {400}, REFUSED),
-    "ABSOLUTE-FORM-NO-HOST": (get(target=b"http://127.0.0.1:PORT/", host=b""), {400}, REFUSED),
-    "ABSOLUTE-FORM-TWO-HOSTS": (
-        get(target=b"http://127.0.0.1:PORT/", host=HOST * 2),
-        {400},
-        REFUSED,
-    ),
-    "ABSOLUTE-FORM-HTTP10": (
-        get(target=b"http://127.0.0.1:PORT/x", host=b"", version=b"HTTP/1.0"),
-        {200},
-        RELAYED,
-    ),
-    "ABSOLUTE-FORM-HTTP10-ELSEWHERE": (
-        get(target=b"http://a.example/x", host=b"", version=b"HTTP/1.0"),
-        {421},
-        REFUSED,
-    ),
     "ABSOLUTE-FORM-HEALTH-ELSEWHERE": (
         get(target=b"http://127.0.0.1:1/_cacheproxy/health"),
         {421},
