@@ -25,20 +25,24 @@ Period = tuple[int, int]
 _MOST = 200
 _FEW = 20_000
 """Exchanges of the sessions found, up to which they are looked up session by session."""
-_PAGE = """
+NAMES = """
+LEFT JOIN words AS m ON m.id = e.model LEFT JOIN words AS o ON o.id = e.outcome
+LEFT JOIN words AS v ON v.id = e.verdict LEFT JOIN words AS r ON r.id = e.reason
+LEFT JOIN words AS k ON k.id = e.shape LEFT JOIN words AS f ON f.id = e.rules
+LEFT JOIN sessions AS s ON s.id = e.session LEFT JOIN upstreams AS u ON u.id = e.upstream
+"""
+"""What the numbers in a row of ``exchanges AS e`` stand for."""
+_PAGE = f"""
 SELECT e.id, e.number, e.at / 1e3 AS at, s.client, s.name AS session, m.text AS asked,
     u.served AS model, e.turn, e.side, e.status, o.text AS outcome, e.failed, e.prompt, e.reused,
     e.evaluated, e.output, e.output_ms / 1e3 AS measured, e.first_ms / 1e3 AS first_seconds,
     e.total_ms / 1e3 AS total_seconds, (e.total_ms - e.first_ms) / 1e3 AS rest,
     e.added_us / 1e6 AS added, v.text AS verdict, r.text AS reason, k.text AS shape, e.lost,
     e.lost_ms / 1e3 AS lost_seconds, f.text AS rules
-FROM ({rows}) AS e
-LEFT JOIN sessions AS s ON s.id = e.session LEFT JOIN upstreams AS u ON u.id = e.upstream
-LEFT JOIN words AS m ON m.id = e.model LEFT JOIN words AS o ON o.id = e.outcome
-LEFT JOIN words AS v ON v.id = e.verdict LEFT JOIN words AS r ON r.id = e.reason
-LEFT JOIN words AS k ON k.id = e.shape LEFT JOIN words AS f ON f.id = e.rules
+FROM ({{rows}}) AS e
+{NAMES}
 ORDER BY e.id DESC
-"""
+"""  # noqa: S608 - our own names
 _ENDS = f"SELECT min(id), max(id) FROM exchanges INDEXED BY exchanges_at {SCOPE}"  # noqa: S608
 _FOUND = (
     "client LIKE :search ESCAPE '!' OR name LIKE :search ESCAPE '!' "

@@ -6,6 +6,7 @@ import csv
 from io import StringIO
 from typing import Any
 
+from cacheproxy.totals.requests import NAMES
 from cacheproxy.totals.store import Store
 
 _PAGE = 250
@@ -13,7 +14,7 @@ _PAGE = 250
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet would take for a formula at the start of a name that a client chose
 (https://owasp.org/www-community/attacks/CSV_Injection)."""
-_REQUESTS = """
+_REQUESTS = f"""
 SELECT e.at, e.id, e.at / 1e3 AS at, s.client, s.name AS session, e.turn, e.side,
     u.url AS upstream, m.text AS model, e.status, o.text AS outcome, e.failed, e.prompt,
     e.reused, e.evaluated, e.output, e.tools, e.system, e.history, e.thinking, e.newest AS last,
@@ -25,12 +26,9 @@ FROM (
     SELECT * FROM exchanges INDEXED BY exchanges_at
     WHERE at >= :since AND (at, id) > (:first, :second) ORDER BY at, id LIMIT :limit
 ) AS e
-LEFT JOIN sessions AS s ON s.id = e.session LEFT JOIN upstreams AS u ON u.id = e.upstream
-LEFT JOIN words AS m ON m.id = e.model LEFT JOIN words AS o ON o.id = e.outcome
-LEFT JOIN words AS v ON v.id = e.verdict LEFT JOIN words AS r ON r.id = e.reason
-LEFT JOIN words AS k ON k.id = e.shape LEFT JOIN words AS f ON f.id = e.rules
+{NAMES}
 ORDER BY e.at, e.id
-"""
+"""  # noqa: S608 - our own names
 _CONVERSATIONS = """
 SELECT s.id, s.id, s.client, s.name AS session, r.name AS root, s.model, u.url AS upstream,
     s.first / 1e3 AS first, s.last / 1e3 AS last, s.requests, s.turns, s.side, s.prompt, s.reused,

@@ -30,6 +30,10 @@ class Server:
         self.began = began
         self.asked = []
 
+    def known_to(self, asking):
+        asking.known = {self.url: self}
+        return self
+
     async def prove(self, before, after, turn):
         return await self._question("prove", before, after, turn)
 

@@ -49,8 +49,7 @@ def failures():
 
 def test_a_sessions_exchanges_wait_for_an_answer_and_others_do_not(asking, delivered):
     """Nor do those without a prompt."""
-    server = Server()
-    asking.known = {server.url: server}
+    server = Server().known_to(asking)
     one, two, lost, after = conversation(LOSES)
     other, again = conversation(LOSES[:2], session="t")
     for each in (one, two, lost, other, after, again):
@@ -64,8 +63,7 @@ def test_a_sessions_exchanges_wait_for_an_answer_and_others_do_not(asking, deliv
 
 def test_a_proof_makes_the_verdict_and_teaches(asking, delivered):
     """The server is asked for the two requests as they were sent."""
-    server = Server()
-    asking.known = {server.url: server}
+    server = Server().known_to(asking)
     one, two, lost, _ = conversation((*LOSES[:2], Usage(1040, 400), LOSES[3]))
     for each in (one, two, lost):
         asking(each)
@@ -85,8 +83,7 @@ def test_a_proof_makes_the_verdict_and_teaches(asking, delivered):
 )
 def test_a_few_tokens_short_of_where_prompts_part_a_checkpoint_stands(asking, reused, kind):
     """Llama.cpp saves one some four tokens before the end of a prompt; else it is to the token."""
-    server = Server()
-    asking.known = {server.url: server}
+    server = Server().known_to(asking)
     for each in conversation((*LOSES[:2], Usage(1040, reused), LOSES[3]))[:3]:
         asking(each)
     server.asked[-1][-1].callback(Proof(1020, 1040, 400, rewrite=Rewrite.THINKING))
@@ -95,8 +92,7 @@ def test_a_few_tokens_short_of_where_prompts_part_a_checkpoint_stands(asking, re
 
 def test_answers_that_come_in_another_order_do_not_change_that_of_the_turns(asking, delivered):
     """Each session has a line of its own."""
-    server = Server()
-    asking.known = {server.url: server}
+    server = Server().known_to(asking)
     turns = conversation((*LOSES[:3], Usage(1060, 0)))
     others = conversation((*LOSES[:2], Usage(1040, 0)), session="t")
     for each in (*turns, *others):
@@ -130,8 +126,7 @@ def nonsense(asking, server):
 @pytest.mark.parametrize("end", [answer_nothing, fail, nonsense, settle])
 def test_however_asking_ends_each_is_delivered_once_and_in_order(asking, delivered, failures, end):
     """With the verdict that needed no answer; nothing is left, and nothing logged."""
-    server = Server()
-    asking.known = {server.url: server}
+    server = Server().known_to(asking)
     for each in conversation(LOSES):
         asking(each)
     assert len(delivered) == 2
@@ -148,8 +143,7 @@ def test_however_asking_ends_each_is_delivered_once_and_in_order(asking, deliver
 
 def test_the_next_turn_asks_again_after_a_question_that_failed(asking, delivered):
     """One bad answer is not the last word."""
-    server = Server()
-    asking.known = {server.url: server}
+    server = Server().known_to(asking)
     one, two, lost, after = conversation((*LOSES[:3], Usage(1060, 0)))
     for each in (one, two, lost):
         asking(each)
@@ -163,8 +157,7 @@ def test_the_next_turn_asks_again_after_a_question_that_failed(asking, delivered
 def test_no_more_wait_than_may(asking, delivered, monkeypatch, failures):
     """The question that has kept them waiting is given up."""
     monkeypatch.setattr(module, "_MOST_HELD", 3)
-    server = Server()
-    asking.known = {server.url: server}
+    server = Server().known_to(asking)
     lines = conversation((*LOSES, Usage(1080, 1060)))
     for each in lines[:4]:
         asking(each)
@@ -186,8 +179,7 @@ def test_what_still_asks_behind_a_question_that_was_given_up_goes_on_waiting(
 ):
     """One makes room for one."""
     monkeypatch.setattr(module, "_MOST_HELD", 2)
-    server = Server()
-    asking.known = {server.url: server}
+    server = Server().known_to(asking)
     turns = conversation((*LOSES[:3], Usage(1060, 0), Usage(1080, 0)))
     for each in turns:
         asking(each)
@@ -202,8 +194,7 @@ def test_what_still_asks_behind_a_question_that_was_given_up_goes_on_waiting(
 
 def test_what_an_answer_does_not_say_is_counted(asking, delivered):
     """By the server's counters, once it has ended."""
-    server = Server(COUNTS)
-    asking.known = {server.url: server}
+    server = Server(COUNTS).known_to(asking)
     for each, reused in zip(conversation((Usage(1000), Usage(1020))), (None, 1000), strict=True):
         asking(each)
         name, usage, waiting = server.asked[-1]
@@ -218,8 +209,7 @@ def test_what_an_answer_does_not_say_is_counted(asking, delivered):
 
 def test_what_was_counted_may_want_a_proof(asking, delivered):
     """A break that only the counters show has a cause like any other."""
-    server = Server(COUNTS)
-    asking.known = {server.url: server}
+    server = Server(COUNTS).known_to(asking)
     _, lost = conversation((Usage(1000), Usage(1020)))
     asking(_)
     server.last.callback(None)
@@ -236,8 +226,7 @@ def test_what_was_counted_may_want_a_proof(asking, delivered):
 @pytest.mark.parametrize("end", [answer_nothing, fail, settle])
 def test_what_cannot_be_counted_is_not_known(asking, delivered, end):
     """Neither a break nor well."""
-    server = Server(COUNTS)
-    asking.known = {server.url: server}
+    server = Server(COUNTS).known_to(asking)
     for each in conversation((Usage(1000), Usage(1020))):
         asking(each)
         end(asking, server)
@@ -247,8 +236,7 @@ def test_what_cannot_be_counted_is_not_known(asking, delivered, end):
 
 def test_what_was_counted_stays_when_the_proof_fails(asking, delivered):
     """The break is shown, its cause is not known."""
-    server = Server(COUNTS)
-    asking.known = {server.url: server}
+    server = Server(COUNTS).known_to(asking)
     first, lost = conversation((Usage(1000), Usage(1020)))
     asking(first)
     server.last.callback(None)
@@ -262,8 +250,7 @@ def test_what_was_counted_stays_when_the_proof_fails(asking, delivered):
 
 def test_an_answer_that_tells_is_not_counted_again(asking, delivered):
     """What is said of one request is better than what is counted over all."""
-    server = Server(COUNTS)
-    asking.known = {server.url: server}
+    server = Server(COUNTS).known_to(asking)
     for each in conversation(LOSES[:2]):
         asking(each)
     assert len(delivered) == 2
@@ -273,8 +260,7 @@ def test_an_answer_that_tells_is_not_counted_again(asking, delivered):
 def test_what_came_between_is_known_of_a_turn_that_was_counted(asking, delivered):
     """It is evidence there, too."""
     profile = replace(COUNTS, memory=Memory(slots=1))
-    server = Server(profile)
-    asking.known = {server.url: server}
+    server = Server(profile).known_to(asking)
     first, second, third = conversation((Usage(1000), Usage(1020), Usage(1040)))
     (other,) = conversation((Usage(800),), session="t", wall=second.wall + 30)
     for each, reused in ((first, None), (second, 1000), (other, 0), (third, 0)):
@@ -287,13 +273,11 @@ def test_what_came_between_is_known_of_a_turn_that_was_counted(asking, delivered
 
 def test_a_turn_that_was_counted_elsewhere_has_moved(asking, delivered):
     """The turn before went to another upstream."""
-    server = Server(COUNTS)
-    asking.known = {server.url: server}
+    server = Server(COUNTS).known_to(asking)
     first, second = conversation((Usage(1000), Usage(1020)))
     asking(first)
     server.last.callback(None)
-    server = Server(COUNTS, url="http://elsewhere")
-    asking.known = {server.url: server}
+    server = Server(COUNTS, url="http://elsewhere").known_to(asking)
     asking(replace(second, upstream="http://elsewhere"))
     server.last.callback(0)
     assert delivered[-1].verdict.reason is Reason.MOVED
@@ -305,8 +289,7 @@ def test_a_turn_that_was_counted_elsewhere_has_moved(asking, delivered):
 
 def test_a_restart_that_is_seen_now_needs_no_proof(asking, delivered):
     """What the server had is gone, whatever it renders."""
-    server = Server(began="second")
-    asking.known = {server.url: server}
+    server = Server(began="second").known_to(asking)
     for each in conversation(LOSES[:3]):
         asking(each)
     assert server.questions == ["started"]
@@ -318,8 +301,7 @@ def test_a_restart_that_is_seen_now_needs_no_proof(asking, delivered):
 @pytest.mark.parametrize("began", ["first", None])
 def test_a_start_that_is_the_same_or_not_told_is_no_restart(asking, delivered, began):
     """The proof is asked for."""
-    server = Server(began=began)
-    asking.known = {server.url: server}
+    server = Server(began=began).known_to(asking)
     for each in conversation(LOSES[:3]):
         asking(each)
     assert server.questions == ["started", "prove"]
@@ -346,8 +328,7 @@ def test_an_upstream_that_is_not_the_one_known_now_is_not_asked(asking, delivere
 
 def test_an_upstream_that_is_known_no_more_still_answers_for_its_own(asking, delivered):
     """Whoever was asked is asked to the end."""
-    server = Server()
-    asking.known = {server.url: server}
+    server = Server().known_to(asking)
     for each in conversation(LOSES[:3]):
         asking(each)
     asking.known = {"http://elsewhere": Server(url="http://elsewhere")}

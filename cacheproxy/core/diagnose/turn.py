@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.verdict import Count, Judgement, Verdict
 from cacheproxy.core.diagnose.conversations import Lane
 from cacheproxy.core.diagnose.report import CHARS_PER_TOKEN, Report, report
-from cacheproxy.core.diagnose.volatile import Field, fields
+from cacheproxy.core.diagnose.volatile import Field, fields, is_related
 from cacheproxy.core.diff.changes import Change
 from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import parted_at
@@ -126,17 +126,12 @@ def _named(
     if where is None or not here:
         return None, verdict
     for field, change in here:
-        if _is_within(where.path, change.path) or _is_within(change.path, where.path):
+        if is_related(where.path, change.path):
             return field, verdict
     # The prompts part in what follows, where a text has lost its end.
     field, change = min(here, key=lambda one: _place(one[1], order))
     byte = len((change.now_text or "")[: change.now_span[0]].encode("utf-8", "surrogatepass"))
     return field, replace(verdict, where=replace(where, path=change.path, byte=byte))
-
-
-def _is_within(path: str, other: str) -> bool:
-    """Whether the value at ``path`` is that at ``other``, or a part of it."""
-    return path == other or path.startswith(f"{other}/")
 
 
 def _place(change: Change, order: Order) -> tuple[int, list[tuple[int, str]]]:

@@ -197,7 +197,7 @@ class _Trial:
             return False
         place = general(change.path)
         was, now = (
-            sum(_is_related(place, general(one.path)) for one in found)
+            sum(is_related(place, general(one.path)) for one in found)
             for found in (self.changed, self.left)
         )
         if now >= was:  # the same change, only told in another way
@@ -248,5 +248,6 @@ def meets(edit: Edit, request: Request, change: Change, text: str | None) -> boo
     return touches and value_at(request, edit.path) == text
 
 
-def _is_related(one: str, other: str) -> bool:
+def is_related(one: str, other: str) -> bool:
+    """Whether two paths lead to one value, or to a value and a part of it."""
     return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")

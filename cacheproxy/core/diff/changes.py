@@ -151,11 +151,6 @@ def _extends(ours: list[Unit], theirs: list[Unit], *, exactly: bool) -> bool:
     return other == one if exactly else other.startswith(one)
 
 
-def _whole(kind: Kind, part: Part, unit: Unit) -> Change:
-    was, now = (unit.text, "") if kind is Kind.REMOVED else ("", unit.text)
-    return Change(kind, part, unit.path, _source(unit), was, now)
-
-
 def _source(unit: Unit) -> str:
     return next((block.source for block in unit.blocks), "client")
 
@@ -171,11 +166,11 @@ def _blocks(
         lambda i, j: alike(ours[i].text, theirs[j].text) or len(ours) == len(theirs) == 1,
     )
     for i in sorted(set(range(len(ours))) - {i for i, _ in pairs}):
-        yield _block(Kind.REMOVED, part, ours[i])
+        yield _whole(Kind.REMOVED, part, ours[i])
     last = max((j for _, j in pairs), default=-1)
     for j in sorted(set(range(len(theirs))) - {j for _, j in pairs}):
         if j < last or not is_last:
-            yield _block(Kind.ADDED, part, theirs[j])
+            yield _whole(Kind.ADDED, part, theirs[j])
     for i, j in pairs:
         one, other = ours[i], theirs[j]
         is_string = _is_string(step[0], one) and _is_string(step[1], other)
@@ -198,9 +193,11 @@ def _hunks(was: str, now: str) -> list[Hunk]:
     return found
 
 
-def _block(kind: Kind, part: Part, block: Segment) -> Change:
-    was, now = (block.text, "") if kind is Kind.REMOVED else ("", block.text)
-    return Change(kind, part, block.path, block.source, was, now)
+def _whole(kind: Kind, part: Part, one: Unit | Segment) -> Change:
+    """A message or block that has come or gone."""
+    source = _source(one) if isinstance(one, Unit) else one.source
+    was, now = (one.text, "") if kind is Kind.REMOVED else ("", one.text)
+    return Change(kind, part, one.path, source, was, now)
 
 
 def _in_text(hunk: Hunk, block: Segment, was: str, now: str) -> Change:

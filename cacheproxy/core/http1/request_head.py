@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 from cacheproxy.core.http1.headers import by_name, tokens
 from cacheproxy.core.http1.target import AUTHORITY, absolute
@@ -15,17 +15,14 @@ _MOST_DIGITS = 32
 """Of a Content-Length; int() refuses 4300."""
 
 
-class RequestLimits(Protocol):
+@dataclass(frozen=True)
+class RequestLimits:
     """Bytes: ``body``, ``head`` (without the target), ``target``. A count: ``headers``."""
 
-    @property
-    def body(self) -> int: ...  # noqa: D102
-    @property
-    def head(self) -> int: ...  # noqa: D102
-    @property
-    def target(self) -> int: ...  # noqa: D102
-    @property
-    def headers(self) -> int: ...  # noqa: D102
+    body: int = 64 << 20
+    head: int = 64 << 10
+    target: int = 32 << 10
+    headers: int = 1000
 
 
 class RequestError(ValueError):
