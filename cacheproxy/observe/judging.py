@@ -179,14 +179,14 @@ class Judging:
             if reused is None:
                 return
             usage = replace(usage, reused=reused)
-            judged = judged._replace(usage=usage, verdict=judged.again(usage, meanwhile))
+            judged = judged._replace(usage=usage, verdict=judged.again(usage, meanwhile=meanwhile))
             held.exchange = _with(held.exchange, judged)
         before = judged.before
         if before is None or not judged.wants_proof:
             return
         if is_another(before.start, await known.started()):
             meanwhile = meanwhile._replace(restarted=True)
-            verdict = judged.again(usage, meanwhile)
+            verdict = judged.again(usage, meanwhile=meanwhile)
             held.exchange = replace(held.exchange, verdict=verdict)
             if verdict.basis is Basis.TOLD:
                 return
@@ -196,7 +196,7 @@ class Judging:
         proof = await known.prove(before.request, request, compared)
         if proof is None:
             return
-        verdict = judged.again(usage, meanwhile, proof)
+        verdict = judged.again(usage, meanwhile=meanwhile, proof=proof)
         learn(known.inferred, verdict, proof, usage)
         held.exchange = replace(held.exchange, verdict=verdict)
 

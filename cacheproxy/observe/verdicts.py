@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import parting
@@ -97,36 +98,24 @@ class Verdicts:
             unedited = prompt_of(exchange.received, order)
         if sent is None or unedited is None:
             return None
-        first, replaced, usage = lane.turns == 0, place.replaced, _usage(exchange, inferred)
-        known = first and self._is_known(session, lane)
-        spoken = request.dialect
-        caches = (request.json or {}).get("cache_prompt") is not False
-
-        def again(
-            usage: Usage = usage,
-            meanwhile: Meanwhile = NOTHING_SEEN,
-            proof: Proof | None = None,
-        ) -> Verdict:
-            return judge(
-                before,
-                sent,
-                unedited,
-                usage,
-                profile,
-                meanwhile,
-                proof,
-                first=first,
-                known=known,
-                replaced=replaced,
-                caches=caches,
-                spoken=spoken,
-            )
-
-        verdict, meanwhile = again(), NOTHING_SEEN
+        first, usage = lane.turns == 0, _usage(exchange, inferred)
+        again = partial(
+            judge,
+            before,
+            sent,
+            unedited,
+            profile=profile,
+            first=first,
+            known=first and self._is_known(session, lane),
+            replaced=place.replaced,
+            caches=(request.json or {}).get("cache_prompt") is not False,
+            spoken=request.dialect,
+        )
+        verdict, meanwhile = again(usage), NOTHING_SEEN
         is_break, key = verdict.judgement is Judgement.BREAK, (*session, place.lane)
         if before is not None and (is_break or (usage.reused is None and profile.counts_reuse)):
             meanwhile = self._meanwhile(exchange, key, before, sent, profile)
-            verdict = again(meanwhile=meanwhile) if is_break else verdict
+            verdict = again(usage, meanwhile=meanwhile) if is_break else verdict
         if inferred is not None:
             _infer(inferred, verdict, before, sent, usage, exchange)
         end = exchange.wall + exchange.seconds
