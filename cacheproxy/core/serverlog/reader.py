@@ -18,10 +18,11 @@ servers that share its log.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field
 
 from cacheproxy.core.serverlog.record import LoggedRequest, ServerFacts
-from cacheproxy.core.serverlog.verdict import Earlier, judge_logged
+from cacheproxy.core.serverlog.verdict import REMEMBERED, judge_logged
 
 _LONGEST_LINE = 4000
 """Characters looked at: some builds log whole prompts in one line."""
@@ -82,13 +83,16 @@ class _Open:
 
 @dataclass(slots=True)
 class _Instance:
-    """One server: its open requests by slot, and what was said before a slot was taken."""
+    """One server: its open requests by slot, and what was said before a slot was taken.
+
+    ``earlier``: the lengths of its last prompts.
+    """
 
     open: dict[int, _Open] = field(default_factory=dict)
     current: int | None = None
     kept: float | None = None
     shared: int | None = None
-    earlier: Earlier = field(default_factory=Earlier)
+    earlier: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
 
 class LogReader:
@@ -143,7 +147,7 @@ class LogReader:
         """A line that names no task: of the server, or of the task that spoke last."""
         if _STARTED.search(line):
             done = [gone for slot in list(server.open) for gone in self._finish(server, slot)]
-            server.earlier = Earlier()
+            server.earlier.clear()
             return done
         bare = _BARE_SLOT.search(line)
         if bare is not None:
@@ -217,8 +221,8 @@ class LogReader:
         request = known.request
         _derive(request, known.held)
         request.verdict, request.reason = judge_logged(request, server.earlier)
-        if request.error is None:
-            server.earlier.add(request.prompt)
+        if request.error is None and request.prompt is not None:
+            server.earlier.append(request.prompt)
         return [request]
 
 

@@ -6,13 +6,12 @@ before it: a turn is a little longer than the turn it extends.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Collection
 
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.serverlog.record import LoggedRequest
 
-_REMEMBERED = 16
+REMEMBERED = 16
 """Requests: a conversation's last turn is hardly further back, and its cache hardly alive."""
 _SHORT = 256
 """Tokens: a prompt below this has next to nothing to lose."""
@@ -21,33 +20,18 @@ _GROWN = 1.05
 """A turn may be a little shorter than the one before: an answer's reasoning goes."""
 
 
-@dataclass(slots=True)
-class Earlier:
-    """The lengths, in tokens, of the last prompts of one server."""
+def judge_logged(request: LoggedRequest, earlier: Collection[int]) -> tuple[Judgement, str]:
+    """Return the verdict on ``request`` and the reason in a few words.
 
-    _lengths: deque[int] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
-
-    def add(self, prompt: int | None) -> None:
-        """Remember a prompt; None if its length is not known."""
-        if prompt is not None:
-            self._lengths.append(prompt)
-
-    def __bool__(self) -> bool:
-        return bool(self._lengths)
-
-    def like(self, prompt: int) -> int:
-        """Return the longest earlier prompt that one of ``prompt`` tokens may extend, else 0."""
-        return max((length for length in self._lengths if length <= _GROWN * prompt), default=0)
-
-
-def judge_logged(request: LoggedRequest, earlier: Earlier) -> tuple[Judgement, str]:
-    """Return the verdict on ``request`` and the reason in a few words."""
+    ``earlier``: the lengths, in tokens, of the last prompts of its server.
+    """
     prompt, reused, kept = request.prompt, request.reused, request.kept
     if request.error is not None:
         return Judgement.UNKNOWN, request.error
     if prompt is None or reused is None:
         return Judgement.UNKNOWN, "the log does not say what was reused"
-    like = min(earlier.like(prompt), prompt)
+    like = max((length for length in earlier if length <= _GROWN * prompt), default=0)
+    like = min(like, prompt)
     extends = like >= _SHORT and reused >= _KEPT * like
     keeps = kept is not None and kept >= _KEPT and reused >= _SHORT
     if extends or keeps or reused >= prompt / 2:
