@@ -9,14 +9,7 @@ from typing import Any, TypeVar
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.normalizer import (
-    Normalizer,
-    RuleError,
-    check_client,
-    check_literals,
-    check_name,
-    check_types,
-)
+from cacheproxy.core.rules.normalizer import Normalizer, RuleError, check_fields
 from cacheproxy.core.rules.rule import Rule
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -41,11 +34,7 @@ class CodeRule:
     client: Client | None = None
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        check_literals(self.name, self.literals)
-        check_types(self.name, why=(self.why, str), default=(self.default, bool))
-        check_types(self.name, needs_previous=(self.needs_previous, bool))
-        check_client(self.name, self.client)
+        check_fields(self, "default", "needs_previous")
         if not callable(self.find):
             raise RuleError(f"rule {self.name!r}: 'find' must be a function")
 

@@ -57,38 +57,24 @@ def client_name(rule: Normalizer) -> str:
     return EVERY if rule.client is None else rule.client.name
 
 
-def check_name(name: str) -> None:
-    """Raise RuleError unless ``name`` is lower-case words joined by hyphens."""
+def check_fields(rule: Any, *flags: str) -> None:
+    """Raise RuleError unless the fields that rules share are right; ``flags``: the booleans."""
+    name = rule.name
     if type(name) is not str or len(name) > MOST_NAME or not _NAME.fullmatch(name):
         raise RuleError(f"rule {_shown(name)}: a name must be lower-case words joined by '-'")
-
-
-def check_client(name: str, client: Any) -> None:
-    """Raise RuleError unless ``client`` is a Client, or None."""
-    if client is not None and type(client) is not Client:
-        raise RuleError(f"rule {name!r}: 'client' must be a Client")
-
-
-def check_literals(name: str, literals: Any) -> None:
-    """Raise RuleError unless ``literals`` are ASCII texts: JSON may spell others with escapes."""
-    if not are_texts(literals) or not all(map(_is_plain, literals)):
+    literals = rule.literals  # JSON may spell others than ASCII with escapes
+    if not are_texts(literals) or not all(text and text.isascii() for text in literals):
         raise RuleError(f"rule {name!r}: 'literals' must be a list of plain ASCII texts")
-
-
-def check_types(name: str, **fields: tuple[object, type]) -> None:
-    """Raise RuleError unless each value is of the type beside it."""
-    for field_name, (value, kind) in fields.items():
-        if type(value) is not kind:
-            raise RuleError(f"rule {name!r}: '{field_name}' must be of type {kind.__name__}")
+    for field, kind in (("why", str), *((flag, bool) for flag in flags)):
+        if type(getattr(rule, field)) is not kind:
+            raise RuleError(f"rule {name!r}: '{field}' must be of type {kind.__name__}")
+    if rule.client is not None and type(rule.client) is not Client:
+        raise RuleError(f"rule {name!r}: 'client' must be a Client")
 
 
 def are_texts(values: Any) -> bool:
     """Whether ``values`` is a list or tuple of nothing but texts."""
     return isinstance(values, tuple | list) and all(type(text) is str for text in values)
-
-
-def _is_plain(text: str) -> bool:
-    return text != "" and text.isascii()
 
 
 def _shown(name: Any) -> str:

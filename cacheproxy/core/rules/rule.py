@@ -23,10 +23,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import (
     RuleError,
     are_texts,
-    check_client,
-    check_literals,
-    check_name,
-    check_types,
+    check_fields,
     on_one_line,
 )
 from cacheproxy.core.rules.note import MOST_NOTE, Note, NoteError, again, begins, told
@@ -80,11 +77,7 @@ class Rule:
     _key: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        check_literals(self.name, self.literals)
-        check_types(self.name, why=(self.why, str), default=(self.default, bool))
-        check_types(self.name, pin=(self.pin, bool))
-        check_client(self.name, self.client)
+        check_fields(self, "default", "pin")
         where = (self.where,) if isinstance(self.where, str) else self.where
         if not where or not are_texts(where):
             raise RuleError(f"rule {self.name!r}: 'where' must be a place or a list of places")
