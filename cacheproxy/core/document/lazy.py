@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 _T = TypeVar("_T")
 
@@ -21,15 +21,10 @@ class Once(Generic[_T]):
         self._name = work.__name__
         self.__doc__ = work.__doc__
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> Once[_T]: ...
-
-    @overload
-    def __get__(self, instance: object, owner: type) -> _T: ...
-
-    def __get__(self, instance: object | None, owner: type) -> Once[_T] | _T:
+    def __get__(self, instance: Any, owner: type) -> _T:
         """Work it out; two threads at once may both do so."""
         if instance is None:
-            return self
+            return self  # type: ignore[return-value]  # the class is asked, by who documents it
+        value: _T
         value = instance.__dict__[self._name] = self._work(instance)
         return value

@@ -15,8 +15,6 @@ class Literals:
     what is new is searched; a text that begins in one message and ends in another is not found.
     """
 
-    __slots__ = ("_body", "_document", "_held", "_short", "_words")
-
     def __init__(
         self, body: bytes, document: Document | None = None, words: Words | None = None
     ) -> None:

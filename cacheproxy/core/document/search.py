@@ -68,8 +68,6 @@ class LateError(Exception):
 class Pattern:
     """A Python regex. ``groups`` and ``groupindex`` are as in ``re``. Raises ``re.error``."""
 
-    __slots__ = ("_regex", "groupindex", "groups")
-
     def __init__(self, pattern: str) -> None:
         self._regex = _compiled(pattern)
         self.groups: int = self._regex.groups
@@ -82,8 +80,6 @@ class Pattern:
 
 class Search:
     """A pattern, and the time it may take in all that it searches: the methods raise LateError."""
-
-    __slots__ = ("_patience", "_regex", "_seconds", "_until")
 
     def __init__(self, pattern: regex.Pattern[str], seconds: float) -> None:
         self._regex = pattern

@@ -45,8 +45,6 @@ class RequestHead:
     ``scheme``: of the URL that was the target, in lower case; b"" if it was none.
     """
 
-    __slots__ = ("_by_name", "headers", "length", "method", "scheme", "target", "version")
-
     def __init__(
         self,
         method: bytes,

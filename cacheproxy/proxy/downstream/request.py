@@ -54,30 +54,6 @@ class ProxyRequest:
     Nothing is written once the client has left.
     """
 
-    __slots__ = (
-        "_bodiless",
-        "_chunked",
-        "_finishing",
-        "_head",
-        "_lost",
-        "_on_gone",
-        "_own_headers",
-        "_own_reason",
-        "_own_status",
-        "_unsent",
-        "body",
-        "channel",
-        "finished",
-        "framed",
-        "headers",
-        "method",
-        "path",
-        "sharing",
-        "started",
-        "uri",
-        "version",
-    )
-
     def __init__(
         self, channel: Connection, head: RequestHead, body: bytes, sharing: Sharing = NOT_SHARED
     ) -> None:
