@@ -249,7 +249,7 @@ class Database:
                 self.unkept = ""
                 self._tell(f"totals are kept again in {self._path}")
         for asker, result in answers:
-            self._answer(asker, result)
+            self._reactor.callFromThread(_fire, asker, result)
 
     def _taken(self, *, is_file: bool) -> list[_Waiting]:
         """Return what is to be done next: for a file what was held, in portions, then the rest."""
@@ -322,9 +322,6 @@ class Database:
         if self._held:
             self.dropped += len(self._held)
             self._tell(f"{len(self._held):,} requests are not in the totals: {self.unkept}")
-
-    def _answer(self, done: Deferred[Any], result: Any) -> None:
-        self._reactor.callFromThread(_fire, done, result)
 
     def _tell(self, text: str) -> None:
         now = time.monotonic()

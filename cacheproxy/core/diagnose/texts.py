@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import chain, dropwhile, islice
 
@@ -19,6 +19,8 @@ _ONWARD = 8000
 """Characters behind the difference that are looked at: more than is shown."""
 _LONGEST = 1000
 """Characters of a credential: one that is cut short might not be known as one."""
+
+_MOST_SEGMENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,9 @@ def _from(
     """Return the text of ``segment`` from ``same`` before ``at``, and what follows that."""
     if segment is None:
         return ""
-    onward: Iterator[Segment] = dropwhile(lambda one: one is not segment, prompt.segments)
-    text = "".join(_until(onward, at + _ONWARD + _LONGEST))
-    return hide_text(text, known)[at - same : at + _ONWARD]
-
-
-def _until(segments: Iterator[Segment], most: int) -> Iterator[str]:
-    for segment in islice(segments, 1000):
-        yield segment.text if len(segment.text) <= most else segment.text[:most]
-        most -= len(segment.text)
-        if most <= 0:
-            return
+    text, most = "", at + _ONWARD + _LONGEST
+    for one in islice(dropwhile(lambda one: one is not segment, prompt.segments), _MOST_SEGMENTS):
+        text += one.text[:most]
+        if len(text) >= most:
+            break
+    return hide_text(text[:most], known)[at - same : at + _ONWARD]

@@ -191,7 +191,7 @@ class _Running:
                     if self.place is not None and prepared.turn is not None and status < 400:
                         servers.settle(chosen, server, prepared.turn, self.place.lane)
                     return response
-                server.turned_down()
+                server.health.doubt()  # it has no room for a request: perhaps it is not up
                 response.abort()
             server.health.waiting -= 1
         raise AssertionError("the last one returns or raises")

@@ -88,7 +88,3 @@ class Server:
             self.placing.forget()
         if self.name:
             self.health.set(is_up=False)
-
-    def turned_down(self) -> None:
-        """It has turned down a request as one that it has no room for: perhaps it is not up."""
-        self.health.doubt()
