@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.session import Session, parent_of
-from cacheproxy.core.conversation.verdict import Judgement, Verdict
+from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.judge.explain import command, phrase
 from cacheproxy.core.privacy.credentials import hide_text
 
@@ -19,8 +19,6 @@ _MOST_RAISED = 4_000
 _LONGEST = 64
 """Characters of a name that a client has chosen."""
 _JUDGED = (Judgement.OK, Judgement.BREAK)
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,20 @@ class Alarms:
             return None
         _put(self._raised, key, now, _MOST_RAISED)
         turns.clear()
-        return _alarm(exchange, verdict, session, why, costly, proxy)
+        seconds = [turn.seconds for turn in costly if turn.seconds is not None]
+        return Alarm(
+            client=_shown(session.client),
+            session=_shown(session.label),
+            turn=exchange.turn,
+            cause=verdict.reason or "",
+            phrase=why,
+            tokens=sum(turn.lost for turn in costly),
+            seconds=sum(seconds) if seconds else None,
+            turns=len(costly),
+            command=command(exchange.number, verdict, proxy),
+            upstream=exchange.server or exchange.upstream,
+            at=exchange.wall + exchange.seconds,
+        )
 
     def _last(self, session: Session, turn: _Turn) -> deque[_Turn]:
         turns = deque(self._turns.get(session, ()), maxlen=self.limits.turns)
@@ -135,37 +146,13 @@ class Alarms:
         return []
 
 
-def _alarm(  # noqa: PLR0917 (a turn, then what it comes to)
-    exchange: Exchange,
-    verdict: Verdict,
-    session: Session,
-    why: str,
-    costly: list[_Turn],
-    proxy: str,
-) -> Alarm:
-    seconds = [turn.seconds for turn in costly if turn.seconds is not None]
-    return Alarm(
-        client=_shown(session.client),
-        session=_shown(session.label),
-        turn=exchange.turn,
-        cause=verdict.reason or "",
-        phrase=why,
-        tokens=sum(turn.lost for turn in costly),
-        seconds=sum(seconds) if seconds else None,
-        turns=len(costly),
-        command=command(exchange.number, verdict, proxy),
-        upstream=exchange.server or exchange.upstream,
-        at=exchange.wall + exchange.seconds,
-    )
-
-
 def _shown(name: str) -> str:
     """Return a name that a client has chosen, fit to be shown: it may be anything."""
     name = hide_text(name)[:_LONGEST]
     return name if name.isprintable() else name.encode("unicode_escape").decode()
 
 
-def _put(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
+def _put(kept: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
     kept[key] = value
     kept.move_to_end(key)
     if len(kept) > most:
