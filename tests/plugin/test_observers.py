@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from cacheproxy.core.conversation.lanes import Pair, Place
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.plugin.observers import Observer
@@ -96,13 +97,16 @@ def test_it_sees_a_copy(make):
     """What it does to a body's JSON reaches nobody."""
     unit = make()
     shown = exchange(body=b'{"a":[1]}')
-    unit.put(shown)
+    before = exchange(body=b"{}").received
+    pair = Pair(before, shown.received)  # of one that failed, and so was not judged
+    unit.put(replace(shown, place=Place(0, 2, is_side=False, pair=pair)))
     unit.finish()
     (seen,) = unit.seen
     seen.received.json["a"].clear()
     assert seen.received is seen.sent
     assert shown.received.json == {"a": [1]}
-    assert replace(seen, received=shown.received, sent=shown.sent) == shown
+    assert seen.place == Place(0, 2, is_side=False)
+    assert replace(seen, received=shown.received, sent=shown.sent, place=None) == shown
 
 
 @pytest.mark.parametrize("most", [{"most": 3}, {"most_bytes": 800}])

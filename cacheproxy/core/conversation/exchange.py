@@ -101,8 +101,12 @@ class Exchange:
         return size + len(sent.body)
 
     def unread(self) -> Exchange:
-        """Return it with requests of its own, yet unread: what is read takes ten bodies' room."""
+        """Return it with requests of its own, yet unread: what is read takes ten bodies' room.
+
+        The request before, where it was not judged, is the store's, and stays there.
+        """
         received, sent = replace(self.received), self.sent
         if sent is not None:
             sent = received if sent is self.received else replace(sent)
-        return replace(self, received=received, sent=sent)
+        place = None if self.place is None else self.place._replace(pair=None)
+        return replace(self, received=received, sent=sent, place=place)
