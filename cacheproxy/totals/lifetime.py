@@ -133,7 +133,7 @@ class Lifetime:
         tail = total(result.tails)
         figures = NOTHING
         if gained is not None:
-            figures = gained.figures if gained.begun else _less(gained.figures, known.ahead)
+            figures = gained.figures if gained.begun else gained.figures.beyond(known.ahead)
             self._add(target, figures, NOTHING)
             known = Known(reading, result.unexplained)
         else:
@@ -182,9 +182,3 @@ class Lifetime:
         self._connection.executemany(
             _ADD, [(target, figure, 0.0, amount) for figure, amount in amounts.items() if amount]
         )
-
-
-def _less(figures: Figures, ahead: Figures) -> Figures:
-    """Return ``figures`` without what has been counted already."""
-    pairs = ((getattr(figures, name), getattr(ahead, name)) for name in NAMES)
-    return Figures(*(value and max(0, value - (known or 0)) for value, known in pairs))

@@ -23,9 +23,11 @@ class Literals:
         self._held: dict[Word, bool] = {}
         self._short: bytes | None = None
 
-    def __contains__(self, literal: str) -> bool:
-        """Whether the body holds ``literal``."""
-        return self._holds(literal)
+    def __contains__(self, word: Word) -> bool:
+        """Whether the body holds ``word``."""
+        if word not in self._held:
+            self._held[word] = self._look_for(word)
+        return self._held[word]
 
     def match(self, pattern: re.Pattern[bytes]) -> bool:
         """Whether the body holds a match of ``pattern``, which must not look beyond its match.
@@ -33,12 +35,7 @@ class Literals:
         One that begins with a certain character is nearly as fast as a text, one that may begin
         with several is not.
         """
-        return self._holds(pattern)
-
-    def _holds(self, word: Word) -> bool:
-        if word not in self._held:
-            self._held[word] = self._look_for(word)
-        return self._held[word]
+        return pattern in self
 
     def _look_for(self, word: Word) -> bool:
         document, words = self._document, self._words

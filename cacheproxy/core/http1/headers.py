@@ -56,11 +56,7 @@ def by_name(headers: Headers) -> dict[bytes, list[bytes]]:
     """Return the values of each header by its name in lower case, in their order."""
     found: dict[bytes, list[bytes]] = {}
     for name, value in headers:
-        key = name.lower()
-        if key in found:
-            found[key].append(value)
-        else:
-            found[key] = [value]
+        found.setdefault(name.lower(), []).append(value)
     return found
 
 

@@ -36,6 +36,11 @@ class Figures:
     def __add__(self, other: Figures) -> Figures:
         return Figures(*(_plus(getattr(self, name), getattr(other, name)) for name in NAMES))
 
+    def beyond(self, other: Figures) -> Figures:
+        """Return these without the ``other`` ones, never less than nothing."""
+        pairs = _pairs(self, other)
+        return Figures(*(None if one is None else max(0, one - (two or 0)) for one, two in pairs))
+
     def completed(self) -> Figures:
         """Return these, and of ``prompt``, ``reused`` and ``evaluated`` also the third of two."""
         prompt, reused, evaluated = self.prompt, self.reused, self.evaluated
@@ -120,7 +125,7 @@ def settle(told: Sequence[Told], gained: Gain | None, unexplained: Figures = NOT
         old = _before(told, gained.figures)
         held = gained.figures
     new = total(each.figures for index, each in enumerate(told) if index not in old)
-    return Settled(_tails(told, old, unexplained, gained.figures), old, _beyond(held, new))
+    return Settled(_tails(told, old, unexplained, gained.figures), old, held.beyond(new))
 
 
 def _is_another(before: Reading, now: Reading) -> bool:
@@ -172,15 +177,6 @@ def _tails(
                 tail[name] = value - known
         found.append(Figures(**tail))
     return tuple(found)
-
-
-def _beyond(counters: Figures, told: Figures) -> Figures:
-    return Figures(
-        *(
-            None if counted is None else max(0, counted - (known or 0))
-            for counted, known in _pairs(counters, told)
-        )
-    )
 
 
 def total(figures: Iterable[Figures]) -> Figures:

@@ -30,6 +30,7 @@ from cacheproxy.proxy.upstream.upstream import Upstream
 _log = Logger()
 _SECONDS = 5.0
 """For each page, if nothing else is said: a server busy with a large batch may take two."""
+_HEADERS: Headers = ((b"Accept", b"*/*"),)
 _LARGEST = 512 << 10
 """Bytes of a page that is read: it is read on the reactor."""
 
@@ -38,9 +39,8 @@ class Poller(Service):
     """Looks every ``interval`` seconds and gives each Look to ``deliver``; at once when it starts.
 
     ``upstream`` may be replaced while it runs. ``clock``: an IReactorTime; ``wall``: returns
-    seconds since the epoch. ``headers``: sent along, such as an API key. A look that takes longer
-    than the interval delays the next. ``last`` is the latest, None before the first. ``seconds``:
-    for each page.
+    seconds since the epoch. A look that takes longer than the interval delays the next. ``last``
+    is the latest, None before the first. ``seconds``: for each page.
     """
 
     def __init__(
@@ -51,7 +51,6 @@ class Poller(Service):
         clock: Any,
         *,
         wall: Callable[[], float],
-        headers: Headers = (),
         seconds: float = _SECONDS,
     ) -> None:
         self.upstream = upstream
@@ -59,7 +58,6 @@ class Poller(Service):
         self._deliver = deliver
         self._clock = clock
         self._wall = wall
-        self._headers = ((b"Accept", b"*/*"), *headers)
         self._interval = interval
         self._seconds = seconds
         self._waiting: list[Deferred[None]] = []
@@ -140,7 +138,7 @@ class Poller(Service):
             if path in MORE_PAGES and not known.wants(path):
                 continue
             try:
-                request = Request("GET", path, self._headers)
+                request = Request("GET", path, _HEADERS)
                 status, body, said = await answer(upstream, request, self._clock, self._seconds)
             except CancelledError:
                 raise

@@ -215,11 +215,6 @@ def test_odd_pages_do_not_matter(reactor, server, page):
     assert seen.reading is None
 
 
-def test_headers_go_along(reactor, server):
-    look(reactor, poller(reactor, server.url, headers=((b"Authorization", b"Bearer x"),)))
-    assert {key for _, key in server.asked} == {"Bearer x"}
-
-
 def test_it_looks_at_once_and_then_every_interval(reactor, server):
     clock = Clock()
     seen = []
