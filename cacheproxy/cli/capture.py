@@ -14,8 +14,9 @@ from pathlib import Path
 import click
 
 from cacheproxy.cli.settings import fail, json_option, plain, print_json, say, tell
-from cacheproxy.core.capture.files import Captured, Problem, read, read_each
+from cacheproxy.core.capture.files import Problem, read, read_each
 from cacheproxy.core.capture.har import to_har
+from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.session import session_of
 
 _EPOCH_BEGAN = 1e9

@@ -24,7 +24,8 @@ from cacheproxy.cli.settings import (
     say,
     tell,
 )
-from cacheproxy.core.capture.files import Captured, read
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.server.identify import PAGES, identify

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.core.capture.files import Captured, read, to_line
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.capture.jsonl import to_line
+from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.session import Session
 from tests.cli.invoking import invoke
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.core.capture.files import Captured, read
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.exchange import Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.request import Request

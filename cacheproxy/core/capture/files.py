@@ -14,20 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cacheproxy.core.capture.har import from_har
-from cacheproxy.core.capture.jsonl import CapturedError, from_fields, from_line, parse, to_line
-from cacheproxy.core.capture.record import Applied, Captured
+from cacheproxy.core.capture.jsonl import CapturedError, from_fields, parse
+from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.server.profile import Profile
-
-__all__ = [
-    "Applied",
-    "Captured",
-    "CapturedError",
-    "Problem",
-    "from_line",
-    "read",
-    "read_each",
-    "to_line",
-]
 
 _ENDINGS = (".jsonl", ".har")
 _MOST_PROBLEMS = 10

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.capture.files import (
-    Captured,
-    read,
-    to_line,
-)
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.capture.jsonl import to_line
+from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.server.profile import Profile
 from tests.core.capture.test_jsonl import GOOD, GOOD_LINE, SECRET, texts
 

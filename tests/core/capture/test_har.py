@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from cacheproxy.core.capture.files import Captured, CapturedError, read
+from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.har import from_har, to_har
+from cacheproxy.core.capture.jsonl import CapturedError
+from cacheproxy.core.capture.record import Captured
 from tests.core.capture.test_jsonl import SECRET, anything, exchange
 
 SCHEMAS = Path(__file__).parents[2] / "fixtures" / "har-schema"

@@ -9,13 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cacheproxy.core.capture.files import (
-    Applied,
-    Captured,
-    CapturedError,
-    from_line,
-    to_line,
-)
+from cacheproxy.core.capture.jsonl import CapturedError, from_line, to_line
+from cacheproxy.core.capture.record import Applied, Captured
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
