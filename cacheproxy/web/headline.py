@@ -8,10 +8,10 @@ from typing import Any
 
 from cacheproxy.core.judge.weights import BROKEN, FELT, share_in_words
 from cacheproxy.totals.snapshot import SPARED
+from cacheproxy.totals.windows import WINDOWS
 
 Json = dict[str, Any]
 
-LENGTHS = {"15m": "15 minutes", "1h": "hour", "24h": "24 hours", "30d": "30 days"}
 _LITTLE = 0.5
 
 
@@ -104,7 +104,7 @@ def _standing(sums: Mapping[str, Any], known: int) -> Standing:
 
 
 def _text(standing: Standing, window: str, sums: Mapping[str, Any], known: int) -> str:
-    when = f"in the last {LENGTHS[window]}"
+    when = f"in the last {WINDOWS[window].name}"
     if standing is Standing.EMPTY:
         return f"No figures {when}."
     if standing is Standing.UNMEASURED:
