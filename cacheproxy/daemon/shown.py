@@ -43,7 +43,7 @@ from cacheproxy.web.login import login
 from cacheproxy.web.memory_store import Unkept
 from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
-from cacheproxy.web.pages import OwnPages
+from cacheproxy.web.pages import OwnPages, answer, queried
 from cacheproxy.web.prompts import PATH as SHOW_PROMPTS
 from cacheproxy.web.prompts import Prompts
 from cacheproxy.web.ready import PATH as READY
@@ -139,26 +139,22 @@ class Shown:
             self._site.channels,
         )
         board = self.dashboard
-        captures = lambda: board.captures  # noqa: E731
         breaks = Breaks(
             recent=self.recent,
             cures=cures,
             prompts=self.prompts,
-            active=names,
-            captures=captures,
+            report=board.report,
             option=lambda: self.option,
         )
         return OwnPages(
-            {READY: check, EXCHANGES: partial(exchanges, self.recent)},
-            {DETAIL: board.detail},
-            queried={
-                DATA: board.data,
-                REQUESTS: board.requests,
-                CONVERSATIONS: self.conversations.list,
-            },
-            direct={
+            {
                 **static_files(),
                 **self._downloads,
+                DATA: partial(queried, board.data),
+                REQUESTS: partial(queried, board.requests),
+                CONVERSATIONS: partial(queried, self.conversations.list),
+                READY: lambda request: answer(request, check),
+                EXCHANGES: lambda request: answer(request, partial(exchanges, self.recent)),
                 METRICS: metrics,
                 LIVE: self.live,
                 HEALTH: partial(named_or, access, page, check),
@@ -166,13 +162,14 @@ class Shown:
                 RELOAD: lambda request: reload(self.reload, request),
                 SHOW_PROMPTS: self.prompts.page,
             },
-            folders={
+            {
+                DETAIL: lambda request, name: answer(request, partial(board.detail, name)),
                 CONVERSATION: self.conversations.one,
                 CURE: cures,
                 BREAK: breaks,
-                DIAGNOSIS: partial(diagnosis, self.recent, names, captures, self.prompts),
+                DIAGNOSIS: partial(diagnosis, self.recent, board.report, self.prompts),
             },
-            before=before,
+            before,
         )
 
     def _in_thread(self, work: Callable[[], Any]) -> Deferred[Any]:

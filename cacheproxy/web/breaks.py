@@ -5,14 +5,14 @@ What the prompts say comes from memory, and only where ``prompts`` are shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Basis, Verdict
 from cacheproxy.core.diagnose.cure import Cure
-from cacheproxy.core.diagnose.report import Report, report
+from cacheproxy.core.diagnose.report import Report
 from cacheproxy.core.diagnose.texts import Texts, quoted
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.observe.recent import Recent
@@ -39,16 +39,12 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaks:
-    """The page. ``active``: names of the rules that are on; ``captures`` returns their folder.
-
-    ``option`` returns what a command needs to find this proxy.
-    """
+    """The page. ``report``: as the dashboard's; ``option`` returns what a command needs here."""
 
     recent: Recent
     cures: Cures
     prompts: Prompts
-    active: Collection[str]
-    captures: Callable[[], str]
+    report: Callable[[Exchange, Verdict], Report]
     option: Callable[[], str]
 
     def __call__(self, request: ProxyRequest, name: str) -> bytes | int:
@@ -75,8 +71,7 @@ class Breaks:
         return None
 
     async def _shown(self, request: ProxyRequest, exchange: Exchange, verdict: Verdict) -> Json:
-        folders = tuple(filter(None, [self.captures()]))
-        found = report(exchange, verdict, active=self.active, captures=folders)
+        found = self.report(exchange, verdict)
         told = found.as_json()
         kept = ("number", "client", "session", "turn", "reason", "path", "byte", "kind", "advice")
         texts, hidden = await self._texts(request, exchange, verdict)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 
 from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.diagnose.report import Report, report
 from cacheproxy.core.judge.advice import FREQUENCY
 from cacheproxy.core.judge.explain import PHRASES
@@ -140,18 +141,18 @@ class Dashboard:
     def _open_report(self, number: int) -> Report | None:
         """Return the report on an exchange, None if its rule has been applied."""
         exchange = None if self.is_applied(number) else self._recent.find(str(number))
-        return None if exchange is None else self._report(exchange)
-
-    def _report(self, exchange: Exchange) -> Report | None:
-        folders = (self.captures,) if self.captures else ()
-        verdict = exchange.verdict
-        if verdict is None:
+        if exchange is None or exchange.verdict is None:
             return None
+        return self.report(exchange, exchange.verdict)
+
+    def report(self, exchange: Exchange, verdict: Verdict) -> Report:
+        """Return what is known of ``exchange``, and what to do about it."""
+        folders = (self.captures,) if self.captures else ()
         return report(exchange, verdict, active=self.active, captures=folders)
 
     def _detail(self, exchange: Exchange) -> Json:
-        told = self._report(exchange)
-        found: Json = {} if told is None else told.as_json()
+        verdict = exchange.verdict
+        found: Json = {} if verdict is None else self.report(exchange, verdict).as_json()
         found.pop("excerpts", None)
         return {
             **found,

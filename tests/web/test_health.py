@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.web.health import PATH
-from cacheproxy.web.pages import OwnPages
+from cacheproxy.web.pages import answer
 from tests.proxy.harness import Client, Proxy, answer_ok, free_port, whole
 
 from .asking import Asking, get
@@ -181,7 +181,7 @@ def test_for_a_remote_upstream_no_rule_is_on(tmp_path):
 
 def asked(page):
     """A page asked for in memory."""
-    return Asking(OwnPages({b"/x": page}))
+    return Asking(lambda request: answer(request, page))
 
 
 def test_a_page_that_fails_is_a_500():
