@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.web.health import PATH
 from cacheproxy.web.pages import answer
-from tests.proxy.harness import Client, Proxy, answer_ok, free_port, whole
+from tests.proxy.harness import Client, Proxy, answer_ok, whole
 
 from .asking import Asking, get
 
@@ -151,17 +151,6 @@ def test_the_rest_belongs_to_the_upstream(proxy, upstream, target):
     with Client(proxy.address) as client:
         assert client.ask(target, method=b"GET").answer().body == b'{"ok":true}'
     assert upstream.received().line == f"GET {target} HTTP/1.1".encode()
-
-
-def test_an_upstream_that_is_down(tmp_path):
-    """The page answers all the same, and the banner has said so."""
-    with Proxy(tmp_path, "--upstream", f"http://127.0.0.1:{free_port()}") as proxy:
-        with Client(proxy.address) as client:
-            found = json.loads(client.ask(HEALTH, method=b"GET").answer().body)
-        assert "does not answer yet" in proxy.output
-    assert found["upstream"]["state"] == "down"
-    assert "server" not in found["upstream"]
-    assert found["rules"] == OURS
 
 
 def test_for_a_remote_upstream_no_rule_is_on(tmp_path):
