@@ -10,7 +10,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 
-from cacheproxy.core.privacy.access import Access
+from cacheproxy.core.privacy.access import HEALTH, READY, Access
 from cacheproxy.core.rules.normalizer import Normalizer, client_name
 from cacheproxy.core.server.status import Look
 from cacheproxy.metrics.counting import Metrics
@@ -22,33 +22,21 @@ from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.applying import Applying
-from cacheproxy.web.breaks import PATH as BREAK
 from cacheproxy.web.breaks import Breaks
-from cacheproxy.web.conversations import FOLDER as CONVERSATION
-from cacheproxy.web.conversations import PATH as CONVERSATIONS
 from cacheproxy.web.conversations import Conversations
-from cacheproxy.web.cures import PATH as CURE
 from cacheproxy.web.cures import Cures
-from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
+from cacheproxy.web.dashboard import Dashboard
 from cacheproxy.web.downloads import downloads
-from cacheproxy.web.exchanges import DIAGNOSIS, diagnosis, exchanges
-from cacheproxy.web.exchanges import PATH as EXCHANGES
+from cacheproxy.web.exchanges import diagnosis, exchanges
 from cacheproxy.web.files import static_files
-from cacheproxy.web.health import PATH as HEALTH
 from cacheproxy.web.health import health
-from cacheproxy.web.live import PATH as LIVE
 from cacheproxy.web.live import Live
-from cacheproxy.web.login import PATH as LOGIN
 from cacheproxy.web.login import login
 from cacheproxy.web.memory_store import Unkept
-from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
 from cacheproxy.web.pages import OwnPages, answer, queried
-from cacheproxy.web.prompts import PATH as SHOW_PROMPTS
 from cacheproxy.web.prompts import Prompts
-from cacheproxy.web.ready import PATH as READY
 from cacheproxy.web.ready import named_or, ready
-from cacheproxy.web.reload import PATH as RELOAD
 from cacheproxy.web.reload import reload
 
 
@@ -150,24 +138,30 @@ class Shown:
             {
                 **static_files(),
                 **self._downloads,
-                DATA: partial(queried, board.data),
-                REQUESTS: partial(queried, board.requests),
-                CONVERSATIONS: partial(queried, self.conversations.list),
+                b"/_cacheproxy/data": partial(queried, board.data),
+                b"/_cacheproxy/requests": partial(queried, board.requests),
+                b"/_cacheproxy/conversations": partial(queried, self.conversations.list),
                 READY: lambda request: answer(request, check),
-                EXCHANGES: lambda request: answer(request, partial(exchanges, self.recent)),
-                METRICS: metrics,
-                LIVE: self.live,
+                b"/_cacheproxy/exchanges": lambda request: answer(
+                    request, partial(exchanges, self.recent)
+                ),
+                b"/_cacheproxy/metrics": metrics,
+                b"/_cacheproxy/live": self.live,
                 HEALTH: partial(named_or, access, page, check),
-                LOGIN: partial(login, access),
-                RELOAD: lambda request: reload(self.reload, request),
-                SHOW_PROMPTS: self.prompts.page,
+                b"/_cacheproxy/login": partial(login, access),
+                b"/_cacheproxy/reload": lambda request: reload(self.reload, request),
+                b"/_cacheproxy/show-prompts": self.prompts.page,
             },
             {
-                DETAIL: lambda request, name: answer(request, partial(board.detail, name)),
-                CONVERSATION: self.conversations.one,
-                CURE: cures,
-                BREAK: breaks,
-                DIAGNOSIS: partial(diagnosis, self.recent, board.report, self.prompts),
+                b"/_cacheproxy/detail/": lambda request, name: answer(
+                    request, partial(board.detail, name)
+                ),
+                b"/_cacheproxy/conversations/": self.conversations.one,
+                b"/_cacheproxy/cure/": cures,
+                b"/_cacheproxy/break/": breaks,
+                b"/_cacheproxy/diagnose/": partial(
+                    diagnosis, self.recent, board.report, self.prompts
+                ),
             },
             before,
         )

@@ -23,7 +23,6 @@ from cacheproxy.web.prompts import Prompts
 if TYPE_CHECKING:
     from cacheproxy.proxy.downstream.request import ProxyRequest
 
-PATH = b"/_cacheproxy/break/"
 _PROOFS = {
     Basis.RENDERED: "The server rendered both prompts for the proxy: they show it.",
     Basis.COUNTED: "The server counted as many tokens as this cause would leave.",

@@ -19,8 +19,6 @@ from cacheproxy.web.pages import Content, QueryError, answer, query_of
 if TYPE_CHECKING:
     from cacheproxy.proxy.downstream.request import ProxyRequest
 
-PATH = b"/_cacheproxy/conversations"
-FOLDER = PATH + b"/"
 _UNKNOWN = "there is no such conversation; see /_cacheproxy/conversations"
 
 Json = dict[str, Any]

@@ -31,7 +31,6 @@ from cacheproxy.web.prompts import Prompts
 if TYPE_CHECKING:
     from cacheproxy.proxy.downstream.request import ProxyRequest
 
-PATH = b"/_cacheproxy/cure/"
 _MOST_OTHERS = 16 << 20
 """Bytes of other requests that a rule is tried on: a tenth of a second or two."""
 _MOST_KNOWN = 16

@@ -28,9 +28,6 @@ from cacheproxy.web.pages import QueryError
 from cacheproxy.web.todo import todo
 from cacheproxy.words import clients
 
-DATA = b"/_cacheproxy/data"
-REQUESTS = b"/_cacheproxy/requests"
-DETAIL = b"/_cacheproxy/detail/"
 LATEST = 80
 """Requests that a page shows at first, in its table and its chart."""
 _SESSIONS = 50

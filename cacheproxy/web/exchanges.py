@@ -19,9 +19,6 @@ from cacheproxy.web.prompts import Prompts
 if TYPE_CHECKING:
     from cacheproxy.proxy.downstream.request import ProxyRequest
 
-PATH = b"/_cacheproxy/exchanges"
-DIAGNOSIS = b"/_cacheproxy/diagnose/"
-
 
 async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:
     """Return the list of the ``recent`` ones."""

@@ -8,11 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.privacy.access import HEALTH as PATH
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.server.identify import Server
-
-__all__ = ["PATH", "health"]
 
 
 async def health(

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _log = Logger()
-PATH = b"/_cacheproxy/live"
 _EVERY = 0.5
 """Seconds between two looks at whether something has happened."""
 _CALM = {"15m": 2.0, "1h": 2.0, "24h": 10.0, "30d": 10.0}

@@ -14,8 +14,6 @@ from cacheproxy.web.pages import Content, failed, not_allowed, respond
 if TYPE_CHECKING:
     from cacheproxy.proxy.downstream.request import ProxyRequest
 
-PATH = b"/_cacheproxy/login"
-
 
 def login(access: Access, request: ProxyRequest) -> bytes:
     """Give the cookie. The channel lets only those in who know the token, by header or cookie."""

@@ -25,7 +25,6 @@ from cacheproxy.web.pages import Content, Headers, answer
 if TYPE_CHECKING:
     from cacheproxy.proxy.downstream.request import ProxyRequest
 
-PATH = b"/_cacheproxy/metrics"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 _SOUND = re.compile(r"[A-Za-z0-9/;=., -]+")
 _COMPRESSION = 1

@@ -13,8 +13,6 @@ from cacheproxy.web.pages import Answer, answer_later, not_allowed, said
 if TYPE_CHECKING:
     from cacheproxy.proxy.downstream.request import ProxyRequest
 
-PATH = b"/_cacheproxy/reload"
-
 
 class ReloadError(Exception):
     """The settings stay as they were; the message says why."""

@@ -9,7 +9,6 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from cacheproxy.core.rules.built_in import BUILT_IN
-from cacheproxy.web.health import PATH
 from cacheproxy.web.pages import answer
 from tests.proxy.harness import Client, Proxy, answer_ok, whole
 
@@ -17,7 +16,7 @@ from .asking import Asking, get
 
 pytestmark = pytest.mark.slow
 
-HEALTH = PATH.decode()
+HEALTH = "/_cacheproxy/health"
 OURS = [rule.name for rule in BUILT_IN]
 RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'x'\nreplacement = ''\n"
 PAGES = {

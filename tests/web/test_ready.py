@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from cacheproxy.web.ready import PATH
 from tests.proxy.harness import Client, Proxy, answer_ok, free_port, whole
 
 pytestmark = pytest.mark.slow
 
-CHECKS = (PATH.decode(), "/_cacheproxy/health")
+CHECKS = ("/_cacheproxy/ready", "/_cacheproxy/health")
 
 
 @pytest.fixture(scope="module")
