@@ -85,7 +85,7 @@ def ordered(conversations: Sequence[Json]) -> list[Json]:
         each = waiting.pop()
         found.append(each)
         waiting += reversed(branches.pop(each["id"], []))
-    return found
+    return found + [each for lost in branches.values() for each in lost]
 
 
 def label(row: Json) -> str:
