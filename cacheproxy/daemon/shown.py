@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.privacy.access import HEALTH, READY, Access
-from cacheproxy.core.rules.normalizer import Normalizer, client_name
+from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.status import Look
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.snapshot import Standing
@@ -98,21 +98,7 @@ class Shown:
         ``is_up``: whether an upstream answers now. ``rules``: those that edit requests. ``cures``:
         the page of rules for what broke.
         """
-        names, first = [rule.name for rule in rules], servers.first
-        page = partial(
-            health,
-            self._version,
-            first.upstream.url.text,
-            rules=names,
-            failures=self._failures,
-            probe=first.profiling.server,
-            clients={rule.name: client_name(rule) for rule in rules},
-            recent=self.recent,
-            placement=None if first.placing is None else first.placing.told,
-            thinking=None if first.keeping is None else first.keeping.told,
-            profile=first.profiling.told,
-            upstreams=servers.as_list,
-        )
+        page = partial(health, self._version, servers, rules, self._failures, self.recent)
         check = partial(ready, is_up)
         metrics = MetricsPage(
             self.metrics,
@@ -122,7 +108,7 @@ class Shown:
                 self._reactor.seconds,
                 lambda: list(self.latest.looks.values()),
             ),
-            names,
+            [rule.name for rule in rules],
             self._in_thread,
             self._site.channels,
         )
