@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.normalizer import Normalizer, client_name
+from cacheproxy.core.server.profile_text import for_people
 
 if TYPE_CHECKING:
     from cacheproxy.proxy.exchange.servers import Servers
@@ -34,9 +35,10 @@ async def health(
     told: dict[str, Any] = dict.fromkeys(("placement", "thinking", "profile"))
     if server is not None:
         state["server"] = asdict(server)
-        parts = (first.placing, first.keeping, first.profiling)
-        for name, part in zip(told, parts, strict=True):
-            told[name] = None if part is None else await part.told()
+        await first.profiling.learn()  # it answers, so it can tell
+        told["placement"] = first.placing and first.placing.as_dict()
+        told["thinking"] = first.keeping and first.keeping.as_dict()
+        told["profile"] = for_people(first.profiling.profile)
     last = list(recent)
     failed = Counter(str(exchange.status) for exchange in last if exchange.has_failed)
     return {
