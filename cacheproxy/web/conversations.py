@@ -13,7 +13,8 @@ import msgspec
 
 from cacheproxy.totals.conversations import SORTS, conversation, conversations
 from cacheproxy.totals.store import Store
-from cacheproxy.web.dashboard import LONGEST_SEARCH, Source, row_of, window_of
+from cacheproxy.web.dashboard import LONGEST_SEARCH, row_of, window_of
+from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import Content, QueryError, answer, query_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Conversations:
 
 def _spelled(
     store: Store, question: Callable[..., Json | None], *arguments: Any, **more: Any
-) -> bytes | None:
-    """Return the answer as JSON: a long one takes 77 ms with ``json``, here in the thread."""
+) -> Any:
+    """Return the answer as JSON, or None: a long one takes 77 ms with ``json``, in the thread."""
     found = question(store, *arguments, **more)
     return None if found is None else msgspec.json.encode(found)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Protocol
-
-from twisted.internet.defer import Deferred
+from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Verdict
@@ -24,6 +22,7 @@ from cacheproxy.totals.snapshot import lifetime, routed
 from cacheproxy.totals.store import Store
 from cacheproxy.totals.windows import WINDOWS, breaks, overview
 from cacheproxy.web.headline import headline, speeds, without
+from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import QueryError
 from cacheproxy.web.todo import todo
 from cacheproxy.words import clients
@@ -37,21 +36,6 @@ _EVER = 10**15
 """Seconds; later than all that is asked for."""
 
 Json = dict[str, Any]
-
-
-class Source(Protocol):
-    """Who answers questions about what was: ``totals.Totals``, or ``Unkept``."""
-
-    @property
-    def now(self) -> int:
-        """Now, in the milliseconds that questions take."""
-
-    @property
-    def unkept(self) -> str:
-        """Why what it tells ends with the process; "" where it does not."""
-
-    def ask(self, question: Any, *arguments: Any, **more: Any) -> Deferred[Any]:
-        """Ask one of the functions that take a Store first."""
 
 
 class Dashboard:
