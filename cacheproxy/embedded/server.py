@@ -9,13 +9,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cacheproxy.embedded.child import READY, UNAVAILABLE
 from cacheproxy.embedded.process import ServerProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Setting = bool | int | float | str | list[str]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Basis, Verdict
@@ -16,12 +16,10 @@ from cacheproxy.core.diagnose.report import Report
 from cacheproxy.core.diagnose.texts import Texts, quoted
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.observe.recent import Recent
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.cures import Cures, NoCureError
 from cacheproxy.web.pages import Answer, answer, said
 from cacheproxy.web.prompts import Prompts
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _PROOFS = {
     Basis.RENDERED: "The server rendered both prompts for the proxy: they show it.",

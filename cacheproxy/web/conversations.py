@@ -6,19 +6,17 @@ An ID is ``client/session``, percent-encoded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.totals.conversations import SORTS, conversation, conversations
 from cacheproxy.totals.store import Store
 from cacheproxy.web.dashboard import LONGEST_SEARCH, row_of, window_of
 from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import Content, QueryError, answer, query_of
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _UNKNOWN = "there is no such conversation; see /_cacheproxy/conversations"
 

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.lanes import Pair
@@ -24,12 +24,10 @@ from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Configured
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.applying import Applying
 from cacheproxy.web.pages import Answer, answer, failed, said
 from cacheproxy.web.prompts import Prompts
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _MOST_OTHERS = 16 << 20
 """Bytes of other requests that a rule is tried on: a tenth of a second or two."""

@@ -7,17 +7,15 @@ break, since the user asks for it by this page; to those who may see prompts onl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.diagnose.report import Report, failed
 from cacheproxy.observe.recent import Recent
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Answer, answer, said
 from cacheproxy.web.prompts import Prompts
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 
 async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.normalizer import Normalizer, client_name
 from cacheproxy.core.server.profile_text import for_people
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.exchange.servers import Servers
+from cacheproxy.proxy.exchange.servers import Servers
 
 
 async def health(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
@@ -13,10 +13,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.totals.migrations import TotalsError
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _log = Logger()
 
