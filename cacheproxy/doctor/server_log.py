@@ -39,7 +39,7 @@ def read(lines: Iterable[str], name: str) -> Report:
         [*_findings(requests, reader.facts)],
         "cacheproxy doctor --server-log FILE --json",
         [*_table(requests), ""],
-        {"requests": [_json(request) for request in requests], "server": asdict(reader.facts)},
+        {"requests": [asdict(request) for request in requests], "server": asdict(reader.facts)},
     )
 
 
@@ -130,7 +130,3 @@ def _count(requests: Iterable[LoggedRequest], verdict: Judgement) -> int:
 
 def _number(number: int | None, mark: str = "") -> str:
     return "?" if number is None else f"{mark}{number:,}"
-
-
-def _json(request: LoggedRequest) -> dict[str, object]:
-    return asdict(request) | {"verdict": str(request.verdict)}

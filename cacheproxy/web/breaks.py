@@ -76,7 +76,7 @@ class Breaks:
         return {
             **{name: told[name] for name in (*kept, "frequency", "says")},
             "at": exchange.wall,
-            "phrase": phrase(str(verdict.reason), _shape(found)),
+            "phrase": phrase(str(verdict.reason), found.rewrite or found.kind),
             "proof": None if verdict.basis is None else _PROOFS[verdict.basis],
             "equal": found.equal and found.equal.tokens,
             "prompt": found.prompt and found.prompt.tokens,
@@ -140,10 +140,6 @@ class Breaks:
             "why_not": why,
             "applied": applied,
         }
-
-
-def _shape(found: Report) -> str | None:
-    return found.rewrite or found.kind
 
 
 def _lines(texts: Texts, side: str) -> list[Json]:
