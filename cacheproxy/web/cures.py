@@ -122,7 +122,8 @@ class Cures:
         self, name: str, use: Callable[[Cure], Awaitable[Answer]]
     ) -> Answer | None:
         """Return what ``use`` makes of the cure for the exchange called ``name``."""
-        exchange = self._last_broken() if name == "last" else self.recent.find(name)
+        last = (one for one in reversed(list(self.recent)) if self._pair(one) is not None)
+        exchange = next(last, None) if name == "last" else self.recent.find(name)
         if exchange is None:
             why = "no turn has broken the cache here so far"
             return said(why, 404) if name == "last" else None
@@ -130,12 +131,6 @@ class Cures:
             return await use(await self.of(exchange))
         except NoCureError as error:
             return said(str(error), error.status)
-
-    def _last_broken(self) -> Exchange | None:
-        for exchange in reversed(list(self.recent)):
-            if self._pair(exchange) is not None:
-                return exchange
-        return None
 
     def _newest(self, exchange: Exchange) -> tuple[Exchange, Pair | None]:
         """Return the turn that broke, or the last that did after it in its conversation.

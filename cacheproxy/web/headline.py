@@ -9,6 +9,7 @@ from typing import Any
 from cacheproxy.core.judge.weights import BROKEN, FELT, share_in_words
 from cacheproxy.totals.snapshot import SPARED
 from cacheproxy.totals.windows import WINDOWS
+from cacheproxy.words import counted
 
 Json = dict[str, Any]
 
@@ -116,6 +117,5 @@ def _text(standing: Standing, window: str, sums: Mapping[str, Any], known: int) 
 
 
 def _breaks(sums: Mapping[str, Any], known: int) -> str:
-    count, lost = sums["breaks"], sums["lost"]
-    breaks = "1 break" if count == 1 else f"{count:,} breaks"
+    breaks, lost = counted(sums["breaks"], "break"), sums["lost"]
     return f"{breaks} cost {lost:,} tokens, {share_in_words(lost / known)} of all,"
