@@ -27,6 +27,8 @@ from cacheproxy.core.server.base_url import server_root
 
 HEALTH = "/_cacheproxy/health"
 """The proxy's page that says how it is."""
+USUAL = "http://127.0.0.1:8081"
+"""Where the commands look for a proxy by themselves."""
 CONNECT_SECONDS = 5.0
 PAGE_SECONDS = 5.0
 ANSWER_SECONDS = 3600.0
@@ -219,6 +221,11 @@ def shown(url: str) -> str:
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
+
+
+def proxy_option(url: str) -> str:
+    """Return what commands need beside them to find the proxy at ``url``; "" for nothing."""
+    return "" if is_same(url, USUAL) else f" --proxy {shown(url)}"
 
 
 def is_loopback(url: str) -> bool:

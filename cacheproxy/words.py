@@ -56,9 +56,8 @@ def span(number: float | None) -> str:
 
 def ago(number: float) -> str:
     """Return how long ago something was, of a time in seconds."""
-    for size, unit in _UNITS:
-        if number >= size:
-            return f"{number // size:.0f} {unit} ago"
+    if number >= _UNITS[-1][0]:
+        return f"{span(number)} ago"
     return "just now" if number < 5 else f"{number:.0f} s ago"
 
 

@@ -91,10 +91,11 @@ def openclaw(need: Need) -> Setup:
 
 def cline(need: Need) -> Setup:
     """Cline (docs.cline.bot/provider-config/openai-compatible): fields of its settings."""
+    key = need.key_variable
     fields = [
         "Cline's settings, API Provider: OpenAI Compatible",
         f"  Base URL:             {need.openai}",
-        f"  API Key:              {_shown_key(need)}",
+        f"  API Key:              {f'(the value of {key})' if key else need.key}",
         f"  Model ID:             {need.model_name}",
     ]
     if need.context is not None:
@@ -178,7 +179,3 @@ def librechat(need: Need) -> Setup:
 
 def _in_yaml(variable: str | None) -> str:
     return f"${{{variable}}}" if variable else ""
-
-
-def _shown_key(need: Need) -> str:
-    return f"(the value of {need.key_variable})" if need.key_variable else need.key

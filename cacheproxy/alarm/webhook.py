@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+from dataclasses import asdict
 from typing import Any, NoReturn
 
 from treq.client import HTTPClient
@@ -63,7 +64,7 @@ class Webhook:
         sent.addTimeout(_DEADLINE, self._reactor, _too_late)
         try:
             response = await sent
-        except _TooLateError:
+        except TimeoutError:
             return f"no answer in {_DEADLINE:.0f} s"
         except Exception as error:  # the network has many
             return _said(error)
@@ -76,12 +77,8 @@ class Webhook:
         return ""
 
 
-class _TooLateError(Exception):
-    """The deadline has passed."""
-
-
 def _too_late(*_: object) -> NoReturn:
-    raise _TooLateError
+    raise TimeoutError
 
 
 class _Unread(Protocol):
@@ -95,23 +92,8 @@ class _Unread(Protocol):
 
 def payload(alarm: Alarm) -> bytes:
     """Return what is sent: the members are documented in docs/alarm.md."""
-    return json.dumps(
-        {
-            "event": "break",
-            "client": alarm.client,
-            "session": alarm.session,
-            "turn": alarm.turn,
-            "cause": alarm.cause,
-            "phrase": alarm.phrase,
-            "tokens": alarm.tokens,
-            "seconds": alarm.seconds,
-            "turns": alarm.turns,
-            "command": alarm.command,
-            "upstream": alarm.upstream,
-            "at": alarm.at,
-            "text": f"{alarm.title}: {alarm.text} {alarm.command}",
-        }
-    ).encode()
+    text = f"{alarm.title}: {alarm.text} {alarm.command}"
+    return json.dumps({"event": "break", **asdict(alarm), "text": text}).encode()
 
 
 def signature(secret: str, body: bytes) -> str:

@@ -11,8 +11,9 @@ from urllib.parse import quote
 
 import click
 
-from cacheproxy.asking import checked_url, is_same, shown
-from cacheproxy.cli.address import USUAL, proxy_url
+from cacheproxy.asking import checked_url
+from cacheproxy.asking import proxy_option as option_for
+from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.curing import apply as applied
 from cacheproxy.cli.curing import cure_lines
 from cacheproxy.cli.diagnosetext import lines
@@ -141,9 +142,8 @@ def _cure(
     cure: Cure, proxy: str, settings: Config, config: str | None, *, apply: bool, as_json: bool
 ) -> None:
     """Print the running proxy's cure, and apply it."""
-    command = "" if apply else f"cacheproxy diagnose {cure.number} --propose --apply"
-    if command and not is_same(proxy, USUAL):
-        command += f" --proxy {shown(checked_url(proxy))}"
+    option = option_for(checked_url(proxy))
+    command = "" if apply else f"cacheproxy diagnose {cure.number} --propose --apply{option}"
     if as_json:
         print_json(cure.as_json())
     else:

@@ -29,7 +29,6 @@ from cacheproxy.cli.settings import (
 from cacheproxy.doctor.examine import Inputs, OnStep, examine
 from cacheproxy.doctor.guard import Ask
 from cacheproxy.doctor.report import Report, of_examination
-from cacheproxy.doctor.server_log import NoLogError
 from cacheproxy.doctor.server_log import read as read_log
 
 
@@ -120,8 +119,6 @@ def _of_log(name: str) -> Report:
             return read_log(_text(lines), name)
     except OSError as error:
         fail(f"cannot read {name}: {error.strerror}")
-    except NoLogError as error:
-        fail(str(error))
 
 
 def _text(lines: IO[bytes]) -> Iterator[str]:

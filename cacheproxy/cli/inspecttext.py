@@ -10,6 +10,7 @@ from cacheproxy.core.diagnose.inspection import Inspection, PartView, SideView
 from cacheproxy.core.diagnose.volatile import Field
 from cacheproxy.core.diff.kind import Kind
 from cacheproxy.core.judge.advice import FREQUENCY
+from cacheproxy.words import counted
 
 WIDTH = 96
 
@@ -34,14 +35,14 @@ def lines(result: Inspection, active: frozenset[str], files: Sequence[str]) -> I
 def _late(result: Inspection) -> Iterator[str]:
     if not result.late:
         return
-    most = _many(result.most_late, "system message")
-    yield f"  {_many(result.late, 'request')} with system messages late in the list, up to {most}."
+    requests, most = counted(result.late, "request"), counted(result.most_late, "system message")
+    yield f"  {requests} with system messages late in the list, up to {most}."
     yield "  Templates print them in place, move them to the head (hoisted), or refuse them."
     yield ""
 
 
 def _head(result: Inspection) -> str:
-    shown = [_many(result.prompts, "request"), _many(len(result.sessions), "session")]
+    shown = [counted(result.prompts, "request"), counted(len(result.sessions), "session")]
     if result.seconds:
         shown.append(_duration(result.seconds))
     models = sorted({model for session in result.sessions for model in session.models})
@@ -153,8 +154,9 @@ def _reuse(result: Inspection) -> Iterator[str]:
         return
     yield "  Reuse, by characters equal to the turn before   (~ estimated, first turns not counted)"
     head = f"  {'':<16}{'without rules':>14}"
+    are = "is" if len(result.rules) == 1 else "are"
     if result.rules:
-        head += f"   with {_many(len(result.rules), 'rule')} that {_are(result.rules)} on"
+        head += f"   with {counted(len(result.rules), 'rule')} that {are} on"
     if result.more:
         head += f"   and {', '.join(result.more)}"
     yield head
@@ -184,14 +186,6 @@ def _tokens(chars: float, result: Inspection) -> str:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _many(count: int, thing: str) -> str:
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
-
-
-def _are(things: Sequence[str]) -> str:
-    return "is" if len(things) == 1 else "are"
 
 
 def _times(count: int) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from cacheproxy.cli.settings import OneLine, fail
-from cacheproxy.newclient.folder import FolderError, write
+from cacheproxy.cli.settings import OneLine
+from cacheproxy.newclient.folder import write
 
 _NEXT = """\
 
@@ -34,10 +34,7 @@ def new_client(name: str, folder: str) -> None:
     NAME is the client's, in lower case: my-agent. docs/clients.md goes on from
     there.
     """
-    try:
-        made = write(name, Path(folder))
-    except FolderError as error:
-        fail(str(error))
+    made = write(name, Path(folder))
     for file in made:
         click.echo(f"made {file}")
     click.echo(_NEXT.format(folder=made[0].parent), nl=False)

@@ -33,7 +33,9 @@ def serve(*, pidfile: str | None, **given: Any) -> None:
         fail("--pidfile does not work on Windows: leave it out")
     if pidfile is not None and not os.access(Path(pidfile).absolute().parent, os.W_OK | os.X_OK):
         fail(f"cannot write {pidfile}: its folder does not exist, or you may not write to it", 1)
-    run([*_twistd(pidfile), "cacheproxy", *arguments(given)])
+    # Without one, two instances can run in the same folder; on Windows there is none.
+    file = [] if sys.platform == "win32" else [f"--pidfile={pidfile or ''}"]
+    run(["--nodaemon", *file, "cacheproxy", *arguments(given)])
 
 
 def run(line: list[str]) -> None:
@@ -48,13 +50,6 @@ def run(line: list[str]) -> None:
         if isinstance(error.code, str):  # twistd's own words on the pid file, on several lines
             fail(_of_pid_file(error.code), 1)
         raise
-
-
-def _twistd(pidfile: str | None) -> list[str]:
-    if sys.platform == "win32":
-        return ["--nodaemon"]
-    # Without one, two instances can run in the same folder.
-    return ["--nodaemon", f"--pidfile={pidfile or ''}"]
 
 
 def _of_pid_file(said: str) -> str:

@@ -92,7 +92,8 @@ def install(*, name: str, manager: Manager, dry_run: bool, force: bool, **given:
         )
     if dry_run:
         hidden = dict.fromkeys(unit.environment, "(the token)")
-        _print_file(manager.file(replace(unit, environment=hidden)))
+        shown = manager.file(replace(unit, environment=hidden))
+        click.echo(f"would write {shown.path}:\n\n{shown.content.decode()}")
         click.echo(f"would make the folders {unit.state}, {unit.log.parent}")
         _print_commands(commands)
         return
@@ -201,10 +202,6 @@ def _make(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise UnitError(f"cannot make {folder}: {error.strerror}") from None
-
-
-def _print_file(file: File) -> None:
-    click.echo(f"would write {file.path}:\n\n{file.content.decode()}")
 
 
 def _print_commands(commands: tuple[Command, ...]) -> None:

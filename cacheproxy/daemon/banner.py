@@ -6,14 +6,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cacheproxy.asking import USUAL
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.identify import Server
 from cacheproxy.plugin.package import INSTALL, Package
 
-_DEFAULT = "http://127.0.0.1:8081"
-"""Where ``cacheproxy env`` looks for the proxy by itself."""
 _MOST_NAMED = 8
 """Rules that are named one by one."""
 _ANYWHERE = (("http://0.0.0.0:", "http://127.0.0.1:"), ("http://[::]:", "http://[::1]:"))
@@ -128,7 +127,7 @@ def _ways_in(address: str) -> Iterator[str]:
 def proxy_option(address: str) -> str:
     """Return what commands on this machine need beside them to find the proxy; "" for nothing."""
     address = _from_here(address)
-    return "" if address == _DEFAULT or not address.startswith("http") else f" --proxy {address}"
+    return "" if address == USUAL or not address.startswith("http") else f" --proxy {address}"
 
 
 def _from_here(address: str) -> str:

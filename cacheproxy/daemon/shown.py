@@ -10,8 +10,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 
-from cacheproxy.core.privacy.access import Access
-from cacheproxy.core.rules.normalizer import Normalizer, client_name
+from cacheproxy.core.privacy.access import HEALTH, READY, Access
+from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.server.status import Look
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.snapshot import Standing
@@ -22,33 +22,21 @@ from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
 from cacheproxy.totals.totals import Totals
 from cacheproxy.web.applying import Applying
-from cacheproxy.web.breaks import PATH as BREAK
 from cacheproxy.web.breaks import Breaks
-from cacheproxy.web.conversations import FOLDER as CONVERSATION
-from cacheproxy.web.conversations import PATH as CONVERSATIONS
 from cacheproxy.web.conversations import Conversations
-from cacheproxy.web.cures import PATH as CURE
 from cacheproxy.web.cures import Cures
-from cacheproxy.web.dashboard import DATA, DETAIL, REQUESTS, Dashboard
+from cacheproxy.web.dashboard import Dashboard
 from cacheproxy.web.downloads import downloads
-from cacheproxy.web.exchanges import DIAGNOSIS, diagnosis, exchanges
-from cacheproxy.web.exchanges import PATH as EXCHANGES
+from cacheproxy.web.exchanges import diagnosis, exchanges
 from cacheproxy.web.files import static_files
-from cacheproxy.web.health import PATH as HEALTH
 from cacheproxy.web.health import health
-from cacheproxy.web.live import PATH as LIVE
 from cacheproxy.web.live import Live
-from cacheproxy.web.login import PATH as LOGIN
 from cacheproxy.web.login import login
 from cacheproxy.web.memory_store import Unkept
-from cacheproxy.web.metrics import PATH as METRICS
 from cacheproxy.web.metrics import MetricsPage
-from cacheproxy.web.pages import OwnPages
-from cacheproxy.web.prompts import PATH as SHOW_PROMPTS
+from cacheproxy.web.pages import OwnPages, answer, queried
 from cacheproxy.web.prompts import Prompts
-from cacheproxy.web.ready import PATH as READY
 from cacheproxy.web.ready import named_or, ready
-from cacheproxy.web.reload import PATH as RELOAD
 from cacheproxy.web.reload import reload
 
 
@@ -110,21 +98,7 @@ class Shown:
         ``is_up``: whether an upstream answers now. ``rules``: those that edit requests. ``cures``:
         the page of rules for what broke.
         """
-        names, first = [rule.name for rule in rules], servers.first
-        page = partial(
-            health,
-            self._version,
-            first.upstream.url.text,
-            rules=names,
-            failures=self._failures,
-            probe=first.profiling.server,
-            clients={rule.name: client_name(rule) for rule in rules},
-            recent=self.recent,
-            placement=None if first.placing is None else first.placing.told,
-            thinking=None if first.keeping is None else first.keeping.told,
-            profile=first.profiling.told,
-            upstreams=servers.as_list,
-        )
+        page = partial(health, self._version, servers, rules, self._failures, self.recent)
         check = partial(ready, is_up)
         metrics = MetricsPage(
             self.metrics,
@@ -134,45 +108,48 @@ class Shown:
                 self._reactor.seconds,
                 lambda: list(self.latest.looks.values()),
             ),
-            names,
+            [rule.name for rule in rules],
             self._in_thread,
             self._site.channels,
         )
         board = self.dashboard
-        captures = lambda: board.captures  # noqa: E731
         breaks = Breaks(
             recent=self.recent,
             cures=cures,
             prompts=self.prompts,
-            active=names,
-            captures=captures,
+            report=board.report,
             option=lambda: self.option,
         )
         return OwnPages(
-            {READY: check, EXCHANGES: partial(exchanges, self.recent)},
-            {DETAIL: board.detail},
-            queried={
-                DATA: board.data,
-                REQUESTS: board.requests,
-                CONVERSATIONS: self.conversations.list,
-            },
-            direct={
+            {
                 **static_files(),
                 **self._downloads,
-                METRICS: metrics,
-                LIVE: self.live,
+                b"/_cacheproxy/data": partial(queried, board.data),
+                b"/_cacheproxy/requests": partial(queried, board.requests),
+                b"/_cacheproxy/conversations": partial(queried, self.conversations.list),
+                READY: lambda request: answer(request, check),
+                b"/_cacheproxy/exchanges": lambda request: answer(
+                    request, partial(exchanges, self.recent)
+                ),
+                b"/_cacheproxy/metrics": metrics,
+                b"/_cacheproxy/live": self.live,
                 HEALTH: partial(named_or, access, page, check),
-                LOGIN: partial(login, access),
-                RELOAD: lambda request: reload(self.reload, request),
-                SHOW_PROMPTS: self.prompts.page,
+                b"/_cacheproxy/login": partial(login, access),
+                b"/_cacheproxy/reload": lambda request: reload(self.reload, request),
+                b"/_cacheproxy/show-prompts": self.prompts.page,
             },
-            folders={
-                CONVERSATION: self.conversations.one,
-                CURE: cures,
-                BREAK: breaks,
-                DIAGNOSIS: partial(diagnosis, self.recent, names, captures, self.prompts),
+            {
+                b"/_cacheproxy/detail/": lambda request, name: answer(
+                    request, partial(board.detail, name)
+                ),
+                b"/_cacheproxy/conversations/": self.conversations.one,
+                b"/_cacheproxy/cure/": cures,
+                b"/_cacheproxy/break/": breaks,
+                b"/_cacheproxy/diagnose/": partial(
+                    diagnosis, self.recent, board.report, self.prompts
+                ),
             },
-            before=before,
+            before,
         )
 
     def _in_thread(self, work: Callable[[], Any]) -> Deferred[Any]:

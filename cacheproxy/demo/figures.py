@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from cacheproxy.demo.client import Cost
+from cacheproxy.replay.figures import summed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +48,11 @@ def figures(costs: Sequence[Cost]) -> Figures:
     return Figures(
         requests=len(costs),
         refused=sum(cost.refused is not None for cost in costs),
-        prompt=_sum(usage.prompt for usage in usages),
-        reused=_sum(usage.reused for usage in usages),
-        evaluated=_sum(usage.evaluated for usage in usages),
-        possible=_sum(prompt for prompt, _ in pairs),
-        found=_sum(None if None in pair else min(pair) for pair in pairs),  # type: ignore[type-var]
+        prompt=summed(usage.prompt for usage in usages),
+        reused=summed(usage.reused for usage in usages),
+        evaluated=summed(usage.evaluated for usage in usages),
+        possible=summed(prompt for prompt, _ in pairs),
+        found=summed(None if None in pair else min(pair) for pair in pairs),  # type: ignore[type-var]
         seconds=sum(cost.wall for cost in costs),
     )
 
@@ -59,10 +60,4 @@ def figures(costs: Sequence[Cost]) -> Figures:
 def total(passes: Iterable[Figures]) -> Figures:
     """Return the sums of several passes."""
     rows = list(passes)
-    return Figures(*(_sum(getattr(row, each.name) for row in rows) for each in fields(Figures)))
-
-
-def _sum(values: Iterable[Any]) -> Any:
-    """Return the sum of ``values``; None if one of them is unknown."""
-    known = list(values)
-    return None if None in known else sum(known)
+    return Figures(*(summed(getattr(row, each.name) for row in rows) for each in fields(Figures)))

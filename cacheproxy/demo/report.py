@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cacheproxy.demo.client import Cost
 from cacheproxy.demo.figures import Figures, figures, total
 from cacheproxy.demo.run import PATHS, Outcome
 from cacheproxy.words import count, seconds, share
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from cacheproxy.demo.client import Cost
 
 WORTH_NAMING = 1.2
 """A smaller ratio is no difference."""

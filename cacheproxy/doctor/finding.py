@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cacheproxy.asking import is_same, shown
-
-_USUAL = "http://127.0.0.1:8081"
-"""Where ``cacheproxy diagnose`` looks by itself."""
+from cacheproxy.asking import proxy_option
 
 
 class State(StrEnum):
@@ -31,5 +28,4 @@ class Finding:
 
 def diagnose(proxy: str, number: int) -> str:
     """Return the command that explains the request with ``number``; ``proxy``: a URL."""
-    where = "" if is_same(proxy, _USUAL) else f" --proxy {shown(proxy)}"
-    return f"cacheproxy diagnose {number}{where}"
+    return f"cacheproxy diagnose {number}{proxy_option(proxy)}"

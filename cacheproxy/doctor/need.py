@@ -47,7 +47,11 @@ def judge(
         for trial in trials
         if trial.error is None and trial.is_measured and trial.without is not None
     ]
-    others = [name for name in rules if not _is_for_header(name) and name not in NAMES]
+    others = [
+        name
+        for name in rules
+        if name not in NAMES and not name.startswith("claude-") and HEADER_RULE not in name
+    ]
     strangers = [name for name in clients if name != "claude"]
     named = ", ".join(others) if len(others) <= _MOST_NAMED else f"{len(others)}, see {_RULES}"
     rest = f"; other rules: {named}" if others else ""
@@ -94,7 +98,3 @@ def _on_others(working: Sequence[Trial], but: str) -> str:
         if trial.path != but and trial.without is not None
     ]
     return ", ".join(parts)
-
-
-def _is_for_header(name: str) -> bool:
-    return name.startswith("claude-") or HEADER_RULE in name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -131,10 +132,7 @@ class Record:
 
     def clients(self) -> dict[str, int]:
         """Return how many requests each client sent."""
-        counts: dict[str, int] = {}
-        for one in self.seen:
-            counts[one.client] = counts.get(one.client, 0) + 1
-        return counts
+        return Counter(one.client for one in self.seen)
 
     def after(self, earlier: Record) -> tuple[Seen, ...]:
         """Return what came since ``earlier`` was read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
+from cacheproxy.asking import CommandError
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.serverlog.reader import LogReader
 from cacheproxy.core.serverlog.record import LoggedRequest, ServerFacts
@@ -18,22 +19,18 @@ _SHOWN = 40
 _HEAD = "   line   task slot   prompt   reused              new     time  verdict"
 
 
-class NoLogError(Exception):
-    """Nothing can be said of the file; the message is one line."""
-
-
 def read(lines: Iterable[str], name: str) -> Report:
-    """Return the report on a log; ``name``: the file's, for messages. Raises NoLogError."""
+    """Return the report on a log; ``name``: the file's, for messages. Raises CommandError."""
     reader = LogReader()
     requests = [request for line in lines for request in reader.feed(line)]
     requests = sorted([*requests, *reader.close()], key=lambda request: request.line)
     if not reader.facts.lines:
-        raise NoLogError(
+        raise CommandError(
             f"{name} is not a log of llama-server: none of its lines looks like one of its log "
             "lines"
         )
     if not requests:
-        raise NoLogError(
+        raise CommandError(
             f"{name} is a log of llama-server, but it shows no request; start the server with "
             "--verbosity 4 to log requests"
         )
@@ -42,7 +39,7 @@ def read(lines: Iterable[str], name: str) -> Report:
         [*_findings(requests, reader.facts)],
         "cacheproxy doctor --server-log FILE --json",
         [*_table(requests), ""],
-        {"requests": [_json(request) for request in requests], "server": asdict(reader.facts)},
+        {"requests": [asdict(request) for request in requests], "server": asdict(reader.facts)},
     )
 
 
@@ -133,7 +130,3 @@ def _count(requests: Iterable[LoggedRequest], verdict: Judgement) -> int:
 
 def _number(number: int | None, mark: str = "") -> str:
     return "?" if number is None else f"{mark}{number:,}"
-
-
-def _json(request: LoggedRequest) -> dict[str, object]:
-    return asdict(request) | {"verdict": str(request.verdict)}

@@ -10,10 +10,8 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
+from typing import Any
 
 READY = "READY "
 UNAVAILABLE = "UNAVAILABLE "

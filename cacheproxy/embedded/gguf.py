@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import struct
 import sys
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NewType
-
-if TYPE_CHECKING:
-    from array import array
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
+from pathlib import Path
+from typing import NewType
 
 MAGIC = b"GGUF"
 VERSION = 3

@@ -10,10 +10,12 @@ from __future__ import annotations
 import random
 import re
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 from cacheproxy.embedded import gguf
 from cacheproxy.embedded.gguf import Tensor, Value
@@ -25,10 +27,6 @@ from cacheproxy.embedded.vocabulary import (
     Vocabulary,
     learn_vocabulary,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 Size = Literal["tiny", "slow"]
 LateSystem = Literal["inline", "hoisted", "refused"]

@@ -19,7 +19,7 @@ class ServerProcess:
     """``python -m`` with ``arguments``, a module of ours first, in the environment ``env``.
 
     ``says``: whether its standard output is a pipe to be read, ``stdout``, instead of a part of the
-    log.
+    log. ``url``: where it listens, without a slash at the end; the constructor waits for that.
     """
 
     def __init__(
@@ -36,6 +36,15 @@ class ServerProcess:
             text=True,
             env=env,
         )
+        try:
+            self.url = self._announced()
+        except BaseException:
+            self.close()
+            raise
+
+    def _announced(self) -> str:
+        """Return the URL that it says it listens at; raises where it does not."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         return self

@@ -9,13 +9,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cacheproxy.embedded.child import READY, UNAVAILABLE
 from cacheproxy.embedded.process import ServerProcess
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Setting = bool | int | float | str | list[str]
 
@@ -54,23 +51,14 @@ class LlamaServer(ServerProcess):
     start for another reason (a setting, the model, the memory).
     """
 
-    url: str
-    """``http://127.0.0.1:PORT``, without a slash at the end."""
-
     def __init__(self, model: Path, **settings: Setting) -> None:
         # llama.cpp's threads spin while they wait: on a busy machine that makes 60 tokens take
         # 12 s instead of 0.03 s.
         env = {"OMP_WAIT_POLICY": "passive", **os.environ}
         given = json.dumps(DEFAULTS | settings)
         super().__init__(["cacheproxy.embedded.child", str(model), given], env, says=True)
-        try:
-            self.url = self._wait_until_ready()
-        except BaseException:
-            self.close()
-            raise
 
-    def _wait_until_ready(self) -> str:
-        """Return the URL the child announces."""
+    def _announced(self) -> str:
         alarm = threading.Timer(START_SECONDS, self._process.kill)
         alarm.start()
         try:

@@ -11,13 +11,10 @@ import heapq
 import itertools
 import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from cacheproxy.core.template.rendered import BYTE_SPELLING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Pair = tuple[str, str]
 

@@ -15,7 +15,6 @@ from cacheproxy.core.prompt.client import client_of
 from cacheproxy.metrics import table
 from cacheproxy.metrics.labels import UNKNOWN, Labels
 from cacheproxy.metrics.series import Series
-from cacheproxy.metrics.table import Row
 from cacheproxy.observe.body import body_of
 from cacheproxy.totals.record import has_failed
 
@@ -41,45 +40,20 @@ class Metrics:
     """
 
     def __init__(self) -> None:
-        self.series: list[Series] = []
+        self.series = {row: Series(row) for row in table.COUNTED}
         self._upstreams = Labels(_MOST_UPSTREAMS)
         self._clients = Labels(_MOST_CLIENTS)
         self._models = Labels(_MOST_MODELS)
         self._rules = Labels(_MOST_RULES)
         self._routes = Labels(_MOST_ROUTES)
-        self._requests = self._begin(table.REQUESTS)
-        self._prompt = self._begin(table.PROMPT_TOKENS)
-        self._generated = self._begin(table.GENERATED_TOKENS)
-        self._model = self._begin(table.MODEL_TOKENS)
-        self._timed_tokens = self._begin(table.TIMED_TOKENS)
-        self._timed_seconds = self._begin(table.TIMED_SECONDS)
-        self._turns = self._begin(table.TURNS)
-        self._breaks = self._begin(table.BREAKS)
-        self._lost = self._begin(table.LOST_TOKENS)
-        self._rule_tokens = self._begin(table.RULE_TOKENS)
-        self._rule_seconds = self._begin(table.RULE_SECONDS)
-        self._hits = self._begin(table.RULE_HITS)
-        self._edits = self._begin(table.RULE_EDITS)
-        self._route_requests = self._begin(table.ROUTE_REQUESTS)
-        self._route_tokens = self._begin(table.ROUTE_TOKENS)
-        self._route_price = self._begin(table.ROUTE_PRICE)
-        self._moved = self._begin(table.MOVED)
-        self._first_byte = self._begin(table.FIRST_BYTE)
-        self._duration = self._begin(table.DURATION)
-        self._edit = self._begin(table.EDIT)
-        self._added = self._begin(table.ADDED)
-
-    def _begin(self, row: Row) -> Series:
-        self.series.append(made := Series(row))
-        return made
 
     def snapshot(self, rules: Iterable[str]) -> list[Series]:
         """Return what has been counted by now; ``rules`` that have not fired are there with 0."""
         for rule in rules:
             name = self._rules.of(rule)
-            self._hits[name,] += 0
-            self._edits[name,] += 0
-        return [each.copied() for each in self.series]
+            self.series[table.RULE_HITS][name,] += 0
+            self.series[table.RULE_EDITS][name,] += 0
+        return [each.copied() for each in self.series.values()]
 
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
@@ -90,7 +64,7 @@ class Metrics:
         client = self._clients.of(client, _carried(exchange))
         outcome = exchange.outcome.replace(" ", "_")
         status_class = "none" if status is None else f"{status // 100}xx"
-        self._requests[upstream, client, outcome, status_class] += 1
+        self.series[table.REQUESTS][upstream, client, outcome, status_class] += 1
         self._count_times(exchange, upstream)
         if exchange.server:
             self._count_route(exchange, upstream)
@@ -101,29 +75,29 @@ class Metrics:
         for report in exchange.reports:
             if report.edits:
                 rule = self._rules.of(report.rule)
-                self._hits[rule,] += 1
-                self._edits[rule,] += len(report.edits)
+                self.series[table.RULE_HITS][rule,] += 1
+                self.series[table.RULE_EDITS][rule,] += len(report.edits)
 
     def _count_route(self, exchange: Exchange, upstream: str) -> None:
         route, usage = self._routes.of(exchange.route or "none"), exchange.usage
-        self._route_requests[upstream, route] += 1
+        self.series[table.ROUTE_REQUESTS][upstream, route] += 1
         if exchange.has_moved:
-            self._moved[upstream,] += 1
+            self.series[table.MOVED][upstream,] += 1
         if exchange.price is not None:
-            self._route_price[upstream, route] += exchange.price
+            self.series[table.ROUTE_PRICE][upstream, route] += exchange.price
         for tokens, source in _sources(usage):
-            self._route_tokens[upstream, route, source] += tokens
+            self.series[table.ROUTE_TOKENS][upstream, route, source] += tokens
 
     def _count_times(self, exchange: Exchange, upstream: str) -> None:
         request = "other" if not exchange.turn else "side" if exchange.side else "turn"
-        for histogram, values, seconds in (
-            (self._duration, (upstream, request), exchange.seconds),
-            (self._first_byte, (upstream, request), exchange.first_byte),
-            (self._edit, (upstream,), exchange.edited_after if exchange.received.body else None),
-            (self._added, (upstream,), exchange.sent_after),
+        for row, values, seconds in (
+            (table.DURATION, (upstream, request), exchange.seconds),
+            (table.FIRST_BYTE, (upstream, request), exchange.first_byte),
+            (table.EDIT, (upstream,), exchange.edited_after if exchange.received.body else None),
+            (table.ADDED, (upstream,), exchange.sent_after),
         ):
             if seconds is not None:
-                histogram.observe(values, seconds)
+                self.series[row].observe(values, seconds)
 
     def _count_tokens(self, exchange: Exchange, upstream: str, client: str) -> None:
         model = body_of(exchange.sent or exchange.received).get("model")
@@ -133,17 +107,17 @@ class Metrics:
         usage = exchange.usage
         evaluated, output = usage.evaluated, usage.output
         for tokens, source in _sources(usage):
-            self._model[upstream, model, source] += tokens
+            self.series[table.MODEL_TOKENS][upstream, model, source] += tokens
             if source == "generated":
-                self._generated[upstream, client] += tokens
+                self.series[table.GENERATED_TOKENS][upstream, client] += tokens
             else:
-                self._prompt[upstream, client, source] += tokens
+                self.series[table.PROMPT_TOKENS][upstream, client, source] += tokens
         if prefill_speed(usage) is not None:
-            self._timed_tokens[upstream, "prompt"] += evaluated or 0
-            self._timed_seconds[upstream, "prompt"] += usage.prompt_seconds or 0
+            self.series[table.TIMED_TOKENS][upstream, "prompt"] += evaluated or 0
+            self.series[table.TIMED_SECONDS][upstream, "prompt"] += usage.prompt_seconds or 0
         if generation_speed(usage) is not None:
-            self._timed_tokens[upstream, "output"] += output or 0
-            self._timed_seconds[upstream, "output"] += usage.output_seconds or 0
+            self.series[table.TIMED_TOKENS][upstream, "output"] += output or 0
+            self.series[table.TIMED_SECONDS][upstream, "output"] += usage.output_seconds or 0
 
     def _count_verdict(
         self, exchange: Exchange, verdict: Verdict, upstream: str, client: str
@@ -151,17 +125,17 @@ class Metrics:
         spared = exchange.spared
         if spared is not None and spared.tokens:
             effect = "spared" if spared.tokens > 0 else "added"
-            self._rule_tokens[upstream, effect] += abs(spared.tokens)
+            self.series[table.RULE_TOKENS][upstream, effect] += abs(spared.tokens)
             if spared.seconds is not None:
-                self._rule_seconds[upstream, effect] += abs(spared.seconds)
+                self.series[table.RULE_SECONDS][upstream, effect] += abs(spared.seconds)
         if exchange.side:  # what comes beside a conversation is expected to differ from it
             return
-        self._turns[upstream, client, _VERDICTS[verdict.judgement]] += 1
+        self.series[table.TURNS][upstream, client, _VERDICTS[verdict.judgement]] += 1
         if verdict.reason is not None:
             reason = str(verdict.reason)
-            self._breaks[upstream, client, reason] += 1
+            self.series[table.BREAKS][upstream, client, reason] += 1
             if verdict.lost is not None:
-                self._lost[upstream, reason] += verdict.lost.tokens
+                self.series[table.LOST_TOKENS][upstream, reason] += verdict.lost.tokens
 
 
 def _sources(usage: Usage) -> Iterator[tuple[int, str]]:

@@ -31,7 +31,7 @@ _FAMILIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """One metric. ``name``: as it is asked for. ``buckets``: of a histogram, in its unit."""
 
@@ -162,6 +162,8 @@ ADDED = Row(
     _FAST,
 )
 
+COUNTED = tuple(row for row in vars().values() if isinstance(row, Row))
+"""All of them, by exchanges; those below are what is so at the moment of asking."""
 FAILURES = _counter(
     "cacheproxy_failures_total",
     ("name", "kind"),

@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from cacheproxy.asking import CommandError
 from cacheproxy.core.prompt.client import Client, ClientError
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
@@ -20,21 +21,17 @@ _FILES = {
 """Templates (string.Template) with the file that each becomes."""
 
 
-class FolderError(ValueError):
-    """A folder that cannot be made; the message says why."""
-
-
 def write(name: str, where: Path) -> list[Path]:
     """Write the folder ``cacheproxy-NAME`` in ``where``; return its files, the first to read first.
 
-    Raises FolderError if ``name`` is not one, if the folder is there, or cannot be written.
+    Raises CommandError if ``name`` is not one, if the folder is there, or cannot be written.
     """
     if not _NAME.fullmatch(name):
-        raise FolderError(f"{name!r} is not a valid name: write lower-case words joined by dashes")
+        raise CommandError(f"{name!r} is not a valid name: write lower-case words joined by dashes")
     try:
         Client(name)  # else nobody could import what is written
     except ClientError as error:
-        raise FolderError(f"{name!r} is not a valid name: {error}") from None
+        raise CommandError(f"{name!r} is not a valid name: {error}") from None
     word = name.replace("-", "_")
     values = {"name": name, "word": word, "module": f"cacheproxy_{word}"}
     folder = where / f"cacheproxy-{name}"
@@ -48,7 +45,7 @@ def write(name: str, where: Path) -> list[Path]:
             file.write_text(Template(text).substitute(values), encoding="utf-8")
             made.append(file)
     except FileExistsError:
-        raise FolderError(f"{folder} already exists") from None
+        raise CommandError(f"{folder} already exists") from None
     except OSError as error:
-        raise FolderError(f"cannot write {folder}: {error.strerror}") from None
+        raise CommandError(f"cannot write {folder}: {error.strerror}") from None
     return made

@@ -5,15 +5,20 @@ Source: llama.cpp, ``tools/server/README.md``: ``POST /apply-template``, ``POST 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from cacheproxy.asking import Site
+from cacheproxy.core.prompt.dialect import ANTHROPIC
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.template.questions import FIRST, turn
 from cacheproxy.core.template.traits import order_of
-from cacheproxy.replay.shape import chat_shape
+from cacheproxy.translate.rendering import chat_of
+
+_CCH = re.compile(r"(x-anthropic-billing-header:[^\n]*?cch=).{5}(?=;)")
+"""llama-server overwrites a cch of five characters with as many f (ggml-org/llama.cpp#21793)."""
 
 
 class Counter:
@@ -28,16 +33,18 @@ class Counter:
 
     def tokens(self, request: Request) -> Sequence[int] | None:
         """Return the prompt of ``request`` in tokens, or None if the server does not tell."""
-        shape = chat_shape(request)
-        text = None if shape is None else self._render(shape)
+        chat = chat_of(request)
+        text = None if chat is None else self._render(chat)
         if text is None:
             return None
+        if request.dialect == ANTHROPIC:
+            text = _CCH.sub(r"\1fffff", text, count=1)
         body = {"content": text, "add_special": True, "parse_special": True}
         answer = self._site.tell("/tokenize", body)
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         return tokens if isinstance(tokens, list) else None
 
-    def _render(self, shape: dict[str, Any]) -> str | None:
-        answer = self._site.tell("/apply-template", shape)
+    def _render(self, chat: dict[str, Any]) -> str | None:
+        answer = self._site.tell("/apply-template", chat)
         text = answer.get("prompt") if isinstance(answer, dict) else None
         return text if isinstance(text, str) else None

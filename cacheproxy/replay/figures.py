@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from cacheproxy.replay.estimate import Assessed
 
@@ -88,9 +89,9 @@ def _total(turns: Sequence[Assessed], *, server_time: bool) -> Total:
         return (one.usage.prompt_seconds if server_time else one.turn.answer.first) or 0.0
 
     return Total(
-        _sum(one.usage.prompt for one in turns),
-        _sum(one.usage.reused for one in turns),
-        _sum(one.usage.evaluated for one in turns),
+        summed(one.usage.prompt for one in turns),
+        summed(one.usage.reused for one in turns),
+        summed(one.usage.evaluated for one in turns),
         sum(one.expected.tokens for one in turns if one.expected is not None),
         sum(map(seconds_of, turns)),
         median(map(seconds_of, turns)) if turns else None,
@@ -98,6 +99,7 @@ def _total(turns: Sequence[Assessed], *, server_time: bool) -> Total:
     )
 
 
-def _sum(values: Iterable[int | None]) -> int | None:
+def summed(values: Iterable[Any]) -> Any:
+    """Return the sum of ``values``; None if one of them is unknown."""
     known = list(values)
-    return None if None in known else sum(value or 0 for value in known)
+    return None if None in known else sum(known)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Protocol
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import usage_of
@@ -24,21 +23,14 @@ _MOST_SLOTS = 8
 Tokens = Sequence[int]
 
 
-class Memory(Protocol):
-    """What a server has of a pass; a new one for each pass."""
-
-    def reuse(self, tokens: Tokens) -> int | None:
-        """Return how many of ``tokens`` it has, None for its first prompt; then keep them."""
-
-
 class Everything:
-    """A server that forgets nothing."""
+    """A server that forgets nothing; a new one for each pass, as Slots."""
 
     def __init__(self) -> None:
         self._known: list[Tokens] = []
 
     def reuse(self, tokens: Tokens) -> int | None:
-        """Return what is shared with the best of all earlier prompts."""
+        """Return how many of ``tokens`` it has, None for its first prompt; then keep them."""
         best = max((shared_tokens(known, tokens) for known in self._known), default=None)
         self._known.append(tokens)
         return best
@@ -53,7 +45,7 @@ class Slots:
         self._used = False
 
     def reuse(self, tokens: Tokens) -> int | None:
-        """Return what is shared with the prompt of the slot that would be chosen."""
+        """Return what the slot that would be chosen has of ``tokens``; see ``Everything``."""
         shares = [shared_tokens(held, tokens) for held in self._slots]
         best = max(range(len(shares)), key=lambda index: (shares[index], -index))
         chosen = best if shares[best] > _SIMILAR * len(tokens) else 0
@@ -61,6 +53,9 @@ class Slots:
         self._slots.append(tokens)
         first, self._used = not self._used, True
         return None if first else shares[chosen]
+
+
+Memory = Everything | Slots
 
 
 def shared_tokens(one: Tokens, other: Tokens) -> int:

@@ -24,9 +24,6 @@ class ProxyService(ServerProcess):
     CommandError if it does not.
     """
 
-    url: str
-    """``http://127.0.0.1:PORT``, without a slash at the end."""
-
     def __init__(self, upstream: str, *options: str) -> None:
         arguments = [
             *("cacheproxy.demo.child", "-n", "--pidfile=", "cacheproxy"),
@@ -37,14 +34,8 @@ class ProxyService(ServerProcess):
         ]
         env = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
         super().__init__(arguments, env | {"PYTHONUNBUFFERED": "1"})
-        try:
-            self.url = self._wait_for_banner()
-        except BaseException:
-            self.close()
-            raise
 
-    def _wait_for_banner(self) -> str:
-        """Return the URL the service announces."""
+    def _announced(self) -> str:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             ended = self.has_ended()

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Protocol, Self
+from typing import Self
 
 if sys.platform != "win32":
     import termios
@@ -50,22 +50,11 @@ def read_keys(data: bytes) -> Iterator[str]:
             yield key
 
 
-class Waiting(Protocol):
-    """Waits for keys, or until it is woken."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def wait(self) -> list[str]:
-        """Return the keys that were pressed; none, if it was woken, or a signal came."""
-
-    def wake(self) -> None:
-        """End the waiting; may be called in any thread."""
-
-
 class NoKeys:
-    """Waits where no key can be read: on Windows, and where standard input is no terminal."""
+    """Waits where no key can be read: on Windows, and where standard input is no terminal.
+
+    ``wake`` may be called in any thread.
+    """
 
     def __init__(self) -> None:
         self._woken = threading.Event()
@@ -141,7 +130,7 @@ class Keys:
         return data or b"q"
 
 
-def waiting() -> Waiting:
+def waiting() -> Keys | NoKeys:
     """Return what waits for keys at this process's standard input."""
     if sys.platform == "win32" or not sys.stdin.isatty():
         return NoKeys()

@@ -18,13 +18,13 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.judge.explain import PHRASES, phrase
 from cacheproxy.top.view import View
 from cacheproxy.top.watch import Told
+from cacheproxy.totals.windows import WINDOWS
 from cacheproxy.words import count, counted, share, span, visible
 
 Json = Mapping[str, Any]
 
 _NAME, _LEAST_NAME = 18, 8
 _MOST_RUNNING = 4
-_WINDOWS = {"15m": "15 minutes", "1h": "hour", "24h": "24 hours", "30d": "30 days"}
 _BARS = "▁▂▃▄▅▆▇█"
 _STANDING = {"working": "green", "hitches": "yellow", "breaking": "red"}
 _KEYS = "q leave   j k choose   enter its turns   / filter"
@@ -85,7 +85,7 @@ def ordered(conversations: Sequence[Json]) -> list[Json]:
         each = waiting.pop()
         found.append(each)
         waiting += reversed(branches.pop(each["id"], []))
-    return found
+    return found + [each for lost in branches.values() for each in lost]
 
 
 def label(row: Json) -> str:
@@ -118,7 +118,7 @@ def _verdict(data: Json, place: Place) -> Text:
     sums = data["overview"]["sums"]
     told = f"  {counted(sums['breaks'], 'break')}" if sums["breaks"] else "  no breaks"
     told += f", {count(sums['lost'])} tokens" if sums["lost"] else ""
-    return line.append(f"{told}  last {_WINDOWS[place.window]}", "dim not bold")
+    return line.append(f"{told}  last {WINDOWS[place.window].name}", "dim not bold")
 
 
 def _running(told: Told, place: Place) -> Iterator[Text]:
@@ -144,7 +144,7 @@ def _prefills(told: Told) -> Sequence[Json]:
 
 def _list(told: Told, view: View, place: Place, room: int | None) -> list[Text]:
     rows = ordered(told.page.get("conversations") or ())
-    when = _WINDOWS[place.window]
+    when = WINDOWS[place.window].name
     if not rows:
         said = _NOT_FOUND.format(when, view.search) if view.search else ""
         said = said or (_NONE_YET.format(when, place.url) if told.data else "")

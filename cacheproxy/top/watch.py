@@ -53,7 +53,7 @@ class Teller:
         self._ask = ask
         self._window = window
         self._breaks: tuple[Json, ...] = ()
-        self._last: Any = None
+        self._last: tuple[Any, Any] = None, None
         self._known: dict[tuple[Any, Any], Json] = {}
 
     def all(self) -> Told:
@@ -71,13 +71,16 @@ class Teller:
         return Told(data, page, self._breaks_of(data), one or None)
 
     def _breaks_of(self, data: Json) -> tuple[Json, ...]:
-        if data.get("last_break") != self._last:
+        last = data.get("last_break"), data.get("rules")
+        if last != self._last:
             rows = self._ask(f"{_PAGES}requests?filter=breaks")["requests"][:_BREAKS]
             rows = [row for row in rows if row["at"] >= data["overview"]["start"]]
+            if last[1] != self._last[1]:  # a rule may have been applied, or undone
+                self._known = {}
             known = {(row["number"], row["at"]): self._of(row) for row in rows}
             self._known = known
             self._breaks = tuple(row | {"known": known[row["number"], row["at"]]} for row in rows)
-            self._last = data.get("last_break")
+            self._last = last
         return self._breaks
 
     def _of(self, row: Json) -> Json:

@@ -14,8 +14,12 @@ from cacheproxy.totals.sums import IS_BREAK, LONGEST, SUMS
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``length`` and ``bucket`` of its series in ms; ``step``: sums it is made of, 0: the rows."""
+    """``length`` and ``bucket`` of its series in ms; ``step``: sums it is made of, 0: the rows.
 
+    ``name``: what stands behind "the last".
+    """
+
+    name: str
     length: int
     bucket: int
     step: int
@@ -26,10 +30,10 @@ class Window:
 
 
 WINDOWS = {
-    "15m": Window(900_000, 15_000, 0),
-    "1h": Window(3_600_000, 60_000, 60_000),
-    "24h": Window(86_400_000, 900_000, 60_000),
-    "30d": Window(30 * 86_400_000, 6 * 3_600_000, 3_600_000),
+    "15m": Window("15 minutes", 900_000, 15_000, 0),
+    "1h": Window("hour", 3_600_000, 60_000, 60_000),
+    "24h": Window("24 hours", 86_400_000, 900_000, 60_000),
+    "30d": Window("30 days", 30 * 86_400_000, 6 * 3_600_000, 3_600_000),
 }
 
 SCOPE = "WHERE at >= :start AND at < :end"

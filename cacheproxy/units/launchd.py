@@ -50,7 +50,6 @@ def manager(home: Path) -> Manager:
         return Command(("launchctl", "bootout", f"{domain}/{name}"), may_fail=True)
 
     return Manager(
-        kind="launchd",
         path=path,
         render=render,
         start=lambda name: (

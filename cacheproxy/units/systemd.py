@@ -49,7 +49,6 @@ def manager(home: Path) -> Manager:
     """Return systemd's user manager; ``home``: the user's folder."""
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "systemd/user"
     return Manager(
-        kind="systemd",
         path=lambda name: folder / f"{name}.service",
         render=render,
         # restart, since it may run already: with what the file said before

@@ -94,7 +94,6 @@ class Manager:
     ``logs``, which may go on as new lines come.
     """
 
-    kind: str
     path: Callable[[str], Path]
     render: Callable[[Unit], bytes]
     start: Callable[[str], tuple[Command, ...]]

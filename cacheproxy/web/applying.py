@@ -88,7 +88,7 @@ class Applying:
         names = ", ".join(cure.names)
         what = "Made" if done.before is None else "Written to"
         line = f"{what} {done.file}. In use now, without a restart: {names}."
-        return _answer(done, cure, line, applied=True)
+        return {"said": line}
 
     async def _undo(self, name: str) -> Answer:
         if name not in self._done:
@@ -105,8 +105,7 @@ class Applying:
             await self._reload()
         except ReloadError as error:
             line = f"Taken out of {done.file}, but {error}"
-            return _answer(done, cure, line, applied=False, reloaded=False)
-        return _answer(done, cure, line, applied=False)
+        return {"said": line}
 
     async def _take_back(self, done: Appended) -> None:
         """Undo what could not be used; a proxy that has read it reads the file again."""
@@ -137,15 +136,3 @@ class Applying:
 
 def _are_in(cure: Cure, on: Collection[str]) -> bool:
     return set(cure.names).issubset(on)
-
-
-def _answer(
-    done: Appended, cure: Cure, line: str, *, applied: bool, reloaded: bool = True
-) -> Answer:
-    return {
-        "applied": applied,
-        "file": str(done.file),
-        "rule": ", ".join(cure.names),
-        "reloaded": reloaded,
-        "said": line,
-    }

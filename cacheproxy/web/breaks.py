@@ -5,25 +5,22 @@ What the prompts say comes from memory, and only where ``prompts`` are shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Basis, Verdict
 from cacheproxy.core.diagnose.cure import Cure
-from cacheproxy.core.diagnose.report import Report, report
+from cacheproxy.core.diagnose.report import Report
 from cacheproxy.core.diagnose.texts import Texts, quoted
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.observe.recent import Recent
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.cures import Cures, NoCureError
 from cacheproxy.web.pages import Answer, answer, said
 from cacheproxy.web.prompts import Prompts
 
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-
-PATH = b"/_cacheproxy/break/"
 _PROOFS = {
     Basis.RENDERED: "The server rendered both prompts for the proxy: they show it.",
     Basis.COUNTED: "The server counted as many tokens as this cause would leave.",
@@ -39,16 +36,12 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaks:
-    """The page. ``active``: names of the rules that are on; ``captures`` returns their folder.
-
-    ``option`` returns what a command needs to find this proxy.
-    """
+    """The page. ``report``: as the dashboard's; ``option`` returns what a command needs here."""
 
     recent: Recent
     cures: Cures
     prompts: Prompts
-    active: Collection[str]
-    captures: Callable[[], str]
+    report: Callable[[Exchange, Verdict], Report]
     option: Callable[[], str]
 
     def __call__(self, request: ProxyRequest, name: str) -> bytes | int:
@@ -75,8 +68,7 @@ class Breaks:
         return None
 
     async def _shown(self, request: ProxyRequest, exchange: Exchange, verdict: Verdict) -> Json:
-        folders = tuple(filter(None, [self.captures()]))
-        found = report(exchange, verdict, active=self.active, captures=folders)
+        found = self.report(exchange, verdict)
         told = found.as_json()
         kept = ("number", "client", "session", "turn", "reason", "path", "byte", "kind", "advice")
         texts, hidden = await self._texts(request, exchange, verdict)
@@ -84,7 +76,7 @@ class Breaks:
         return {
             **{name: told[name] for name in (*kept, "frequency", "says")},
             "at": exchange.wall,
-            "phrase": phrase(str(verdict.reason), _shape(found)),
+            "phrase": phrase(str(verdict.reason), found.rewrite or found.kind),
             "proof": None if verdict.basis is None else _PROOFS[verdict.basis],
             "equal": found.equal and found.equal.tokens,
             "prompt": found.prompt and found.prompt.tokens,
@@ -148,10 +140,6 @@ class Breaks:
             "why_not": why,
             "applied": applied,
         }
-
-
-def _shape(found: Report) -> str | None:
-    return found.rewrite or found.kind
 
 
 def _lines(texts: Texts, side: str) -> list[Json]:

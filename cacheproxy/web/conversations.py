@@ -6,21 +6,18 @@ An ID is ``client/session``, percent-encoded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.totals.conversations import SORTS, conversation, conversations
 from cacheproxy.totals.store import Store
-from cacheproxy.web.dashboard import LONGEST_SEARCH, Source, row_of, window_of
+from cacheproxy.web.dashboard import LONGEST_SEARCH, row_of, window_of
+from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import Content, QueryError, answer, query_of
 
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-
-PATH = b"/_cacheproxy/conversations"
-FOLDER = PATH + b"/"
 _UNKNOWN = "there is no such conversation; see /_cacheproxy/conversations"
 
 Json = dict[str, Any]
@@ -62,7 +59,7 @@ class Conversations:
 
 def _spelled(
     store: Store, question: Callable[..., Json | None], *arguments: Any, **more: Any
-) -> bytes | None:
-    """Return the answer as JSON: a long one takes 77 ms with ``json``, here in the thread."""
+) -> Any:
+    """Return the answer as JSON, or None: a long one takes 77 ms with ``json``, in the thread."""
     found = question(store, *arguments, **more)
     return None if found is None else msgspec.json.encode(found)

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.lanes import Pair
@@ -24,14 +24,11 @@ from cacheproxy.core.rules.fold import GivenUpError
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.recent import Recent
 from cacheproxy.plugin.packages import Configured
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.applying import Applying
 from cacheproxy.web.pages import Answer, answer, failed, said
 from cacheproxy.web.prompts import Prompts
 
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-
-PATH = b"/_cacheproxy/cure/"
 _MOST_OTHERS = 16 << 20
 """Bytes of other requests that a rule is tried on: a tenth of a second or two."""
 _MOST_KNOWN = 16
@@ -125,7 +122,8 @@ class Cures:
         self, name: str, use: Callable[[Cure], Awaitable[Answer]]
     ) -> Answer | None:
         """Return what ``use`` makes of the cure for the exchange called ``name``."""
-        exchange = self._last_broken() if name == "last" else self.recent.find(name)
+        last = (one for one in reversed(list(self.recent)) if self._pair(one) is not None)
+        exchange = next(last, None) if name == "last" else self.recent.find(name)
         if exchange is None:
             why = "no turn has broken the cache here so far"
             return said(why, 404) if name == "last" else None
@@ -133,12 +131,6 @@ class Cures:
             return await use(await self.of(exchange))
         except NoCureError as error:
             return said(str(error), error.status)
-
-    def _last_broken(self) -> Exchange | None:
-        for exchange in reversed(list(self.recent)):
-            if self._pair(exchange) is not None:
-                return exchange
-        return None
 
     def _newest(self, exchange: Exchange) -> tuple[Exchange, Pair | None]:
         """Return the turn that broke, or the last that did after it in its conversation.

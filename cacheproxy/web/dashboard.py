@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, Protocol
-
-from twisted.internet.defer import Deferred
+from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.diagnose.report import Report, report
 from cacheproxy.core.judge.advice import FREQUENCY
 from cacheproxy.core.judge.explain import PHRASES
@@ -23,13 +22,11 @@ from cacheproxy.totals.snapshot import lifetime, routed
 from cacheproxy.totals.store import Store
 from cacheproxy.totals.windows import WINDOWS, breaks, overview
 from cacheproxy.web.headline import headline, speeds, without
+from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import QueryError
 from cacheproxy.web.todo import todo
 from cacheproxy.words import clients
 
-DATA = b"/_cacheproxy/data"
-REQUESTS = b"/_cacheproxy/requests"
-DETAIL = b"/_cacheproxy/detail/"
 LATEST = 80
 """Requests that a page shows at first, in its table and its chart."""
 _SESSIONS = 50
@@ -39,21 +36,6 @@ _EVER = 10**15
 """Seconds; later than all that is asked for."""
 
 Json = dict[str, Any]
-
-
-class Source(Protocol):
-    """Who answers questions about what was: ``totals.Totals``, or ``Unkept``."""
-
-    @property
-    def now(self) -> int:
-        """Now, in the milliseconds that questions take."""
-
-    @property
-    def unkept(self) -> str:
-        """Why what it tells ends with the process; "" where it does not."""
-
-    def ask(self, question: Any, *arguments: Any, **more: Any) -> Deferred[Any]:
-        """Ask one of the functions that take a Store first."""
 
 
 class Dashboard:
@@ -140,18 +122,18 @@ class Dashboard:
     def _open_report(self, number: int) -> Report | None:
         """Return the report on an exchange, None if its rule has been applied."""
         exchange = None if self.is_applied(number) else self._recent.find(str(number))
-        return None if exchange is None else self._report(exchange)
-
-    def _report(self, exchange: Exchange) -> Report | None:
-        folders = (self.captures,) if self.captures else ()
-        verdict = exchange.verdict
-        if verdict is None:
+        if exchange is None or exchange.verdict is None:
             return None
+        return self.report(exchange, exchange.verdict)
+
+    def report(self, exchange: Exchange, verdict: Verdict) -> Report:
+        """Return what is known of ``exchange``, and what to do about it."""
+        folders = (self.captures,) if self.captures else ()
         return report(exchange, verdict, active=self.active, captures=folders)
 
     def _detail(self, exchange: Exchange) -> Json:
-        told = self._report(exchange)
-        found: Json = {} if told is None else told.as_json()
+        verdict = exchange.verdict
+        found: Json = {} if verdict is None else self.report(exchange, verdict).as_json()
         found.pop("excerpts", None)
         return {
             **found,

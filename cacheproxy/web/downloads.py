@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
@@ -12,10 +11,12 @@ from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.totals.migrations import TotalsError
 from cacheproxy.totals.table import START, TABLES, page
 from cacheproxy.totals.windows import WINDOWS
-from cacheproxy.web.dashboard import Source, window_of
+from cacheproxy.web.dashboard import window_of
+from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import (
     NOTHING_ELSE,
     DirectPage,
@@ -24,9 +25,6 @@ from cacheproxy.web.pages import (
     not_allowed,
     query_of,
 )
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _log = Logger()
 

@@ -6,20 +6,16 @@ break, since the user asks for it by this page; to those who may see prompts onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.diagnose.report import failed, report
+from cacheproxy.core.conversation.verdict import Verdict
+from cacheproxy.core.diagnose.report import Report, failed
 from cacheproxy.observe.recent import Recent
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Answer, answer, said
 from cacheproxy.web.prompts import Prompts
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-
-PATH = b"/_cacheproxy/exchanges"
-DIAGNOSIS = b"/_cacheproxy/diagnose/"
 
 
 async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:
@@ -27,18 +23,14 @@ async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:
     return {"exchanges": [_summary(exchange) for exchange in recent]}
 
 
-def diagnosis(  # noqa: PLR0917 (what there is, then what is asked for)
+def diagnosis(
     recent: Recent,
-    active: Collection[str],
-    captures: Callable[[], str],
+    report: Callable[[Exchange, Verdict], Report],
     prompts: Prompts,
     request: ProxyRequest,
     name: str,
 ) -> bytes | int:
-    """Answer with the report on the exchange called ``name``.
-
-    ``active``: the names of the rules that are on; ``captures`` returns their folder.
-    """
+    """Answer with the report on the exchange called ``name``."""
 
     async def page() -> Answer | None:
         exchange = recent.find(name)
@@ -48,8 +40,7 @@ def diagnosis(  # noqa: PLR0917 (what there is, then what is asked for)
             return said(failed(exchange), 404)
         if exchange.verdict is None:
             return None
-        folders = tuple(filter(None, [captures()]))
-        found = report(exchange, exchange.verdict, active=active, captures=folders).as_json()
+        found = report(exchange, exchange.verdict).as_json()
         return found if prompts.why_not(request) is None else found | {"excerpts": None}
 
     return answer(request, page)

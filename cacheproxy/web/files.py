@@ -5,12 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Content, DirectPage, not_allowed, respond
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 PAGE = b"/_cacheproxy/"
 FOLDER = b"/_cacheproxy/static/"

@@ -8,10 +8,11 @@ from typing import Any
 
 from cacheproxy.core.judge.weights import BROKEN, FELT, share_in_words
 from cacheproxy.totals.snapshot import SPARED
+from cacheproxy.totals.windows import WINDOWS
+from cacheproxy.words import counted
 
 Json = dict[str, Any]
 
-LENGTHS = {"15m": "15 minutes", "1h": "hour", "24h": "24 hours", "30d": "30 days"}
 _LITTLE = 0.5
 
 
@@ -104,7 +105,7 @@ def _standing(sums: Mapping[str, Any], known: int) -> Standing:
 
 
 def _text(standing: Standing, window: str, sums: Mapping[str, Any], known: int) -> str:
-    when = f"in the last {LENGTHS[window]}"
+    when = f"in the last {WINDOWS[window].name}"
     if standing is Standing.EMPTY:
         return f"No figures {when}."
     if standing is Standing.UNMEASURED:
@@ -116,6 +117,5 @@ def _text(standing: Standing, window: str, sums: Mapping[str, Any], known: int) 
 
 
 def _breaks(sums: Mapping[str, Any], known: int) -> str:
-    count, lost = sums["breaks"], sums["lost"]
-    breaks = "1 break" if count == 1 else f"{count:,} breaks"
+    breaks, lost = counted(sums["breaks"], "break"), sums["lost"]
     return f"{breaks} cost {lost:,} tokens, {share_in_words(lost / known)} of all,"

@@ -8,7 +8,7 @@ written as JSON, once (https://html.spec.whatwg.org/multipage/server-sent-events
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer, IReactorTime
@@ -19,14 +19,11 @@ from zope.interface import implementer
 
 from cacheproxy import hookimpl
 from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.dashboard import LATEST, Dashboard, window_of
 from cacheproxy.web.pages import NOTHING_ELSE, QueryError, failed, not_allowed, query_of
 
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-
 _log = Logger()
-PATH = b"/_cacheproxy/live"
 _EVERY = 0.5
 """Seconds between two looks at whether something has happened."""
 _CALM = {"15m": 2.0, "1h": 2.0, "24h": 10.0, "30d": 10.0}

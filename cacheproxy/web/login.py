@@ -6,15 +6,9 @@ it sent (RFC 6265bis: HttpOnly, SameSite), and it opens our own pages alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cacheproxy.core.privacy.access import Access
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Content, failed, not_allowed, respond
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-
-PATH = b"/_cacheproxy/login"
 
 
 def login(access: Access, request: ProxyRequest) -> bytes:

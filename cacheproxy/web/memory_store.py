@@ -11,6 +11,7 @@ from cacheproxy import hookimpl
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.totals.memory import MOST, InMemory
 from cacheproxy.totals.record import record_of
+from cacheproxy.totals.totals import Totals
 
 _T = TypeVar("_T")
 
@@ -42,3 +43,7 @@ class Unkept:
         """Ask one of the functions that take a Store first."""
         self._store.flush()
         return execute(question, self._store, *arguments, **more)
+
+
+Source = Totals | Unkept
+"""Who answers questions about what was."""

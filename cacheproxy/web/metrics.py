@@ -10,7 +10,7 @@ import gzip
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client.exposition import choose_encoder, generate_latest, gzip_accepted
 from prometheus_client.metrics_core import Metric
@@ -20,12 +20,9 @@ from twisted.internet.defer import Deferred
 from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.series import Series
 from cacheproxy.metrics.snapshot import Standing
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Content, Headers, answer
 
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-
-PATH = b"/_cacheproxy/metrics"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 _SOUND = re.compile(r"[A-Za-z0-9/;=., -]+")
 _COMPRESSION = 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
 from twisted.internet.defer import Deferred
@@ -14,10 +13,8 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import NOT_DONE_YET
 
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.totals.migrations import TotalsError
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
 
 _log = Logger()
 
@@ -42,69 +39,48 @@ class QueryError(ValueError):
 
 
 Answer = Mapping[str, Any] | Content
+"""A JSON object, or content of another type."""
 Page = Callable[[], Awaitable[Answer]]
-"""A page returns a JSON object, or content of another type."""
-NamedPage = Callable[[str], Awaitable[Answer | None]]
-QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
-"""Takes the query's fields, the last of each name; raises QueryError."""
 DirectPage = Callable[["ProxyRequest"], bytes | int]
-"""Answers the request by itself, as Resource.render does: streams, POST, files."""
+"""Answers the request by itself, as Resource.render does."""
 Folder = Callable[["ProxyRequest", str], bytes | int]
 """A DirectPage that also takes what follows its prefix."""
+QueriedPage = Callable[[Mapping[str, str]], Awaitable[Answer]]
+"""Takes the query's fields, the last of each name; raises QueryError."""
 _UNKNOWN = "this proxy remembers no such exchange; see /_cacheproxy/exchanges"
 
 
 class OwnPages:
-    """Answers GET and HEAD: ``pages`` by their path, ``named`` by what follows their prefix.
+    """``pages`` answer by their path, ``folders`` by what their path begins with.
 
-    A named page returns None for a name it does not know. ``queried`` pages take the query,
-    ``direct`` ones all of the request, whatever its method; so do ``folders``, by their prefix.
     ``before`` is called first each time.
     """
 
     def __init__(
         self,
-        pages: Mapping[bytes, Page],
-        named: Mapping[bytes, NamedPage] | None = None,
-        *,
-        queried: Mapping[bytes, QueriedPage] | None = None,
-        direct: Mapping[bytes, DirectPage] | None = None,
-        folders: Mapping[bytes, Folder] | None = None,
-        before: Callable[[], object] = lambda: None,
+        pages: Mapping[bytes, DirectPage],
+        folders: Mapping[bytes, Folder],
+        before: Callable[[], object],
     ) -> None:
+        self._pages = pages
+        self._folders = folders
         self._before = before
-        self._pages = dict(pages)
-        self._named = dict(named or {})
-        self._queried = dict(queried or {})
-        self._direct = dict(direct or {})
-        self._folders = dict(folders or {})
 
     def __call__(self, request: ProxyRequest) -> bytes | int:
         """Answer ``request``, which the channel has let in, at once or later."""
         self._before()
-        direct = self._direct.get(request.path)
-        if direct is not None:
-            return direct(request)
+        page = self._pages.get(request.path)
+        if page is not None:
+            return page(request)
         for prefix, folder in self._folders.items():
             if request.path.startswith(prefix):
                 return folder(request, request.path[len(prefix) :].decode("latin-1"))
-        page = self._find(request)
-        if page is None:
-            return failed(request, 404, "there is no such page; see /_cacheproxy/health")
-        return answer(request, page)
+        return failed(request, 404, "there is no such page; see /_cacheproxy/health")
 
-    def _find(self, request: ProxyRequest) -> Callable[[], Awaitable[Answer | None]] | None:
-        path = request.path
-        page = self._pages.get(path)
-        if page is not None:
-            return page
-        queried = self._queried.get(path)
-        if queried is not None:
-            return lambda: queried(query_of(request))
-        for prefix, named in self._named.items():
-            if path.startswith(prefix):
-                return partial(named, path[len(prefix) :].decode("latin-1"))
-        return None
+
+def queried(page: QueriedPage, request: ProxyRequest) -> bytes | int:
+    """Answer GET and HEAD with what ``page`` makes of the query."""
+    return answer(request, lambda: page(query_of(request)))
 
 
 def answer(

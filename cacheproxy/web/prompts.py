@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cacheproxy.core.privacy.access import Access
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Answer, answer_later, failed, not_allowed
 
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-
-PATH = b"/_cacheproxy/show-prompts"
 _LONGEST = 1000
 """Bytes that are read of what is said: 10 MB of JSON take a third of a second."""
 _NOT_YOU = (

@@ -7,16 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
-from cacheproxy.core.privacy.access import READY as PATH
 from cacheproxy.core.privacy.access import Access
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Answer, Content, Page, answer
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-
-__all__ = ["PATH", "named_or", "ready"]
 
 
 async def ready(is_up: Callable[[], Awaitable[bool]]) -> Answer:

@@ -6,14 +6,9 @@ What it changes stands in a file that whoever asks cannot write from here.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
+from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Answer, answer_later, not_allowed, said
-
-if TYPE_CHECKING:
-    from cacheproxy.proxy.downstream.request import ProxyRequest
-
-PATH = b"/_cacheproxy/reload"
 
 
 class ReloadError(Exception):

@@ -117,7 +117,6 @@ def test_filters_and_search(visit, used):
 
     def shown(which):
         page.page.locator(f"#filters input[value={which}]").check()
-        page.page.wait_for_timeout(50)
 
     shown("breaks")
     page.until(lambda: len(page.rows()) == 1)
@@ -139,8 +138,7 @@ def test_what_comes_from_outside_stays_text(visit, used):
     """In names of models, clients and sessions; the prompt itself is not there at all."""
     page = visit(used.url)
     page.page.wait_for_selector("#rows tr")
-    page.page.wait_for_timeout(300)
-    assert CANARY in page.page.inner_text("#upstream-name")
+    page.until(lambda: CANARY in page.page.inner_text("#upstream-name"))
     page.page.locator("#rows tr", has_text="<img").first.locator("a").first.click()
     page.page.wait_for_selector("#detail[open]")
     page.until(lambda: CANARY in page.page.inner_text("#detail-body"))

@@ -6,17 +6,18 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from cacheproxy.asking import CommandError
-from cacheproxy.cli.demo import MOST_TURNS, demo
+from cacheproxy.cli.demo import MOST_TURNS
 from cacheproxy.demo import conversation
 from cacheproxy.demo import run as scenes
 from cacheproxy.demo.run import require_plugin
 from tests import needs
+from tests.cli.invoking import invoke, refused
 from tests.demo.conftest import smaller
 from tests.proxy.harness import TIMEOUT, eventually, running, runs
 
@@ -33,15 +34,7 @@ def _plugin():
         pytest.skip(str(missing))
 
 
-def run(*arguments):
-    return CliRunner().invoke(demo, arguments)
-
-
-def one_line(result):
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    return line
+run, refused = partial(invoke, "demo"), partial(refused, "demo")
 
 
 def test_as_many_turns_as_were_recorded():
@@ -52,7 +45,7 @@ def test_as_many_turns_as_were_recorded():
 
 def test_without_the_client_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(scenes, "PLUGIN", "cacheproxy-of-nobody")
-    assert "pip install cacheproxy-of-nobody" in one_line(run())
+    assert "pip install cacheproxy-of-nobody" in refused()
 
 
 @pytest.mark.usefixtures("_plugin")
@@ -60,10 +53,10 @@ class TestUpstream:
     def test_a_server_that_is_not_there(self):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        assert "start the model server there" in one_line(run("--upstream", url))
+        assert "start the model server there" in refused("--upstream", url)
 
     def test_what_is_no_url(self):
-        assert "http://localhost:8080" in one_line(run("--upstream", "localhost"))
+        assert "http://localhost:8080" in refused("--upstream", "localhost")
 
 
 @pytest.mark.usefixtures("_plugin")
@@ -72,7 +65,7 @@ class TestEmbedded:
         (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: not found')")
         here = Path(__file__).parents[2]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(here)]))
-        assert "apt install libgomp1" in one_line(run())
+        assert "apt install libgomp1" in refused()
 
     @pytest.mark.llama
     def test_it_prints_one_json_object_and_the_gain_is_there(self, monkeypatch):

@@ -261,8 +261,3 @@ class TestPropose:
         folder.mkdir(mode=0o500)
         result = run("--propose", "--apply", "-c", folder / "x.toml", "--from", planted(tmp_path))
         assert "cannot write" in one_line(result)
-
-    def test_a_file_of_another_kind(self, tmp_path):
-        file = tmp_path / "x.txt"
-        file.write_text("hello")
-        assert str(file) in one_line(run("--propose", "--from", file))

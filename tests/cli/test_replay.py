@@ -9,12 +9,11 @@ from functools import partial
 
 import pytest
 
-from cacheproxy.embedded import LlamaServer, write_model
-from tests import needs
 from tests.cli.invoking import invoke, refused
 from tests.peer import NO_USAGE, NOBODY, NOT_REUSED, Peer
 from tests.proxy.harness import TIMEOUT, eventually, running
 from tests.replay import conversation
+from tests.replay.conftest import llama  # noqa: F401 (a fixture)
 
 PROGRAM = "from cacheproxy.cli.replay import replay; replay()"
 
@@ -24,15 +23,6 @@ def _own_settings(monkeypatch, tmp_path):
     file = tmp_path / "config.toml"
     file.write_text(conversation.RULE)
     monkeypatch.setenv("CACHEPROXY_CONFIG", str(file))
-
-
-@pytest.fixture(scope="module")
-def llama(tmp_path_factory):
-    needs.llama()
-    folder = tmp_path_factory.mktemp("replay")
-    model = write_model(folder / "tiny.gguf", text=conversation.text())
-    with LlamaServer(model, n_ctx=16_384) as server:
-        yield server
 
 
 @pytest.fixture
@@ -47,7 +37,7 @@ run, refused = partial(invoke, "replay"), partial(refused, "replay")
 
 @pytest.mark.slow
 @pytest.mark.llama
-def test_it_prints_both_passes_and_the_gain(llama, capture, tmp_path):
+def test_it_prints_both_passes_and_the_gain(llama, capture, tmp_path):  # noqa: F811
     result = run(capture, "--against", llama.url + "/v1/", "--save", tmp_path / "out.json")
     assert (result.exit_code, result.stderr) == (0, "")
     assert (
@@ -65,7 +55,7 @@ def test_it_prints_both_passes_and_the_gain(llama, capture, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.llama
-def test_a_rule_left_out_leaves_the_passes_alike(llama, capture):
+def test_a_rule_left_out_leaves_the_passes_alike(llama, capture):  # noqa: F811
     result = run(
         capture, "--against", llama.url, "--without-rule", "nonce", "--json", "--via", "rules"
     )
@@ -77,7 +67,7 @@ def test_a_rule_left_out_leaves_the_passes_alike(llama, capture):
 
 @pytest.mark.slow
 @pytest.mark.llama
-def test_a_truncated_line_is_one_line_and_the_good_ones_are_used(llama, capture):
+def test_a_truncated_line_is_one_line_and_the_good_ones_are_used(llama, capture):  # noqa: F811
     good = capture.read_text()
     capture.write_text(good + good[:200])
     result = run(capture, "--against", llama.url, "--markdown", "--via", "rules")
@@ -93,23 +83,6 @@ class TestInput:
 
     def against_nobody(self, file, *more):
         return refused(file, "--against", NOBODY, *more)
-
-    def test_a_har_without_bodies(self, tmp_path):
-        request = {"method": "POST", "url": "http://x/v1/messages", "headers": []}
-        entry = {"startedDateTime": "2026-11-21T10:00:00Z", "time": 1, "request": request}
-        file = tmp_path / "a.har"
-        file.write_text(json.dumps({"log": {"entries": [entry]}}))
-        result = run(file, "--against", NOBODY)
-        assert result.exit_code == 2
-        assert result.stdout == ""
-        assert str(file) in result.stderr
-
-    def test_a_file_of_another_kind(self, tmp_path):
-        file = tmp_path / "a.bin"
-        file.write_bytes(b"\x7fELF\0\0")
-        result = run(file, "--against", NOBODY)
-        assert result.exit_code == 2
-        assert result.stderr.startswith(f"cacheproxy: {file}: neither")
 
     def test_no_such_session(self, capture):
         assert "no session is called x9" in self.against_nobody(capture, "--session", "x9")

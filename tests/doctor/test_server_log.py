@@ -7,10 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
-from cacheproxy.asking import Site
+from cacheproxy.asking import CommandError, Site
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.prompt import Header, body
-from cacheproxy.doctor.server_log import NoLogError, read
+from cacheproxy.doctor.server_log import read
 from cacheproxy.embedded import LlamaServer
 from tests.core.serverlog.test_reader import turn
 
@@ -98,7 +98,7 @@ def test_what_the_server_itself_said():
 )
 def test_a_log_of_another_kind(log, words):
     """One line."""
-    with pytest.raises(NoLogError, match=words) as caught:
+    with pytest.raises(CommandError, match=words) as caught:
         read(log.splitlines(), "my.log")
     assert str(caught.value).startswith("my.log ")
     assert "\n" not in str(caught.value)

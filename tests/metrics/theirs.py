@@ -6,10 +6,7 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 
-from cacheproxy.metrics.counting import Metrics
-
-ROWS = [series.row for series in Metrics().series]
-"""Of all that is counted, in the order of the page."""
+from cacheproxy.metrics.table import COUNTED
 
 
 class Theirs:
@@ -18,7 +15,7 @@ class Theirs:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._of = {}
-        for row in ROWS:
+        for row in COUNTED:
             arguments = (row.name, row.says, row.labels)
             self._of[row.name] = (
                 prometheus_client.Histogram(*arguments, registry=self.registry, buckets=row.buckets)

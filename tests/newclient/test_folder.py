@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
 
-from cacheproxy.cli.main import main
+from tests.cli.invoking import invoke
 
-
-def made(*arguments):
-    return CliRunner().invoke(main, ["new-client", *arguments])
+made = partial(invoke, "new-client")
 
 
 @pytest.mark.slow
 def test_it_installs_and_its_tests_pass(tmp_path):
     """Then the proxy's commands see it."""
-    result = made("my-agent", "--folder", str(tmp_path))
+    result = made("my-agent", "--folder", tmp_path)
     assert result.exit_code == 0, result.output
     folder, target = tmp_path / "cacheproxy-my-agent", tmp_path / "installed"
     assert f"made {folder}/cacheproxy_my_agent.py" in result.output
@@ -55,7 +53,7 @@ def test_it_installs_and_its_tests_pass(tmp_path):
 def test_what_cannot_be_made_is_one_line(tmp_path, name, says):
     """And nothing is written."""
     (tmp_path / "cacheproxy-there").mkdir()
-    result = made(name, "--folder", str(tmp_path))
+    result = made(name, "--folder", tmp_path)
     assert result.exit_code == 2
     assert says in result.output
     assert len(result.output.splitlines()) == 1
@@ -64,6 +62,6 @@ def test_what_cannot_be_made_is_one_line(tmp_path, name, says):
 
 def test_a_folder_that_is_not_there(tmp_path):
     """It is named."""
-    result = made("x", "--folder", str(tmp_path / "none"))
+    result = made("x", "--folder", tmp_path / "none")
     assert result.exit_code == 2
     assert "No such file" in result.output

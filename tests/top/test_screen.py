@@ -94,6 +94,12 @@ def test_subagents_stand_below_their_root():
     assert "  └ a/c" in line_with("a/c", told(*rows), View("a/d"))
 
 
+def test_conversations_that_say_they_work_for_each_other_are_in_the_list():
+    """Clients name the one that they work for."""
+    rows = [conversation("a/b", root="a/c"), conversation("a/c", root="a/b"), conversation("a/d")]
+    assert sorted(each["id"] for each in ordered(rows)) == ["a/b", "a/c", "a/d"]
+
+
 def test_names_that_the_log_shortens_to_the_same_are_told_in_full():
     found = shown(told(conversation("pi/task1"), conversation("pi/task2"), conversation()))
     assert [line.split()[-8] for line in found[4:7]] == ["18"] * 3

@@ -56,6 +56,17 @@ def test_breaks_are_asked_for_when_there_is_a_new_one():
     assert sum("/break/15" in path for path in pages.asked) == 0
 
 
+def test_what_is_known_of_breaks_is_asked_again_once_other_rules_are_on():
+    """One of them may be the cure."""
+    pages = Pages(**{"break/15": BREAK["known"]})
+    teller = Teller(pages, "1h")
+    data = DATA | {"last_break": {"number": 15}, "rules": []}
+    assert teller.told(data, "", None).breaks[0]["known"]["cure"]["applied"] is False
+    cured = {"cure": BREAK["known"]["cure"] | {"applied": True}}
+    pages.known["break/15"] = cured
+    assert teller.told(data | {"rules": ["date-1"]}, "", None).breaks[0]["known"] == cured
+
+
 def test_breaks_before_the_window_are_not_told():
     pages = Pages(requests={"requests": [BREAK, dict(BREAK, at=NOW - 4000)]})
     teller = Teller(pages, "1h")

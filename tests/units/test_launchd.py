@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import plistlib
 import re
-import shutil
-import subprocess
-import xml.dom.minidom
 from pathlib import Path
 
 import pytest
@@ -14,20 +11,6 @@ import pytest
 from cacheproxy.units import launchd
 from cacheproxy.units.unit import MARK, Unit, UnitError
 
-# launchd.plist(5): keys and the types of their values.
-KEYS = {
-    "Label": str,
-    "ProgramArguments": list,
-    "WorkingDirectory": str,
-    "RunAtLoad": bool,
-    "KeepAlive": dict,
-    "ThrottleInterval": int,
-    "ExitTimeOut": int,
-    "ProcessType": str,
-    "StandardOutPath": str,
-    "StandardErrorPath": str,
-    "EnvironmentVariables": dict,
-}
 WORDS = ("--upstream=http://h/<&>\"'", "--enable=ü")
 
 
@@ -55,23 +38,6 @@ def test_it_comes_back_as_it_was():
         "EnvironmentVariables": {"CACHEPROXY_TOKEN": "<&>"},
     }
     assert "EnvironmentVariables" not in plistlib.loads(launchd.render(unit()))
-
-
-def test_what_plutil_would_look_at(tmp_path):
-    """Well-formed XML with Apple's document type, known keys, values of the right types."""
-    content = launchd.render(unit(*WORDS, CACHEPROXY_TOKEN="x"))
-    document = xml.dom.minidom.parseString(content)
-    assert document.doctype.publicId == "-//Apple//DTD PLIST 1.0//EN"
-    assert document.documentElement.tagName == "plist"
-    assert document.documentElement.getAttribute("version") == "1.0"
-    for key, value in plistlib.loads(content).items():
-        assert type(value) is KEYS[key], key
-    keys = re.findall(r"^\t<key>(\w+)</key>", content.decode(), re.MULTILINE)
-    assert len(keys) == len(set(keys))
-    if shutil.which("plutil"):
-        file = tmp_path / "x.plist"
-        file.write_bytes(content)
-        subprocess.run(["plutil", "-lint", str(file)], check=True, timeout=120)
 
 
 def test_control_characters_are_refused():

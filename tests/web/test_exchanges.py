@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
 from cacheproxy.core.diagnose.report import Report
 from tests.observe.exchanges import body
-from tests.proxy.harness import Proxy
+from tests.proxy.harness import Proxy, eventually
 
 from .asking import get, turn
 
@@ -31,28 +30,12 @@ def page(proxy, target):
 
 def test_a_break_is_told_of_and_explained(proxy, upstream):
     """The list has figures alone; the report quotes what changed, to the user who asks."""
-    turn(
-        proxy,
-        upstream,
-        body("a", system=f"nonce 1a2b {SECRET} {'x ' * 3000}"),
-        2000,
-        0,
-        b"X-Session-Id: s1",
-    )
-    turn(
-        proxy,
-        upstream,
-        body("a", "b", system=f"nonce 9c8d {SECRET} {'x ' * 3000}"),
-        2010,
-        3,
-        b"X-Session-Id: s1",
-    )
-    for _ in range(100):
-        status, listed = page(proxy, "/_cacheproxy/exchanges")
-        found = listed["exchanges"]
-        if len(found) == 2:
-            break
-        time.sleep(0.05)
+    for texts, nonce, prompt, reused in (("a", "1a2b", 2000, 0), ("ab", "9c8d", 2010, 3)):
+        said = body(*texts, system=f"nonce {nonce} {SECRET} {'x ' * 3000}")
+        turn(proxy, upstream, said, prompt, reused, b"X-Session-Id: s1")
+    eventually(lambda: len(page(proxy, "/_cacheproxy/exchanges")[1]["exchanges"]) == 2)
+    status, listed = page(proxy, "/_cacheproxy/exchanges")
+    found = listed["exchanges"]
     assert status == 200
     assert [one["verdict"] for one in found] == ["cold", "BREAK"]
     assert found[1]["reason"] == "system_changed"

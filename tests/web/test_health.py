@@ -9,15 +9,14 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from cacheproxy.core.rules.built_in import BUILT_IN
-from cacheproxy.web.health import PATH
-from cacheproxy.web.pages import OwnPages
-from tests.proxy.harness import Client, Proxy, answer_ok, free_port, whole
+from cacheproxy.web.pages import answer
+from tests.proxy.harness import Client, Proxy, answer_ok, whole
 
 from .asking import Asking, get
 
 pytestmark = pytest.mark.slow
 
-HEALTH = PATH.decode()
+HEALTH = "/_cacheproxy/health"
 OURS = [rule.name for rule in BUILT_IN]
 RULE = "[[rule]]\nname = 'stamp'\nwhere = 'system'\npattern = 'x'\nreplacement = ''\n"
 PAGES = {
@@ -153,17 +152,6 @@ def test_the_rest_belongs_to_the_upstream(proxy, upstream, target):
     assert upstream.received().line == f"GET {target} HTTP/1.1".encode()
 
 
-def test_an_upstream_that_is_down(tmp_path):
-    """The page answers all the same, and the banner has said so."""
-    with Proxy(tmp_path, "--upstream", f"http://127.0.0.1:{free_port()}") as proxy:
-        with Client(proxy.address) as client:
-            found = json.loads(client.ask(HEALTH, method=b"GET").answer().body)
-        assert "does not answer yet" in proxy.output
-    assert found["upstream"]["state"] == "down"
-    assert "server" not in found["upstream"]
-    assert found["rules"] == OURS
-
-
 def test_for_a_remote_upstream_no_rule_is_on(tmp_path):
     """Its requests are not edited, so the page names none, and the banner says why."""
     (tmp_path / "config.toml").write_text(RULE)
@@ -181,7 +169,7 @@ def test_for_a_remote_upstream_no_rule_is_on(tmp_path):
 
 def asked(page):
     """A page asked for in memory."""
-    return Asking(OwnPages({b"/x": page}))
+    return Asking(lambda request: answer(request, page))
 
 
 def test_a_page_that_fails_is_a_500():

@@ -82,11 +82,6 @@ class Keeping:
         is_on = may_keep(self.setting, self._profiling.profile)
         return {"setting": self.setting, "on": is_on, "says": self.says}
 
-    async def told(self) -> dict[str, Any]:
-        """Return the same, once the server has been asked: it answers, so it can tell."""
-        await self._profiling.learn()
-        return self.as_dict()
-
     @property
     def says(self) -> str:
         """What is done with earlier reasoning here, for people; "" for nothing."""

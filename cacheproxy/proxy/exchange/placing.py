@@ -65,11 +65,6 @@ class Placing:
             return {"setting": self.setting, "late": str(Late.UNKNOWN), "says": ""}
         return {"setting": self.setting} | known.as_dict()
 
-    async def told(self) -> dict[str, Any]:
-        """Return the same, once the server has been asked: it answers, so it can tell."""
-        await self._profiling.learn()
-        return self.as_dict()
-
     async def place(self, request: Request) -> Placed:
         """Return ``request`` as this upstream can take it. It never fails for this."""
         if self.setting == OFF or not late_messages(request):

@@ -23,7 +23,6 @@ from cacheproxy.core.server.identify import LLAMA_SERVER, Server
 from cacheproxy.core.server.identify import VLLM as VLLM_SERVER
 from cacheproxy.core.server.inferred import Inferred
 from cacheproxy.core.server.profile import UNKNOWN, Profile
-from cacheproxy.core.server.profile_text import for_people
 from cacheproxy.core.server.status import Identity, Look, State, identity_of
 from cacheproxy.core.server.telling import told
 from cacheproxy.core.template.rendering import LLAMA, VLLM
@@ -106,11 +105,6 @@ class Profiling:
     def placement(self) -> Placement | None:
         """Where late system messages stand, as learned last; None for not learned."""
         return next(reversed(self._learned.values()), None)
-
-    async def told(self) -> dict[str, Any]:
-        """Return plain values for a page, once the server has been asked: it is there."""
-        await self.learn()
-        return for_people(self.profile)
 
     async def server(self) -> Server | None:
         """Return what the server says of itself now, for a page; None while it is down."""
