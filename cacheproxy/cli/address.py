@@ -7,8 +7,6 @@ import re
 from cacheproxy.config import Config, ConfigError
 
 _TCP = re.compile(r"tcp6?:(?:port=)?(\d+)(?:.*?interface=([^:]+))?")
-USUAL = "http://127.0.0.1:8081"
-"""Where the commands look for a proxy by themselves."""
 _ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,8 +12,8 @@ from urllib.parse import quote
 
 import click
 
-from cacheproxy.asking import checked_url, is_same, shown
-from cacheproxy.cli.address import USUAL, proxy_url
+from cacheproxy.asking import checked_url, with_proxy
+from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.curing import apply as applied
 from cacheproxy.cli.curing import cure_lines
 from cacheproxy.cli.diagnosetext import lines
@@ -110,7 +111,11 @@ def diagnose(
             cure = _told(Cure.from_json, url, _CURE + page, settings)
             _cure(cure, url, settings, config if apply else None, apply=apply, as_json=as_json)
         else:
-            _print(_told(Report.from_json, url, _PAGE + page, settings), as_json=as_json)
+            report = _told(Report.from_json, url, _PAGE + page, settings)
+            advice = [
+                replace(each, why=with_proxy(each.why, checked_url(url))) for each in report.advice
+            ]
+            _print(replace(report, advice=tuple(advice)), as_json=as_json)
         return
     found = configured(settings)
     records, problems = read(files)
@@ -141,9 +146,8 @@ def _cure(
     cure: Cure, proxy: str, settings: Config, config: str | None, *, apply: bool, as_json: bool
 ) -> None:
     """Print the running proxy's cure, and apply it."""
-    command = "" if apply else f"cacheproxy diagnose {cure.number} --propose --apply"
-    if command and not is_same(proxy, USUAL):
-        command += f" --proxy {shown(checked_url(proxy))}"
+    command = f"cacheproxy diagnose {cure.number} --propose --apply"
+    command = "" if apply else with_proxy(command, checked_url(proxy))
     if as_json:
         print_json(cure.as_json())
     else:

@@ -12,8 +12,8 @@ import click
 from rich.console import Console, Group
 from rich.live import Live
 
-from cacheproxy.asking import Site, checked_url, is_same, shown
-from cacheproxy.cli.address import USUAL, proxy_url
+from cacheproxy.asking import Site, checked_url, option_for, shown
+from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.progress import console
 from cacheproxy.cli.running import get_json
 from cacheproxy.cli.settings import (
@@ -64,7 +64,7 @@ def top(*, proxy: str | None, window: str, once: bool, config: str | None, as_js
         Place,
         url=shown(url),
         window=window,
-        option="" if is_same(url, USUAL) else f" --proxy {shown(url)}",
+        option=option_for(url),
     )
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # it may not have arrows and bars

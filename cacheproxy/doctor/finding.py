@@ -5,11 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cacheproxy.asking import is_same, shown
-
-_USUAL = "http://127.0.0.1:8081"
-"""Where ``cacheproxy diagnose`` looks by itself."""
-
 
 class State(StrEnum):
     """How a check came out. A FAIL makes the exit code 1."""
@@ -27,9 +22,3 @@ class Finding:
     state: State
     text: str
     fix: str | None = None
-
-
-def diagnose(proxy: str, number: int) -> str:
-    """Return the command that explains the request with ``number``; ``proxy``: a URL."""
-    where = "" if is_same(proxy, _USUAL) else f" --proxy {shown(proxy)}"
-    return f"cacheproxy diagnose {number}{where}"

@@ -147,6 +147,14 @@ class TestRunning:
         assert run("--proxy", url).stdout == captured.stdout
         assert run("--proxy", url.removeprefix("http://")).stdout == captured.stdout
 
+    def test_its_commands_name_that_proxy(self, served, tmp_path):
+        """Where they would not find it by themselves: they are there to be copied."""
+        url, answers = served
+        told = json.loads(run("last", "--json", "--from", planted(tmp_path)).stdout)
+        told["advice"] = [{"do": "a rule", "why": "cacheproxy diagnose 3 --propose"}]
+        answers["/_cacheproxy/diagnose/last"] = (200, json.dumps(told).encode())
+        assert f"cacheproxy diagnose 3 --propose --proxy {url}\n" in run("--proxy", url).stdout
+
     def test_an_exchange_it_does_not_know(self, served):
         url, _ = served
         assert one_line(run("9", "--proxy", url)) == "cacheproxy: there is no exchange 9"
