@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote as quoted
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -124,7 +125,10 @@ def diagnose(
     if not lanes and not problems:
         fail(f"{', '.join(files)}: no answered request with a prompt found")
     if lanes and proposing:
-        _propose(lanes, found, config if apply else None, apply=apply, as_json=as_json)
+        names = "".join(f" --from {quoted(name)}" for name in files)
+        names += f" --config {quoted(config)}" if config is not None else ""
+        command = "" if apply else f"cacheproxy diagnose --propose --apply{names}"
+        _propose(lanes, found, config, command, as_json=as_json)
     elif lanes:
         _print(_from_captures(records, lanes, name, found, files), as_json=as_json)
     if problems:
@@ -198,8 +202,9 @@ def _last(numbers: list[int], wanted: int) -> int:
 
 
 def _propose(
-    lanes: list[Lane], found: Configured, config: str | None, *, apply: bool, as_json: bool
+    lanes: list[Lane], found: Configured, config: str | None, command: str, *, as_json: bool
 ) -> None:
+    """Print the proposals with the ``command`` that applies them; apply them if there is none."""
     steps = [(one.request, later.request) for lane in lanes for one, later in pairwise(lane.turns)]
     requests = [turn.request for lane in lanes for turn in lane.turns]
     names = {rule.name for rule in found.rules}
@@ -208,9 +213,9 @@ def _propose(
     if as_json:
         print_json(_as_object(proposals, refusals))
     else:
-        for line in proposal_lines(proposals, refusals, steps=len(steps)):
+        for line in proposal_lines(proposals, refusals, steps=len(steps), command=command):
             click.echo(visible(line))
-    if apply and proposals:
+    if not command and proposals:
         file = append([proposal.toml() for proposal in proposals], config).file
         how = "A running proxy that reads it does so again by SIGHUP"
         click.echo(f"Appended to {file}. {how}; else start it with --config {file}.", err=as_json)

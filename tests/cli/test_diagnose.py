@@ -209,9 +209,11 @@ class TestPropose:
         assert f"     {table['name']}\n" in after
 
     def test_shown_it_changes_nothing(self, tmp_path):
-        text = run("--propose", "--from", planted(tmp_path)).stdout
+        file = planted(tmp_path)
+        text = run("--propose", "--from", file).stdout
         assert len(tomllib.loads(text)["rule"]) == 1
         assert not default_file().exists()
+        assert f"cacheproxy diagnose --propose --apply --from {file}\n" in text
 
     def test_what_a_user_wrote_gets_none_and_the_reason(self, tmp_path):
         def change(body, turn):
