@@ -91,11 +91,11 @@ def diagnose(
     ID is the number of a request: that in the log line, or its place in captures without
     numbers. It quotes the prompt, a few words around the change.
 
-    With --propose, prints rules in the config file's form for the volatile fields that no
-    installed rule covers; "last" is the last turn that broke the cache then. Only rules are
-    printed that, on the two requests of that turn (or over all captures given), make the turns
-    equal wherever they fire, never fire in text that a user or a tool wrote, change nothing the
-    second time, and leave every other byte.
+    With --propose it prints a rule, as the config file takes it, for each volatile field that no
+    installed rule covers; "last" then means the last turn that broke the cache. Each rule has been
+    tried on the two requests of that turn, or on all captures given: it makes the turns equal
+    wherever it fires, never fires in text that a user or a tool wrote, changes nothing the second
+    time, and leaves every other byte.
 
     With --apply, they are appended to the config file that the running proxy reads, which then
     reads it again: no restart. Without a running proxy (--from), to --config, CACHEPROXY_CONFIG

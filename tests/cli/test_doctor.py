@@ -168,5 +168,5 @@ def test_the_help_says_what_it_costs():
     """And how to leave it out."""
     text = " ".join(run("--help").stdout.split()).replace("llama- server", "llama-server")
     assert "two or three short prefills" in text
-    assert "Where they might push a conversation out of llama-server's slots, it asks" in text
+    assert "might push a conversation out of llama-server's slots, doctor asks first" in text
     assert "--send / --no-send" in text
