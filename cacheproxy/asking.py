@@ -129,7 +129,7 @@ class Site:
         except (OSError, ValueError) as error:
             kinds = (SSLError, TimeoutError) if parts.scheme == "https" else ()
             is_plain = isinstance(error, kinds) and not isinstance(error, SSLCertVerificationError)
-            hint = "; does it need http instead of https?" if is_plain else ""
+            hint = " (does it need http instead of https?)" if is_plain else ""
             raise NoAnswerError(reason_of(error) + hint) from None
         connection.sock.settimeout(seconds)
         return connection

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PATH = b"/_cacheproxy/exchanges"
 DIAGNOSIS = b"/_cacheproxy/diagnose/"
+_NO_TURN = "no turn has come through this proxy yet"
 
 
 async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:
@@ -52,7 +53,7 @@ def diagnosis(  # noqa: PLR0917 (what there is, then what is asked for)
         found = report(exchange, exchange.verdict, active=active, captures=folders).as_json()
         return found if prompts.why_not(request) is None else found | {"excerpts": None}
 
-    return answer(request, page)
+    return answer(request, page, _NO_TURN) if name == "last" else answer(request, page)
 
 
 def _summary(exchange: Exchange) -> dict[str, Any]:

@@ -31,6 +31,8 @@ def page(proxy, target):
 
 def test_a_break_is_told_of_and_explained(proxy, upstream):
     """The list has figures alone; the report quotes what changed, to the user who asks."""
+    status, said = page(proxy, "/_cacheproxy/diagnose/last")
+    assert (status, said["error"]) == (404, "no turn has come through this proxy yet")
     turn(
         proxy,
         upstream,
