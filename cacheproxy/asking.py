@@ -27,10 +27,10 @@ from urllib.parse import urlsplit
 
 from cacheproxy.core.server.base_url import server_root
 
-USUAL = "http://127.0.0.1:8081"
-"""Where the commands look for a proxy by themselves."""
 HEALTH = "/_cacheproxy/health"
 """The proxy's page that says how it is."""
+USUAL = "http://127.0.0.1:8081"
+"""Where the commands look for a proxy by themselves."""
 CONNECT_SECONDS = 5.0
 PAGE_SECONDS = 5.0
 ANSWER_SECONDS = 3600.0
@@ -231,6 +231,11 @@ def shown(url: str) -> str:
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
 
+def proxy_option(url: str) -> str:
+    """Return what commands need beside them to find the proxy at ``url``; "" for nothing."""
+    return "" if is_same(url, USUAL) else f" --proxy {shown(url)}"
+
+
 def is_loopback(url: str) -> bool:
     """Whether ``url`` leads to this machine by one of the loopback interface's names."""
     host = urlsplit(url).hostname or ""
@@ -251,12 +256,7 @@ def _place(url: str) -> tuple[str, int]:
     return host, parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def option_for(proxy: str) -> str:
-    """Return the option by which a command finds the proxy at ``proxy``, "" if it needs none."""
-    return "" if is_same(proxy, USUAL) else f" --proxy {shown(proxy)}"
-
-
 def with_proxy(text: str, proxy: str) -> str:
     """Return ``text`` with commands in it that, as they stand, ask the proxy at ``proxy``."""
-    option = option_for(proxy)
+    option = proxy_option(proxy)
     return _COMMAND.sub(lambda found: found[0] + option, text)

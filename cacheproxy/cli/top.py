@@ -12,7 +12,8 @@ import click
 from rich.console import Console, Group
 from rich.live import Live
 
-from cacheproxy.asking import Site, checked_url, option_for, shown
+from cacheproxy.asking import Site, checked_url, shown
+from cacheproxy.asking import proxy_option as option_for
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.progress import console
 from cacheproxy.cli.running import get_json

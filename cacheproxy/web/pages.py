@@ -51,7 +51,7 @@ DirectPage = Callable[["ProxyRequest"], bytes | int]
 """Answers the request by itself, as Resource.render does: streams, POST, files."""
 Folder = Callable[["ProxyRequest", str], bytes | int]
 """A DirectPage that also takes what follows its prefix."""
-_UNKNOWN = "this proxy remembers no such request; /_cacheproxy/exchanges lists the last ones"
+_UNKNOWN = "this proxy remembers no such exchange; see /_cacheproxy/exchanges"
 
 
 class OwnPages:

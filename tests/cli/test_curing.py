@@ -210,7 +210,7 @@ class TestNothingIsDone:
         breaking.say(session, "hello", system="be kind")
         number = breaking.last(lambda one: one["session"] == session)["number"]
         assert f"request {number} did not break the cache" in one_line(breaking.propose(number))
-        assert "no such request" in one_line(breaking.propose("999999"))
+        assert "no such exchange" in one_line(breaking.propose("999999"))
 
     def test_its_conversation_broke_again(self, breaking):
         """Only the last break's texts are kept: it is that one that is cured."""
