@@ -76,6 +76,8 @@ def test_settings_of_the_client(llama, proxy):  # noqa: F811
     ) in result.stdout
     assert "  claude    FAIL  " in result.stdout
     assert "Exit code 1." in result.stdout
+    for command in ("cacheproxy doctor --json", "cacheproxy env claude"):
+        assert f"{command} --proxy {proxy.url}" in result.stdout  # so that it can be copied
 
 
 @pytest.mark.slow
