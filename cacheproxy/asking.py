@@ -8,6 +8,7 @@ environment.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -20,6 +21,7 @@ from http.client import (
     IncompleteRead,
     RemoteDisconnected,
 )
+from ssl import SSLCertVerificationError, SSLError
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,6 +46,9 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
 
 _SAY_WHY = (403, 404, 409, 421, 503)
 """Statuses with which the proxy's pages say what is wrong."""
+_COMMAND = re.compile(
+    r"cacheproxy (?:diagnose \d+|doctor|env \w+)\b(?: --(?:propose|apply|send|json))*(?! --)"
+)
 _OURS, _NO_PAGE = "cacheproxy: ", "no such page"
 
 
@@ -122,7 +127,10 @@ class Site:
             connection = kind(parts.hostname or "", parts.port, timeout=CONNECT_SECONDS)
             connection.connect()
         except (OSError, ValueError) as error:
-            raise NoAnswerError(reason_of(error)) from None
+            kinds = (SSLError, TimeoutError) if parts.scheme == "https" else ()
+            is_plain = isinstance(error, kinds) and not isinstance(error, SSLCertVerificationError)
+            hint = " (does it need http instead of https?)" if is_plain else ""
+            raise NoAnswerError(reason_of(error) + hint) from None
         connection.sock.settimeout(seconds)
         return connection
 
@@ -246,3 +254,9 @@ def _place(url: str) -> tuple[str, int]:
     parts = urlsplit(url)
     host = "loopback" if is_loopback(url) else (parts.hostname or "")
     return host, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def with_proxy(text: str, proxy: str) -> str:
+    """Return ``text`` with commands in it that, as they stand, ask the proxy at ``proxy``."""
+    option = proxy_option(proxy)
+    return _COMMAND.sub(lambda found: found[0] + option, text)

@@ -17,6 +17,7 @@ from cacheproxy.asking import (
     is_same,
     refused,
     shown,
+    with_proxy,
 )
 from tests.peer import NOBODY, NOT_REUSED, Peer, speaking
 
@@ -45,6 +46,12 @@ def test_somebody_who_says_nothing():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         assert reason(url, seconds=0.01) == "no answer in time"
+
+
+def test_a_server_without_tls():
+    """Whoever writes https by mistake reads it in the reason."""
+    with speaking(b"HTTP/1.1 400 Bad Request\r\n\r\n") as url:
+        assert reason(url.replace("http:", "https:")).endswith("http instead of https?)")
 
 
 def test_an_answer_that_is_cut_short():
@@ -132,3 +139,22 @@ def test_urls_are_shown_without_secrets_and_compared_by_where_they_lead():
 def test_why_the_proxy_shows_no_page(status, error, says):
     """In its own words; what others say is not for its users."""
     assert says in refused(Answer(status, json.dumps({"error": error}).encode()), "http://h")
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("cacheproxy diagnose 7   says why", "cacheproxy diagnose 7 {}   says why"),
+        ("cacheproxy diagnose 7 --propose", "cacheproxy diagnose 7 --propose {}"),
+        ("cacheproxy doctor --send", "cacheproxy doctor --send {}"),
+        ('eval "$(cacheproxy env claude)"', 'eval "$(cacheproxy env claude {})"'),
+        ("cacheproxy diagnose --propose --from a", None),
+        ("cacheproxy inspect a", None),
+    ],
+)
+def test_commands_name_a_proxy_that_they_would_not_find(text, named):
+    """So that they can be copied; those that ask no proxy stay."""
+    elsewhere = "http://127.0.0.1:9000"
+    assert with_proxy(text, elsewhere) == (named or text).format(f"--proxy {elsewhere}")
+    assert with_proxy(with_proxy(text, elsewhere), elsewhere) == with_proxy(text, elsewhere)
+    assert with_proxy(text, "http://localhost:8081") == text

@@ -18,6 +18,7 @@ from cacheproxy.core.capture.files import Problem, read, read_each
 from cacheproxy.core.capture.har import to_har
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.session import session_of
+from cacheproxy.words import counted
 
 _EPOCH_BEGAN = 1e9
 """Times before (2001) are a recorder's own, counted from its start."""
@@ -51,7 +52,7 @@ def export(paths: tuple[str, ...], har: str, *, as_json: bool) -> None:
         found = json.dumps(summary | {"problems": [asdict(problem) for problem in problems]})
         click.echo(found, err=har == "-")
     elif records:
-        click.echo(f"{len(records):,} exchanges, {size:,} bytes: {har}", err=har == "-")
+        click.echo(f"{counted(len(records), 'exchange')}, {size:,} bytes: {har}", err=har == "-")
     _end(problems, anything=bool(records))
 
 
@@ -129,7 +130,8 @@ def _print(rows: list[Row]) -> None:
         )
     requests, total = sum(row.requests for row in rows), sum(row.bytes for row in rows)
     sessions = sum(bool(row.session) for row in rows)
-    click.echo(f"\n{sessions:,} sessions, {requests:,} requests, {_size(total)} of bodies")
+    found = f"{counted(sessions, 'session')}, {counted(requests, 'request')}"
+    click.echo(f"\n{found}, {_size(total)} of bodies")
 
 
 def _size(count: int) -> str:

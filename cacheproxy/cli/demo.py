@@ -42,11 +42,11 @@ def demo(
 ) -> None:
     """Replay recorded Claude Code conversations directly and through the proxy.
 
-    A current version sends late system messages, an old one another cch in each request. Prints
-    what the server refused, how many prompt tokens it reused and how many it evaluated. Without
-    --upstream it starts a real llama.cpp server on a random model made on the spot, once with a
-    chat template that refuses such messages and once with one that moves them; nothing is
-    downloaded.
+    A current version sends late system messages; an old one changes a header of the prompt (cch)
+    in each request. Prints what the server refused, how many prompt tokens it reused and how many
+    it evaluated. Without --upstream it starts a real llama.cpp server on a random model made on
+    the spot, with three chat templates: one refuses late system messages, one moves them, one
+    takes them. Nothing is downloaded.
     """
     plan = Plan(turns, model, api_key)
     played = scenes(embedded=upstream is None)

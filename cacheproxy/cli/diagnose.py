@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from shlex import quote as quoted
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import click
 
-from cacheproxy.asking import checked_url
-from cacheproxy.asking import proxy_option as option_for
+from cacheproxy.asking import checked_url, with_proxy
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.curing import apply as applied
 from cacheproxy.cli.curing import cure_lines
@@ -90,11 +91,11 @@ def diagnose(
     ID is the number of a request: that in the log line, or its place in captures without
     numbers. It quotes the prompt, a few words around the change.
 
-    With --propose, prints rules in the config file's form for the volatile fields that no
-    installed rule covers; "last" is the last turn that broke the cache then. Only rules are
-    printed that, on the two requests of that turn (or over all captures given), make the turns
-    equal wherever they fire, never fire in text that a user or a tool wrote, change nothing the
-    second time, and leave every other byte.
+    With --propose it prints a rule, as the config file takes it, for each volatile field that no
+    installed rule covers; "last" then means the last turn that broke the cache. Each rule has been
+    tried on the two requests of that turn, or on all captures given: it makes the turns equal
+    wherever it fires, never fires in text that a user or a tool wrote, changes nothing the second
+    time, and leaves every other byte.
 
     With --apply, they are appended to the config file that the running proxy reads, which then
     reads it again: no restart. Without a running proxy (--from), to --config, CACHEPROXY_CONFIG
@@ -111,7 +112,11 @@ def diagnose(
             cure = _told(Cure.from_json, url, _CURE + page, settings)
             _cure(cure, url, settings, config if apply else None, apply=apply, as_json=as_json)
         else:
-            _print(_told(Report.from_json, url, _PAGE + page, settings), as_json=as_json)
+            report = _told(Report.from_json, url, _PAGE + page, settings)
+            advice = [
+                replace(each, why=with_proxy(each.why, checked_url(url))) for each in report.advice
+            ]
+            _print(replace(report, advice=tuple(advice)), as_json=as_json)
         return
     found = configured(settings)
     records, problems = read(files)
@@ -120,7 +125,10 @@ def diagnose(
     if not lanes and not problems:
         fail(f"{', '.join(files)}: no answered request with a prompt found")
     if lanes and proposing:
-        _propose(lanes, found, config if apply else None, apply=apply, as_json=as_json)
+        names = "".join(f" --from {quoted(name)}" for name in files)
+        names += f" --config {quoted(config)}" if config is not None else ""
+        command = "" if apply else f"cacheproxy diagnose --propose --apply{names}"
+        _propose(lanes, found, config, command, as_json=as_json)
     elif lanes:
         _print(_from_captures(records, lanes, name, found, files), as_json=as_json)
     if problems:
@@ -142,8 +150,8 @@ def _cure(
     cure: Cure, proxy: str, settings: Config, config: str | None, *, apply: bool, as_json: bool
 ) -> None:
     """Print the running proxy's cure, and apply it."""
-    option = option_for(checked_url(proxy))
-    command = "" if apply else f"cacheproxy diagnose {cure.number} --propose --apply{option}"
+    command = f"cacheproxy diagnose {cure.number} --propose --apply"
+    command = "" if apply else with_proxy(command, checked_url(proxy))
     if as_json:
         print_json(cure.as_json())
     else:
@@ -194,8 +202,9 @@ def _last(numbers: list[int], wanted: int) -> int:
 
 
 def _propose(
-    lanes: list[Lane], found: Configured, config: str | None, *, apply: bool, as_json: bool
+    lanes: list[Lane], found: Configured, config: str | None, command: str, *, as_json: bool
 ) -> None:
+    """Print the proposals with the ``command`` that applies them; apply them if there is none."""
     steps = [(one.request, later.request) for lane in lanes for one, later in pairwise(lane.turns)]
     requests = [turn.request for lane in lanes for turn in lane.turns]
     names = {rule.name for rule in found.rules}
@@ -204,9 +213,9 @@ def _propose(
     if as_json:
         print_json(_as_object(proposals, refusals))
     else:
-        for line in proposal_lines(proposals, refusals, steps=len(steps)):
+        for line in proposal_lines(proposals, refusals, steps=len(steps), command=command):
             click.echo(visible(line))
-    if apply and proposals:
+    if not command and proposals:
         file = append([proposal.toml() for proposal in proposals], config).file
         how = "A running proxy that reads it does so again by SIGHUP"
         click.echo(f"Appended to {file}. {how}; else start it with --config {file}.", err=as_json)

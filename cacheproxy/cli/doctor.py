@@ -74,13 +74,15 @@ def doctor(
 ) -> None:
     """Check whether the prompt cache works, what is wrong, and how to fix it.
 
-    Asks the proxy and the model server, has the server render a conversation of a few dozen words
-    where it can, which evaluates nothing, and sends it a made-up prompt of about 600 tokens (more
-    where vLLM keeps large blocks) five or six times on each API it serves, to see what is reused
-    with the rules and without. That costs the server two or three short prefills on each; the
-    proxy keeps them out of its records. Where they might push a conversation out of llama-server's
-    slots, it asks first (not at a terminal: sends nothing); --send and --no-send answer
-    beforehand. With --server-log nothing is asked or sent.
+    Asks the proxy and the model server what they are and what they did. Then it sends the server
+    a made-up prompt of about 600 tokens (more where vLLM keeps large blocks), five or six times on
+    each API, to see what is reused with the rules and without. That costs two or three short
+    prefills on each API. It also has the server render a few dozen words, which evaluates nothing.
+    The proxy keeps all this out of its records.
+
+    If the test prompts might push a conversation out of llama-server's slots, doctor asks first;
+    where it cannot ask, it does not send them. --send and --no-send answer beforehand. With
+    --server-log it reads that file, and asks and sends nothing.
 
     The exit code is 0 if nothing FAILs, 1 if something does, 2 if nothing can be said.
     """

@@ -69,8 +69,8 @@ def env(
         page = get_json(url, HEALTH, settings.token_header())
         if told(page)[0] is None:
             _warn("the model server does not answer the proxy, or names no model. Start it, then")
-    except RunningError:
-        _warn(f"no cacheproxy answers at {url} with this token. Start it, then")
+    except RunningError as error:
+        _warn(f"{error}, then")
     need = Need(url, settings.token, api_key or "", *told(page), late(page))
     if client == "codex" and need.late is not None:
         need = replace(need, responses=_serves_responses(need))

@@ -9,9 +9,12 @@ from cacheproxy.core.diagnose.propose import Proposal, Refusal
 
 
 def proposal_lines(
-    proposals: Sequence[Proposal], refusals: Sequence[Refusal], *, steps: int
+    proposals: Sequence[Proposal], refusals: Sequence[Refusal], *, steps: int, command: str = ""
 ) -> Iterator[str]:
-    """Yield the proposals as TOML, and what else changes as comments."""
+    """Yield the proposals as TOML, and what else changes as comments.
+
+    ``command``: what writes them into the config file.
+    """
     if not proposals and not refusals:
         yield "# Nothing to propose: each volatile field has a rule."
     for proposal in proposals:
@@ -27,3 +30,5 @@ def proposal_lines(
     for refusal in refusals:
         found = refusal.field
         yield f"# No rule for {field_name(found)} ({found.kind.value}): {refusal.why}."
+    if command and proposals:
+        yield f"# Into the config file: {command}"

@@ -127,21 +127,20 @@ def _seen(url: str, settings: Config) -> Seen | None:
     token = settings.token_header()
     try:
         health = get_json(url, HEALTH, token)
-        found = look(url, token) if is_health(health) else None
-    except (RunningError, ValueError):
-        found = None
-    if found is None:
-        say(
-            f"no cacheproxy answers at {url} with this token, so it is not known how often each "
-            "rule fired. Start the proxy: cacheproxy serve"
-        )
-        return None
-    failures = health.get("failures")
-    return Seen(
-        on=frozenset(map(str, health.get("rules") or ())),
-        failures=failures if isinstance(failures, dict) else {},
-        fired=found,
-    )
+        fired = look(url, token)
+    except (RunningError, ValueError) as error:
+        why = str(error)
+    else:
+        if is_health(health):
+            failures = health.get("failures")
+            return Seen(
+                on=frozenset(map(str, health.get("rules") or ())),
+                failures=failures if isinstance(failures, dict) else {},
+                fired=fired,
+            )
+        why = f"the server at {url} is not a cacheproxy"
+    say(f"it is not known how often each rule fired: {why}")
+    return None
 
 
 def _rows(settings: Config, seen: Seen | None) -> Iterator[Row]:

@@ -100,6 +100,8 @@ def lifetime_line(totals: Mapping[str, Any]) -> str | None:
         return None
     # Counted apart from the whole, some of it by other means: it may pass the whole a little.
     share = f"{min(1.0, reused / prompt):.1%} reused, " if reused or evaluated else ""
+    if not requests:  # the server's own count: it ran before the proxy did
+        return f"Lifetime: {short(prompt)} prompt tokens, {share}none of them through this proxy."
     day = time.localtime(since)
     return (
         f"Lifetime: {short(prompt)} prompt tokens, {share}"

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections import Counter
 
 from cacheproxy.core.judge.weights import share_in_words
-from cacheproxy.doctor.finding import Finding, State, diagnose
+from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record
 from cacheproxy.words import clients, counted
 
 
-def check(record: Record | None, proxy: str, now: float) -> list[Finding]:
+def check(record: Record | None, now: float) -> list[Finding]:
     """Return the findings on the clients of ``record``.
 
-    ``proxy``: its URL; ``now``: seconds since the epoch.
+    ``now``: seconds since the epoch.
     """
     if record is None or not record.seen:
         return []
     came = clients(((one.client, one.session, one.wall) for one in record.seen), now)
-    return [Finding("agents", State.OK, f"seen: {came}"), *_turns(record, proxy)]
+    return [Finding("agents", State.OK, f"seen: {came}"), *_turns(record)]
 
 
-def _turns(record: Record, proxy: str) -> list[Finding]:
+def _turns(record: Record) -> list[Finding]:
     if not record.breaks:
         return []
     reasons = Counter(one.reason or "unknown" for one in record.breaks)
@@ -36,6 +36,6 @@ def _turns(record: Record, proxy: str) -> list[Finding]:
             "turns",
             state,
             text,
-            f"{diagnose(proxy, record.breaks[-1].number)}   says where and why",
+            f"cacheproxy diagnose {record.breaks[-1].number}   says where and why",
         )
     ]

@@ -112,7 +112,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     findings = [*proxy.check(running, url), *proxy.check_pool(running), *upstreams.check(server)]
     findings += _another_upstream(running, url)
     kind = server.server.kind if server.server is not None else ""
-    findings += failing.check(after.record, running.url, time.time(), kind)
+    findings += failing.check(after.record, time.time(), kind)
     findings += _on_trials(trials, running, found, kind, site)
     if guard.finding is not None:
         findings.append(guard.finding)
@@ -131,7 +131,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     findings += [] if needed is None else [Finding("need", State.OK, needed.text)]
     if _is_its_own(running, url) and kind:
         findings += traffic.check(running.url, url, before, after, watched)
-    findings += agents.check(after.record, running.url, time.time())
+    findings += agents.check(after.record, time.time())
     context = server.server.context if server.server is not None else None
     findings += claude.check(settings, running.url, url, context, seen="claude" in clients)
     names = running.rules if running.is_up else None

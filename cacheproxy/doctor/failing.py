@@ -8,7 +8,7 @@ from functools import partial
 
 from cacheproxy.core.judge.advice import SET_UP
 from cacheproxy.core.server.flags import ServerFlags, of_kind
-from cacheproxy.doctor.finding import Finding, State, diagnose
+from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.template import PLACE
 from cacheproxy.words import ago, counted
@@ -18,15 +18,15 @@ _SYSTEM = re.compile(r"system (?:message|role)|roles must alternate", re.IGNOREC
 _CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
 
 
-def check(record: Record | None, proxy: str, now: float, kind: str = "") -> list[Finding]:
+def check(record: Record | None, now: float, kind: str = "") -> list[Finding]:
     """Return a finding for each client with failed requests among its last.
 
-    ``proxy``: its URL; ``now``: seconds since the epoch; ``kind``: the server's.
+    ``now``: seconds since the epoch; ``kind``: the server's.
     """
     if record is None:
         return []
     failing = record.failing
-    see = partial(_mend, proxy=proxy, server=of_kind(kind))
+    see = partial(_mend, server=of_kind(kind))
     found = [_finding(State.FAIL, last, see, now) for last in failing.values()]
     rest = [one for one in record.recent if one.client not in failing]
     if any(one.failed for one in rest):
@@ -56,17 +56,19 @@ def _finding(
     state: State, last: Sequence[Seen], mend: Callable[[Seen], str], now: float
 ) -> Finding:
     worst = next(one for one in reversed(last) if one.failed)
+    the_last = ", the last"
     if state is State.FAIL:
         text = summary(last)
+        the_last = "" if len(last) == 1 else the_last
     else:
         failed = sum(one.failed for one in last)
         text = f"{failed} of the last {counted(len(last), 'request')} failed"
-    text += f", the last {ago(now - worst.wall)} on {worst.path or 'a path'}, with {how(worst)}"
+    text += f"{the_last} {ago(now - worst.wall)} on {worst.path or 'a path'}, with {how(worst)}"
     return Finding("requests", state, text, mend(worst))
 
 
-def _mend(one: Seen, proxy: str, server: ServerFlags) -> str:
-    said, see = one.said or "", diagnose(proxy, one.number)
+def _mend(one: Seen, server: ServerFlags) -> str:
+    said, see = one.said or "", f"cacheproxy diagnose {one.number}"
     if _SYSTEM.search(said):
         return PLACE
     if _CONTEXT.search(said):

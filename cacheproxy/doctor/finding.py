@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cacheproxy.asking import proxy_option
-
 
 class State(StrEnum):
     """How a check came out. A FAIL makes the exit code 1."""
@@ -24,8 +22,3 @@ class Finding:
     state: State
     text: str
     fix: str | None = None
-
-
-def diagnose(proxy: str, number: int) -> str:
-    """Return the command that explains the request with ``number``; ``proxy``: a URL."""
-    return f"cacheproxy diagnose {number}{proxy_option(proxy)}"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from cacheproxy.asking import shown
+from cacheproxy.asking import shown, with_proxy
 from cacheproxy.doctor.conclusion import Answer, Conclusion
 from cacheproxy.doctor.examine import Examination
 from cacheproxy.doctor.finding import Finding, State
@@ -18,6 +18,7 @@ from cacheproxy.doctor.reuse import Shot, Trial
 from cacheproxy.words import counted
 
 QUESTION = "Is the cache working?"
+_COMMAND = "cacheproxy doctor --json"
 _INDENT = 18
 _COLOURS = {
     State.OK: "green",
@@ -39,7 +40,7 @@ class Report:
 
     conclusion: Conclusion
     findings: Sequence[Finding]
-    command: str = "cacheproxy doctor --json"
+    command: str = _COMMAND
     between: Sequence[str] = ()
     more: dict[str, Any] = field(default_factory=dict)
 
@@ -92,9 +93,15 @@ def of_examination(examination: Examination) -> Report:
     server = examination.upstream.server
     running = asdict(examination.proxy) | {"url": shown(examination.proxy.url)}
     del running["profile"]  # that of the server, below
+    url = examination.proxy.url
+    findings = [
+        replace(finding, fix=finding.fix and with_proxy(finding.fix, url))
+        for finding in examination.findings
+    ]
     return Report(
         examination.conclusion,
-        examination.findings,
+        findings,
+        with_proxy(_COMMAND, url),
         more={
             "proxy": running,
             "profile": examination.profile,

@@ -49,7 +49,10 @@ class LogLine:
 
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
-        """Have the exchange logged, soon."""
+        """Have the exchange logged, soon; a count of tokens that went well only if verbose."""
+        counted = exchange.received.path.endswith(_COUNTED) and not exchange.has_failed
+        if counted and not self.verbose:
+            return
         self._lines += lines(exchange, verbose=self.verbose, proxy=self.proxy)
         if self._timer is None:
             self._timer = self._clock.callLater(_GATHERED, self._tell)

@@ -55,11 +55,17 @@ class Recent:
         return iter(self._kept)
 
     def find(self, name: str) -> Exchange | None:
-        """Return the exchange with the number ``name``, or the latest turn for ``last``."""
+        """Return the exchange with the number ``name``.
+
+        ``last``: the latest turn; while there is none, the latest request that failed as one.
+        """
+        failed = None
         for exchange in reversed(self._kept):
             if exchange.turn if name == "last" else str(exchange.number) == name:
                 return exchange
-        return None
+            if name == "last" and exchange.session is not None and exchange.has_failed:
+                failed = failed or exchange
+        return failed
 
 
 def _without_text(report: Report) -> Report:

@@ -78,7 +78,8 @@ class Report:
             return "Nothing to compare: no request was answered in both passes."
         took = f"{seconds(after.seconds)} through cacheproxy, {seconds(before.seconds)} as captured"
         if 1 / WORTH_NAMING < ratio < WORTH_NAMING:
-            return f"No difference: {what} took {took}."
+            in_what = "" if fewer is None else " in the tokens to evaluate"
+            return f"No difference{in_what}: {what} took {took}."
         tokens = ""
         if fewer is not None:
             more = f"{times(fewer)} fewer" if fewer > 1 else f"{times(1 / fewer)} more"

@@ -17,6 +17,8 @@ from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.pages import Answer, answer, said
 from cacheproxy.web.prompts import Prompts
 
+_NO_TURN = "no turn has come through this proxy yet"
+
 
 async def exchanges(recent: Iterable[Exchange]) -> Mapping[str, Any]:
     """Return the list of the ``recent`` ones."""
@@ -43,7 +45,7 @@ def diagnosis(
         found = report(exchange, exchange.verdict).as_json()
         return found if prompts.why_not(request) is None else found | {"excerpts": None}
 
-    return answer(request, page)
+    return answer(request, page, _NO_TURN) if name == "last" else answer(request, page)
 
 
 def _summary(exchange: Exchange) -> dict[str, Any]:

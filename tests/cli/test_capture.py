@@ -65,6 +65,12 @@ def test_list_shows_the_sessions(folder):
     assert all(len(line) <= 96 for line in done.output.splitlines())
 
 
+def test_one_session_is_no_plural(folder):
+    """Nor is one request."""
+    total = run("list", folder / "cline-b01c-2026-11-22.jsonl").output.splitlines()[-1]
+    assert total == "1 session, 1 request, 1.5 KB of bodies"
+
+
 def test_list_as_json(folder):
     """Everything, for a program."""
     done = run("list", folder, "--json")

@@ -147,6 +147,14 @@ class TestRunning:
         assert run("--proxy", url).stdout == captured.stdout
         assert run("--proxy", url.removeprefix("http://")).stdout == captured.stdout
 
+    def test_its_commands_name_that_proxy(self, served, tmp_path):
+        """Where they would not find it by themselves: they are there to be copied."""
+        url, answers = served
+        told = json.loads(run("last", "--json", "--from", planted(tmp_path)).stdout)
+        told["advice"] = [{"do": "a rule", "why": "cacheproxy diagnose 3 --propose"}]
+        answers["/_cacheproxy/diagnose/last"] = (200, json.dumps(told).encode())
+        assert f"cacheproxy diagnose 3 --propose --proxy {url}\n" in run("--proxy", url).stdout
+
     def test_an_exchange_it_does_not_know(self, served):
         url, _ = served
         assert one_line(run("9", "--proxy", url)) == "cacheproxy: there is no exchange 9"
@@ -201,9 +209,11 @@ class TestPropose:
         assert f"     {table['name']}\n" in after
 
     def test_shown_it_changes_nothing(self, tmp_path):
-        text = run("--propose", "--from", planted(tmp_path)).stdout
+        file = planted(tmp_path)
+        text = run("--propose", "--from", file).stdout
         assert len(tomllib.loads(text)["rule"]) == 1
         assert not default_file().exists()
+        assert f"cacheproxy diagnose --propose --apply --from {file}\n" in text
 
     def test_what_a_user_wrote_gets_none_and_the_reason(self, tmp_path):
         def change(body, turn):

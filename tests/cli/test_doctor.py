@@ -76,6 +76,8 @@ def test_settings_of_the_client(llama, proxy):  # noqa: F811
     ) in result.stdout
     assert "  claude    FAIL  " in result.stdout
     assert "Exit code 1." in result.stdout
+    for command in ("cacheproxy doctor --json", "cacheproxy env claude"):
+        assert f"{command} --proxy {proxy.url}" in result.stdout  # so that it can be copied
 
 
 @pytest.mark.slow
@@ -168,5 +170,5 @@ def test_the_help_says_what_it_costs():
     """And how to leave it out."""
     text = " ".join(run("--help").stdout.split()).replace("llama- server", "llama-server")
     assert "two or three short prefills" in text
-    assert "Where they might push a conversation out of llama-server's slots, it asks" in text
+    assert "might push a conversation out of llama-server's slots, doctor asks first" in text
     assert "--send / --no-send" in text

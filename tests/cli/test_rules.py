@@ -84,7 +84,7 @@ def test_without_a_proxy(monkeypatch):
     result = invoke("rules", "--proxy", f"http://127.0.0.1:{free_port()}")
     assert "  off  stamp" in result.stdout
     assert "Counted in" not in result.stdout
-    assert "not known how often each rule fired" in one_line(result, 0)
+    assert "not known how often each rule fired: no cacheproxy answers" in one_line(result, 0)
 
 
 def exchange(client="claude", turn=1, side=False, **rules):

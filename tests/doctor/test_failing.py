@@ -11,7 +11,7 @@ from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.record import Record
 from tests.doctor import builders
 
-PROXY, NOW = "http://127.0.0.1:8081", 1000.0
+NOW = 1000.0
 SYSTEM = "System message must be at the beginning."
 
 
@@ -20,8 +20,8 @@ def seen(number, client="claude", status=200, said=None, **more):
     return builders.seen(number, number, None, None, "-", path="/v1/messages", **more)
 
 
-def check(*kept, proxy=PROXY, kind=""):
-    return failing.check(Record(kept), proxy, NOW, kind)
+def check(*kept, kind=""):
+    return failing.check(Record(kept), NOW, kind)
 
 
 def test_a_client_whose_requests_are_all_refused():
@@ -63,11 +63,10 @@ def test_a_larger_context_is_asked_for_as_the_server_spells_it(kind, flag):
     assert found.fix.startswith(flag)
 
 
-def test_another_proxy_is_named_in_the_command():
-    """``cacheproxy diagnose`` looks at port 8081 by itself."""
-    (found,) = check(seen(7, status=500), proxy="http://127.0.0.1:9000/")
-    assert found.text.startswith("the only request of claude failed")
-    assert found.fix == "cacheproxy diagnose 7 --proxy http://127.0.0.1:9000"
+def test_an_only_request_is_not_called_the_last():
+    """When and where it failed follows."""
+    (found,) = check(seen(7, status=500))
+    assert found.text.startswith("the only request of claude failed 2 min ago on /v1/")
 
 
 def test_a_failure_that_was_followed_by_success_is_a_warning():
@@ -93,4 +92,4 @@ def test_an_answer_that_broke_off_has_failed_and_a_client_that_left_has_not():
     assert found.text.endswith("with an answer that broke off")
     assert check(seen(1, outcome="client left")) == []
     assert check(replace(seen(1, outcome="client left"), status=None)) == []
-    assert failing.check(None, PROXY, NOW) == []
+    assert failing.check(None, NOW) == []

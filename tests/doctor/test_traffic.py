@@ -107,26 +107,26 @@ def test_agents_that_come_through(read):
     kept = read(exchange(1), exchange(2, turn=2), exchange(3, client="cline"))
     finding = check(Look(Load(evaluated=900_000), kept))
     assert (finding.state, finding.text[:10]) == (State.OK, "3 requests")
-    (seen,) = agents.check(kept, PROXY, NOW)
+    (seen,) = agents.check(kept, NOW)
     assert seen.text == (
         "seen: claude (2 requests in 1 session, the last 2 min ago), "
         "cline (1 request in 1 session, the last 2 min ago)"
     )
-    assert agents.check(Record(()), PROXY, NOW) == []
+    assert agents.check(Record(()), NOW) == []
 
 
 def test_turns_that_lost_the_cache(read):
     """With the reasons; a problem if they are most."""
     lost = [exchange(n, turn=n, reused=33, judged=Judgement.BREAK) for n in (2, 3)]
     kept = [exchange(n, turn=n) for n in (4, 5, 6)]
-    _, few = agents.check(read(exchange(1, judged=Judgement.COLD), *lost, *kept), PROXY, NOW)
+    _, few = agents.check(read(exchange(1, judged=Judgement.COLD), *lost, *kept), NOW)
     assert few.state is State.WARN
     assert few.fix == "cacheproxy diagnose 3   says where and why"
     assert few.text == (
         "2 of the last 5 follow-up turns lost the cache: system_changed 2; "
         "39.9 % of their tokens were evaluated again"
     )
-    _, most = agents.check(read(*lost, *kept[:1]), PROXY, NOW)
+    _, most = agents.check(read(*lost, *kept[:1]), NOW)
     assert most.state is State.FAIL
 
 
@@ -136,7 +136,7 @@ def test_turns_that_lost_the_cache(read):
 def test_a_break_weighs_what_it_cost(lost, state):
     """However many there were."""
     broken = seen(2, 2, 1807, 1700, "BREAK", lost=lost)
-    _, turns = agents.check(Record((broken,) * 3), PROXY, NOW)
+    _, turns = agents.check(Record((broken,) * 3), NOW)
     assert turns.state is state
 
 

@@ -295,6 +295,19 @@ def test_lines_that_come_together_are_one_event(events):
     assert not clock.getDelayedCalls()
 
 
+def test_counts_of_tokens_that_went_well_are_not_logged(events):
+    """A client asks for two dozen at once; those that fail, and all if verbose, have their line."""
+    counting = Request("POST", "/v1/messages/count_tokens")
+    for verbose, statuses in ((False, (200, 500)), (True, (200,))):
+        log_line = LogLine(Clock(), verbose=verbose)
+        for status in statuses:
+            log_line.cacheproxy_exchange_finished(
+                exchange(received=counting, turn=0, status=status)
+            )
+        log_line.finish()
+    assert [each["text"].splitlines()[0].split()[3] for each in events] == ["500", "200"]
+
+
 HERE = Break(
     "/messages/0/content/0/text", 9204, Count(2611, "estimated"), Kind.DATE, SECRET, SECRET
 )

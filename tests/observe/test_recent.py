@@ -64,3 +64,6 @@ def test_last_is_the_latest_turn():
     assert recent.find("3") is None
     assert recent.find("nonsense") is None
     assert kept(other).find("last") is None
+    failed = replace(other, number=3, status=400)
+    assert kept(failed, other).find("last").number == 3  # until there is a turn
+    assert kept(turn, failed).find("last").number == 1

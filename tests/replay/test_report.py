@@ -69,7 +69,7 @@ def test_an_estimate_has_its_mark(report):
 
 def test_no_difference_is_said_as_such(rules):
     same = reported(rules, AFTER, AFTER)
-    assert same.verdict().startswith("No difference: prefill took 44.0 s through cacheproxy")
+    assert same.verdict().startswith("No difference in the tokens to evaluate: prefill took 44.0 s")
 
 
 def test_an_interrupted_replay_compares_what_both_passes_have(rules):

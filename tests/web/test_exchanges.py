@@ -30,6 +30,8 @@ def page(proxy, target):
 
 def test_a_break_is_told_of_and_explained(proxy, upstream):
     """The list has figures alone; the report quotes what changed, to the user who asks."""
+    status, said = page(proxy, "/_cacheproxy/diagnose/last")
+    assert (status, said["error"]) == (404, "no turn has come through this proxy yet")
     for texts, nonce, prompt, reused in (("a", "1a2b", 2000, 0), ("ab", "9c8d", 2010, 3)):
         said = body(*texts, system=f"nonce {nonce} {SECRET} {'x ' * 3000}")
         turn(proxy, upstream, said, prompt, reused, b"X-Session-Id: s1")

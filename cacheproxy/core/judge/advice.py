@@ -300,6 +300,9 @@ def _field(case: _Case) -> Iterator[Advice]:
         live = "" if changed.number is None else f" {changed.number}"
         command = f"diagnose{live} --propose" if live else f"diagnose --propose{froms}"
         yield Advice("a rule", f"cacheproxy {command}")
+    elif changed.kind is Kind.MOVED and changed.number is not None:
+        why = f"cacheproxy diagnose {changed.number} --propose names a rule that is off and helps"
+        yield Advice("a rule", f"{why}, if there is one")
     elif captures:
         where = " ".join(captures)
         yield Advice("see all", f"cacheproxy inspect {where} lists what changes, and where")

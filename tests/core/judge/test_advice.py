@@ -210,6 +210,8 @@ def test_what_changed_comes_first(verdict, lines):
     [
         (Changed(Kind.UUID, rules=("ids",), on=("ids",)), "the proxy: rule ids is on"),
         (Changed(Kind.UUID, source="user"), "nothing: a user, a tool or the model wrote"),
+        (Changed(Kind.MOVED, number=7), "a rule: cacheproxy diagnose 7 --propose names a rule"),
+        (Changed(Kind.MOVED), "see all: start the proxy"),
         (Changed(Kind.UUID, captures=("a b",)), "a rule: cacheproxy diagnose --propose --from 'a"),
     ],
 )
