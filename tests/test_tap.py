@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
@@ -125,10 +126,16 @@ MISTAKES = [
     (["--disable", "nosuch-rule"], 2, "no rule is called nosuch-rule"),
     (["--block", "nosuch-plugin"], 2, "block names no installed plugin: nosuch-plugin"),
     (["--listen", "nonsense:1"], 2, "listen 'nonsense:1' is not an endpoint"),
-    (["--listen", "tcp"], 2, "listen 'tcp' is not an endpoint"),
+    (["--listen", "tcp"], 2, "listen 'tcp' is not an endpoint: 'port' is missing"),
+    (["--listen", "tcp:http"], 2, "is not an endpoint: 'http' is no number"),
+    (["--listen", "tcp:0:host=::1"], 2, "is not an endpoint: it has no 'host'"),
+    (["--listen", "unix:socket:mode=rw"], 2, "is not an endpoint: 'rw' is no mode, such as 660"),
     (["--listen", "ssl:0:privateKey=/nowhere/key.pem"], 2, "No such file"),
     (["--listen", "tcp:99999"], 1, "cannot listen on tcp:99999"),
-    (["--listen", "unix:/nowhere/socket"], 1, "cannot listen on unix:/nowhere/socket"),
+    (["--listen", "unix:/nowhere/socket"], 1, "No such file or directory: make its folder first"),
+    (["--listen", "unix:bad.toml"], 1, "Address already in use: something that is no socket of"),
+    (["--listen", "unix:{locked}"], 1, "Cannot acquire lock: another program listens there"),
+    (["--listen", f"unix:{'x' * 200}"], 1, "xx: AF_UNIX path too long"),
     (["--interface", "nosuch.invalid"], 1, "check --interface"),
     (["--interface", "203.0.113.7"], 1, "check --interface"),
     (["--capture", "bad.toml"], 2, "bad.toml"),
@@ -154,6 +161,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "unknown.toml").write_text("ports = 1")
     (tmp_path / "rule.toml").write_text(RULE.format("("))
     (tmp_path / "twice.toml").write_text(RULE.format("a") + RULE.format("b"))
+    (tmp_path / "locked.lock").symlink_to(str(os.getpid()))  # as Twisted locks a socket
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -166,7 +174,8 @@ def command(folder):
 
         def fill(arguments):
             free = str(free_port())
-            given = [part.replace("{busy}", busy).replace("{free}", free) for part in arguments]
+            names = {"{busy}": busy, "{free}": free, "{locked}": "locked"}
+            given = [re.sub(r"\{\w+\}", lambda it: names[it[0]], part) for part in arguments]
             return given if "--port" in given else ["--port", "0", *given]
 
         yield fill

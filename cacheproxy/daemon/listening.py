@@ -26,6 +26,19 @@ _ARGUMENT = re.compile(r"(?:[^\\:]|\\.)+")
 _NAMED = re.compile(r"(?:[^\\=]|\\.)+=")
 """Of an endpoint in Twisted's spelling: parts between colons, in which a backslash escapes."""
 
+_WORDS = (
+    (re.compile(r"_parse\w+\(\) got an unexpected keyword argument (.+)"), r"it has no \1"),
+    (re.compile(r"_parse\w+\(\) missing \d+ required positional argument: (.+)"), r"\1 is missing"),
+    (re.compile(r"invalid literal for int\(\) with base 8: (.+)"), r"\1 is no mode, such as 660"),
+    (re.compile(r"invalid literal for int\(\) with base 10: (.+)"), r"\1 is no number"),
+)
+_IN_FILES = {
+    errno.ENOENT: ": make its folder first",
+    errno.EADDRINUSE: ": something that is no socket of ours stands there; choose another path",
+    "Cannot acquire lock": ": another program listens there",
+}
+"""What mends it, by the error's number or by Twisted's words."""
+
 
 class CannotListenHereError(Exception):
     """The address cannot be had: one line that says why."""
@@ -53,7 +66,7 @@ class Listening(Service):
         try:
             self._endpoint = serverFromString(reactor, private(self._where) + backlog)
         except Exception as error:  # whatever an endpoint's parser raises: a missing key file ...
-            reason = (str(error) or type(error).__name__).splitlines()[0]
+            reason = _in_words((str(error) or type(error).__name__).splitlines()[0])
             raise ConfigError(f"listen {config.listen!r} is not an endpoint: {reason}") from None
 
     def privilegedStartService(self) -> None:
@@ -132,9 +145,21 @@ def is_same(host: Any, upstream: UpstreamURL) -> bool:
 
 def cannot_listen(error: BaseException | None, where: str) -> str:
     """Return one line that says why we cannot listen at ``where``, and how to mend it."""
-    if isinstance(error, CannotListenError):
-        reason = getattr(error.socketError, "strerror", None) or str(error.socketError)
-        taken = getattr(error.socketError, "errno", None) in (errno.EADDRINUSE, errno.EACCES)
-        mend = "choose another port with --port" if taken else "check --interface"
-        return f"cannot listen on {where}: {reason}: {mend}"
-    return f"cannot listen on {where}: {error}"
+    found: Any = getattr(error, "socketError", error)
+    reason, number = getattr(found, "strerror", None) or str(found), getattr(found, "errno", None)
+    if where.startswith("unix:"):
+        mend = _IN_FILES.get(number or reason, "")
+    elif not isinstance(error, CannotListenError):
+        mend = ""
+    elif number in (errno.EADDRINUSE, errno.EACCES):
+        mend = ": choose another port with --port"
+    else:
+        mend = ": check --interface"
+    return f"cannot listen on {where}: {reason}{mend}"
+
+
+def _in_words(reason: str) -> str:
+    """Return what Twisted's parsers of endpoints say in words for who wrote the endpoint."""
+    for pattern, words in _WORDS:
+        reason = pattern.sub(words, reason)
+    return reason

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
@@ -32,6 +33,13 @@ _SYNTAX = (
 _BRACES = re.compile(_SYNTAX, re.DOTALL)
 _BRACES_VERBOSE = re.compile(rf"{_SYNTAX}|#[^\n]*", re.DOTALL)
 _IN_SET = re.compile(r"\\.|\[", re.DOTALL)
+_parser: Any = vars(re)["_parser"]
+_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
+_LARGEST = 100_000
+"""Parts of a pattern, which take 30 MB: ``regex`` makes as many of one as must be there."""
+
+# "[[a-z]" means to us what it means to re; what it may mean one day is nobody's mistake.
+warnings.filterwarnings("ignore", "Possible (?:nested set|set )", FutureWarning)
 
 
 class _Collections:
@@ -135,11 +143,25 @@ class Search:
 @lru_cache(maxsize=256)
 def _compiled(pattern: str) -> regex.Pattern[str]:
     plain = re.compile(pattern)  # no more than this is allowed, and its messages are known
+    if _size(_parser.parse(pattern)) > _LARGEST:
+        raise re.error(f"more than {_LARGEST:,} characters, with its repetitions written out")
     braces = _BRACES_VERBOSE if plain.flags & re.VERBOSE else _BRACES
     try:
         return regex.compile(braces.sub(_spelled, pattern), regex.VERSION0)
     except regex.error as error:
         raise re.error(str(error)) from None
+
+
+def _size(part: Any) -> int:
+    """Return how many parts a part has, as ``re`` reads it, if all that must be there is copied."""
+    if isinstance(part, list | _parser.SubPattern):
+        return sum(map(_size, part))
+    if not isinstance(part, tuple):
+        return 0
+    if str(part[0]) in _REPEATS:
+        least, _, inner = part[1]
+        return max(1, int(least)) * _size(inner)
+    return 1 + sum(map(_size, part[1:]))
 
 
 def _spelled(found: re.Match[str]) -> str:

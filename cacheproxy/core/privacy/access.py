@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from cacheproxy.core.http1.headers import CREDENTIALS
 from cacheproxy.core.http1.request_head import BAD_HOST, ONE_HOST
 from cacheproxy.core.http1.target import AUTHORITY
 from cacheproxy.core.privacy.origins import (
@@ -40,7 +41,8 @@ _OPEN = (OWN, OWN + b"/", DASHBOARD, READY)
 _OPEN_FOLDER = OWN + b"/static/"
 """What holds no data: the page that asks for the token, and its script."""
 
-_CREDENTIALS = (TOKEN_HEADER, b"authorization", b"x-api-key")
+_CREDENTIALS = (TOKEN_HEADER, *sorted(CREDENTIALS), b"x-goog-api-key")
+"""Where clients put what they take for an API key; the last one is Gemini CLI's."""
 _PASSED_ON = (b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via")
 _NAME = re.compile(r"[A-Za-z0-9.-]{1,253}\Z")
 _SHOWN = re.compile(r"[A-Za-z0-9.-]{1,253}(?::[0-9]{1,5})?")

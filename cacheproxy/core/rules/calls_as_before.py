@@ -22,6 +22,9 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
 
 _WHY = "tool calls of the turn before keep their spelling"
+_FEW = 50
+"""Calls that are looked for one by one. To read the turn before costs less than to search it for
+more of them."""
 
 
 @quick
@@ -29,7 +32,7 @@ def _as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
     """Spell each call as the turn before did, if it is the same one with equal arguments.
 
     Messages that both bodies begin with are not looked at. The turn before is read only if it has
-    the id of a call in another one.
+    the id of a call in another one, or if there are many.
     """
     document = request.document
     if previous is None or request.dialect is None or document is None:
@@ -42,7 +45,9 @@ def _as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
     same = bisect_right(messages.ends, shared_from(previous.body, start, messages.spelled))
     rest = start + messages.ends[same - 1] if same else 0
     calls = _calls(name, messages, same)
-    if not any(previous.body.find(call.id.encode(), rest) >= 0 for call in calls):
+    if len(calls) <= _FEW and not any(
+        previous.body.find(call.id.encode(), rest) >= 0 for call in calls
+    ):
         return
     if previous.document is None or (before := previous.document.array(name)) is None:
         return

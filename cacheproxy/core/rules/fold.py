@@ -73,6 +73,10 @@ class Foreign(Generic[_T]):
         return given
 
 
+LATE: Foreign[None] = Foreign("", lambda: None)
+"""Nothing to call: a pattern took too long, and others may. Who drives may go on elsewhere."""
+
+
 def advance(work: Coroutine[Foreign[Any], Any, _T], given: Any = None) -> _T | Foreign[Any]:
     """Go on with ``work`` up to its next call of others' code, or to its end.
 
@@ -122,6 +126,8 @@ async def fold(
             request, report = await _guarded(request, normalizer, previous)
         if report is not None:
             reports.append(report)
+            if report.is_late:
+                await LATE
     return Normalized(request, tuple(reports))
 
 

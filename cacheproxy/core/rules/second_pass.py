@@ -107,6 +107,9 @@ class Example:
             return "" if value[0] < 0 and text.endswith(found) else found
         if name == "ATOMIC_GROUP":
             return self.of(value)
+        if name == "GROUPREF_EXISTS":
+            group, if_there, if_not = value
+            return self.of((if_there if group in self._groups else if_not) or ())
         return self._groups.get(value, "") if name == "GROUPREF" else ""
 
     def _character(self, nodes: Sequence[Node]) -> str:

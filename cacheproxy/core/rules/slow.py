@@ -83,5 +83,7 @@ def _repeats(
             inner = [value[-1]]
         elif name == "ATOMIC_GROUP":
             inner = [value]
+        elif name == "GROUPREF_EXISTS":
+            inner = [one for one in value[1:] if one]
         for one in inner:
             yield from _repeats(list(one), head, tail)

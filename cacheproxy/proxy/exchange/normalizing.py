@@ -21,7 +21,7 @@ from cacheproxy.core.document.search import worked
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.rules.fold import Foreign, GivenUpError, Report, advance
+from cacheproxy.core.rules.fold import LATE, Foreign, GivenUpError, Report, advance
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.note import WHY
 from cacheproxy.core.rules.session_hook import SessionHook
@@ -84,7 +84,10 @@ class Normalizing:
         work = prepare(request, self._rules, self._hooks, self._store)
         step = await self._advance(work, request)
         while isinstance(step, Foreign):
-            step = await self._advance(work, request, await self._guarded(step, request))
+            if step is LATE:
+                step = await self._in_thread(work, None)
+            else:
+                step = await self._advance(work, request, await self._guarded(step, request))
         self._tell(step)
         return step
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 import zlib
+from subprocess import run
 from threading import Event, Thread
 from time import thread_time
 
@@ -38,6 +40,30 @@ def test_all_texts_of_a_body_have_the_time_of_one():
         search.search(LATE[1])
     with pytest.raises(LateError):
         search.search("nothing")
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a{4000000000}", "(?:(?:ab?){60000}){60000}", "(?:a?){1000000}b", "(?<=a{10000000})b"],
+)
+def test_a_pattern_that_would_fill_the_memory_is_none(pattern):
+    """``regex`` writes out how often each part must be there at least."""
+    with pytest.raises(re.error, match=r"more than 100,000 characters, with its repetitions"):
+        Pattern(pattern)
+
+
+def test_a_pattern_may_repeat_much():
+    """What is written out may be long, and what need not be there costs nothing."""
+    found = Pattern("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|x{9999}(?:y{0,4000000000}z)?")
+    assert found.within().search("x" * 9999 + "yyz")
+
+
+@pytest.mark.slow
+def test_a_set_that_may_one_day_be_another_is_compiled_without_a_word():
+    """``re`` warns of it, with a place in our own code."""
+    program = f"from {module.__name__} import Pattern; Pattern('[[a-y]z').within().search('[z')[0]"
+    done = run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stderr == b""
 
 
 def test_the_time_of_other_threads_does_not_count(monkeypatch):

@@ -120,7 +120,7 @@ def test_other_sites_may_not(name, said):
     ("headers", "wanted"),
     [
         ({"x_cacheproxy_token": TOKEN}, None),
-        ({"x_api_key": TOKEN}, None),
+        *(({key: TOKEN}, None) for key in ("x_api_key", "api_key", "x_goog_api_key")),
         ({"authorization": f"Bearer {TOKEN}"}, None),
         ({"authorization": f"bearer  {TOKEN} "}, None),
         ({"authorization": "Bearer sk-upstream", "x_cacheproxy_token": TOKEN}, None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -69,6 +70,41 @@ def test_a_call_that_was_changed_is_the_clients(path, text):
     """A client may have edited the call; the server must see what the client says."""
     now = request(path, call(path, text), said("more"))
     assert sent(now, request(path, call(path, FIRST))) is now
+
+
+class Searched(bytes):
+    """A body that counts how often it is searched."""
+
+    searches = 0
+
+    def find(self, *arguments):
+        self.searches += 1
+        return super().find(*arguments)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_many_calls_cost_no_search_of_the_turn_before_each(path):
+    """A client may give its calls new ids; the turn before may be long."""
+    searches = []
+    for count in (100, 1000):
+        before, now = (
+            request(path, *(call(path, FIRST, f"{kind}_{number}") for number in range(count)))
+            for kind in ("old", "new")
+        )
+        body = Searched(before.body)
+        assert sent(now, replace(before, body=body)) is now
+        searches.append(body.searches)
+    assert searches[0] == searches[1]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("count", [1, 60])
+def test_of_few_calls_and_of_many_each_keeps_its_spelling(path, count):
+    before, now = (
+        request(path, *(call(path, text, f"call_{number}") for number in range(count)))
+        for text in (FIRST, AGAIN)
+    )
+    assert sent(now, before).body == before.body
 
 
 @pytest.mark.parametrize("path", PATHS)

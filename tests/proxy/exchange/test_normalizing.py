@@ -22,6 +22,7 @@ from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.proxy.exchange.normalizing import _THREAD_ABOVE, Normalizing
 from cacheproxy.proxy.exchange.workers import Workers
+from tests.core.document.test_search import LATE
 from tests.proxy.harness import TIMEOUT
 from tests.turning import TurningReactor
 
@@ -311,6 +312,22 @@ def test_where_rules_are_slow_small_requests_are_prepared_in_a_thread_from_then_
     for text in ("", "slow", "", "slow", "slow", ""):
         assert prepared(unit, small(text)).reports == ()
     assert ran[0] is threading.current_thread() is not ran[-1]
+
+
+def test_behind_a_pattern_that_is_late_a_request_goes_on_in_a_thread(reactor):
+    """As many slow rules as there are would hold up everybody, one after the other."""
+    ran = []
+    code = CodeRule("code", "", quick(lambda *_: ran.append(threading.current_thread())))
+    late = Rule("late", "system", LATE[0], "0")
+    unit = normalizing(reactor, late, STAMP, code)
+    found = prepared(unit, small(f"stamp=1 {LATE[1]}"))
+    assert [(report.rule, report.is_late) for report in found.reports] == [
+        ("late", True),
+        ("stamp", False),
+    ]
+    prepared(unit, small(f"stamp=1 {LATE[1]}"))  # now without the rule
+    here = threading.current_thread()
+    assert [thread is here for thread in ran] == [False, True]
 
 
 def test_with_quick_code_alone_a_small_request_is_prepared_at_once(reactor):
