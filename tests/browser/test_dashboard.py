@@ -45,8 +45,8 @@ def test_a_request_appears_by_itself(fresh, visit):
     assert past.rows() == []
 
 
-def test_a_prompt_that_is_evaluated_is_shown_until_it_is(visit, tmp_path):
-    """By itself, as text, whatever its client calls itself; it leads to its conversation."""
+def test_a_request_is_shown_while_it_runs(visit, tmp_path):
+    """With how far its prompt is, if its server says; it leads to its conversation."""
     go_on = threading.Event()
 
     def script(peer, received):
@@ -71,9 +71,8 @@ def test_a_prompt_that_is_evaluated_is_shown_until_it_is(visit, tmp_path):
         said += [{"role": "assistant", "content": WORDS}, {"role": "user", "content": "more"}]
         asking = threading.Thread(target=ask, args=(proxy, said), kwargs={"session": "s1"})
         asking.start()
-        shown = page.page.wait_for_selector("#prefills:not([hidden])")
-        assert "prefill 2,048 of 11,000 tokens" in shown.inner_text()
-        assert "agent/s1 #2" in shown.inner_text()
+        page.page.wait_for_selector("#prefills >> text=prefill 2,048 of 11,000 tokens")
+        assert "agent/s1 #2" in page.page.inner_text("#prefills")
         assert page.axe() == []
         assert page.sideways() == 0
         page.shoot("prefill")
