@@ -95,6 +95,7 @@ class Dashboard:
             query.get("search", "")[:LONGEST_SEARCH],
             row_of(query),
             period=period_of(query),
+            cause=query.get("cause", "")[:LONGEST_SEARCH],
         )
         return page
 
