@@ -7,7 +7,6 @@ import re
 from cacheproxy.core.server.prefill import Prefill, Progress
 from cacheproxy.observe.prefills import Prefills, line
 
-
 NOW = 1_700_000_000.0
 
 

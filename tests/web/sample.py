@@ -14,7 +14,7 @@ URL = "http://localhost:8080"
 
 
 class Shown:
-    """A dashboard whose figures are kept in memory, from ``NOW`` on; ``finish`` adds an exchange."""
+    """A dashboard with its figures in memory, from ``NOW`` on; ``finish`` adds an exchange."""
 
     def __init__(self, most=500):
         self.clock = Clock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -282,6 +283,9 @@ def test_files_are_asked_for_again_but_not_sent_again(proxy):
     first = get(proxy, "/_cacheproxy/static/dashboard.js")
     assert first.values(b"content-type") == [b"text/javascript; charset=utf-8"]
     (etag,) = first.values(b"etag")
+    packed = get(proxy, "/_cacheproxy/static/dashboard.js", b"Accept-Encoding: br, gzip")
+    assert packed.values(b"content-encoding") == [b"gzip"]
+    assert gzip.decompress(packed.body) == first.body
     again = get(proxy, "/_cacheproxy/static/dashboard.js", b"If-None-Match: " + etag)
     assert (again.status, again.body) == (304, b"")
     assert get(proxy, "/_cacheproxy/static/dashboard.js", method=b"POST").status == 405
