@@ -36,7 +36,7 @@ class File:
         self.body = body
         self._packed = gzip.compress(body, mtime=0)
         self._etag = b'W/"%s"' % hashlib.sha256(body).hexdigest()[:16].encode()
-        self._headers = (
+        self._headers: tuple[tuple[bytes, bytes], ...] = (
             (b"Cache-Control", b"no-cache"),
             (b"Content-Security-Policy", _POLICY),
             (b"ETag", self._etag),
