@@ -134,6 +134,22 @@ def test_filters_and_search(visit, used):
     page.until(lambda: len(page.rows()) == 7)
 
 
+def test_the_latest_request_stays_first(fresh, visit):
+    """Where more are listed than at first, and the stream begins anew with older ones."""
+    for number in range(60):
+        ask(fresh, [{"role": "user", "content": f"{number}"}], session=f"s{number}")
+    page = visit(fresh.url)
+    page.page.wait_for_selector("#rows tr >> nth=29")
+    for which, shown in (("breaks", 0), ("all", 50)):
+        page.page.locator(f"#filters input[value={which}]").check()
+        page.until(lambda wanted=shown: len(page.rows()) == wanted)
+    page.page.locator("#windows input[value='24h']").check()
+    page.until(lambda: "24 hours" in page.page.inner_text("#standing-text"))
+    keys = "(all) => all.map((each) => Number(each.dataset.key.slice(4)))"
+    found = page.page.locator("#rows [data-key]").evaluate_all(keys)
+    assert found == sorted(found, reverse=True)
+
+
 def test_a_number_leads_to_what_it_counts(visit, used):
     """Of breaks, to these; of others and of an upstream, to the conversations."""
     page = visit(used.url)

@@ -100,7 +100,7 @@ async function look() {
     part = made;
     part.open(route, window);
   }
-  showTable();
+  if (view === "overview") showTable(); // other views have searches of their own
   showOverview();
   if (route.view === "request") openRequest(route.id);
 }

@@ -25,8 +25,8 @@ export function take(rows, all) {
   } else if (all && !plain) {
     ask();
   } else {
-    const there = new Set(table.rows.map((row) => row.id));
-    add(rows.filter((row) => !there.has(row.id) && matches(row)));
+    const newest = table.rows.length ? table.rows[0].id : 0; // older ones have their place below
+    add(rows.filter((row) => row.id > newest && matches(row)));
   }
 }
 
