@@ -1,4 +1,4 @@
-"""Each upstream's latest status, and the prompts that are being evaluated."""
+"""Each upstream's latest status, and the requests that run."""
 
 from __future__ import annotations
 

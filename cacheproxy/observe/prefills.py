@@ -1,4 +1,4 @@
-"""The prompts that are being evaluated now, if their servers report them."""
+"""The requests that run now, and how far the servers are with their prompts, if they say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from twisted.logger import Logger
 
 from cacheproxy.core.privacy.credentials import hide_text
-from cacheproxy.core.server.prefill import Prefill
+from cacheproxy.core.server.prefill import Prefill, Progress
 
 _log = Logger()
 _LONG = 5.0
@@ -31,36 +31,37 @@ class Prefills:
         self._next: dict[int, float] = {}
 
     def __call__(self, exchange: int, prefill: Prefill | None) -> None:
-        """Take what is known of ``exchange``; None: its prompt is evaluated, or given up."""
+        """Take what is known of ``exchange``; None: it is over."""
         if prefill is None:
             self._running.pop(exchange, None)
             self._next.pop(exchange, None)
         elif exchange in self._running or len(self._running) < _MOST:
             self._running[exchange] = prefill
-            if prefill.seconds >= self._next.get(exchange, _LONG):
+            progress = prefill.progress
+            if progress is not None and prefill.seconds >= self._next.get(exchange, _LONG):
                 self._next[exchange] = prefill.seconds + _AGAIN
-                _log.info("{text}", text=hide_text(line(prefill)))
+                _log.info("{text}", text=hide_text(line(prefill, progress)))
         self.changed()
 
-    def as_json(self) -> list[dict[str, Any]]:
-        """Return those that run, the longest first."""
-        running = sorted(self._running.values(), key=lambda each: -each.seconds)
+    def as_json(self, now: float) -> list[dict[str, Any]]:
+        """Return those that run, the longest first; ``now``: seconds since the epoch."""
+        running = sorted(self._running.values(), key=lambda each: each.began)
         return [
             {
                 "session": hide_text(each.session),
                 "conversation": hide_text(each.conversation),
                 "turn": each.turn,
-                "done": each.progress.done,
-                "total": each.progress.total,
-                "seconds": each.seconds,
+                "done": each.progress and each.progress.done,
+                "total": each.progress and each.progress.total,
+                "seconds": max(0.0, now - each.began),
             }
             for each in running
         ]
 
 
-def line(prefill: Prefill) -> str:
+def line(prefill: Prefill, progress: Progress) -> str:
     """Return the line for the log."""
-    done, total = prefill.progress.done, prefill.progress.total
+    done, total = progress.done, progress.total
     return (
         f"{time.strftime('%H:%M:%S')} {prefill.session:<12} #{prefill.turn:<3}  "
         f"prefill {done:,} of {total:,} tokens ({done / total:.0%}) after {prefill.seconds:.0f}s"

@@ -124,21 +124,21 @@ def _verdict(data: Json, place: Place) -> Text:
 def _running(told: Told, place: Place) -> Iterator[Text]:
     prefills = _prefills(told)
     for each in prefills[:_MOST_RUNNING]:
-        part = each["done"] / each["total"] if each["total"] else 0.0
-        wide = 20 if place.width >= 80 else 8
-        done = round(part * wide)
-        line = Text("reads  ", "dim")
+        line = Text("reads  " if each["total"] else "runs   ", "dim")
         line.append(set_cell_size(f"{visible(each['session'])} #{each['turn']}", _NAME), "default")
-        line.append(f" {'█' * done}{'░' * (wide - done)} ", "cyan not dim")
-        yield line.append(
-            f"{part:4.0%} of {count(each['total'])} tokens, {span(each['seconds'])}", "not dim"
-        )
+        said = f" {span(each['seconds'])}"
+        if each["total"]:
+            part, wide = each["done"] / each["total"], 20 if place.width >= 80 else 8
+            done = round(part * wide)
+            line.append(f" {'█' * done}{'░' * (wide - done)} ", "cyan not dim")
+            said = f"{part:4.0%} of {count(each['total'])} tokens,{said}"
+        yield line.append(said, "not dim")
     if len(prefills) > _MOST_RUNNING:
-        yield Text(f"       and {len(prefills) - _MOST_RUNNING} more prompts", "dim")
+        yield Text(f"       and {len(prefills) - _MOST_RUNNING} more requests", "dim")
 
 
 def _prefills(told: Told) -> Sequence[Json]:
-    """Return the prompts that are being read; none, while the proxy does not say."""
+    """Return the requests that run; none, while the proxy does not say."""
     return () if told.trouble else told.data.get("prefills") or ()
 
 

@@ -54,8 +54,8 @@ def conversations(
 ) -> Json:
     """Return a page of the conversations whose last request was in ``window``, that ends ``now``.
 
-    ``search``: text in the client's, conversation's or model's name; ``sort``: one of SORTS;
-    ``before``: the ``next`` of the page before. Raises KeyError for a sort there is not, and
+    ``search``: text in the client's, conversation's, model's or upstream's name; ``sort``: one of
+    SORTS; ``before``: the ``next`` of the page before. Raises KeyError for a sort there is not, and
     ValueError for a ``before`` that no page had.
     """
     column = SORTS[sort]
@@ -64,7 +64,8 @@ def conversations(
     if search:
         condition += (
             " AND (client || '/' || name LIKE :search ESCAPE '!' "
-            "OR ifnull(model, '') LIKE :search ESCAPE '!')"
+            "OR ifnull(model, '') LIKE :search ESCAPE '!' "
+            "OR upstream IN (SELECT id FROM upstreams WHERE url LIKE :search ESCAPE '!'))"
         )
     (count,) = store.connection.execute(
         f"SELECT count(*) FROM sessions WHERE {condition}",  # noqa: S608 - our own names

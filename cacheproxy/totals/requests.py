@@ -50,6 +50,12 @@ _FOUND = (
 )
 
 
+_CAUSED = (
+    " AND reason = (SELECT id FROM words WHERE text = :reason)"
+    " AND iif(:shape = '', shape IS NULL, shape = (SELECT id FROM words WHERE text = :shape))"
+)
+
+
 def requests(
     store: Store,
     which: str = "all",
@@ -58,17 +64,21 @@ def requests(
     limit: int = 50,
     *,
     period: Period | None = None,
+    cause: str = "",
 ) -> Json:
     """Return a page of exchanges, the latest first.
 
     ``which``: one of FILTERS; ``search``: text in the client's, session's or model's name;
-    ``before``: the ``next`` of the page before; ``period``: when they began. Raises KeyError for a
-    filter there is not.
+    ``before``: the ``next`` of the page before; ``period``: when they began; ``cause``: reason and
+    shape of a break, with a blank between them. Raises KeyError for a filter there is not.
     """
     limit = max(1, min(limit, _MOST))
     condition = FILTERS[which]
     index = ""
     scope: Json = {"before": before, "limit": limit + 1, "search": like(search)}
+    if cause:
+        condition += _CAUSED
+        scope["reason"], _, scope["shape"] = cause.partition(" ")
     if before is not None:
         condition += " AND id < :before"
     if period is not None:  # rows that began in it lie close together, and so do their ids

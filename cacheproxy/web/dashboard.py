@@ -58,6 +58,7 @@ class Dashboard:
         self._latest = latest
         self._recent = recent
         self._version = version
+        self._figures: dict[str, tuple[int, Json]] = {}
         self.captures = ""
         """Their folder, "" if none are made; set anew with the configuration, too."""
 
@@ -76,6 +77,7 @@ class Dashboard:
             query.get("search", "")[:LONGEST_SEARCH],
             row_of(query),
             period=period_of(query),
+            cause=query.get("cause", "")[:LONGEST_SEARCH],
         )
         return page
 
@@ -84,10 +86,16 @@ class Dashboard:
         exchange = self._recent.find(name)
         return None if exchange is None else self._detail(exchange)
 
-    async def snapshot(self, window: str) -> Json:
-        """Return the figures of ``window``, one of WINDOWS."""
+    async def snapshot(self, window: str, age: float = 0.0) -> Json:
+        """Return the figures of ``window``, one of WINDOWS; those of the totals may be of before.
+
+        ``age``: by how many seconds at most. What the server does now is always of now.
+        """
         now, look = self._source.now, self._latest.looks.get(self.url)
-        found: Json = await self._source.ask(_figures, window, now)
+        asked, found = self._figures.get(window, (0, {}))
+        if not 0 <= now - asked < age * 1e3:
+            found = await self._source.ask(_figures, window, now)
+            self._figures[window] = now, found
         sums = found["overview"]["sums"]
         return {
             "version": self._version,
@@ -96,7 +104,7 @@ class Dashboard:
             "upstream": upstream_of(self.url, look) | {"words": self.words()},
             "upstreams": self.upstreams(),
             "clients": hide_text(clients(self._came(), now / 1e3)),
-            "prefills": self._latest.prefills.as_json(),
+            "prefills": self._latest.prefills.as_json(now / 1e3),
             "rules": list(self.active),
             "reasons": PHRASES,
             "shapes": list(FREQUENCY),

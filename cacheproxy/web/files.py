@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from cacheproxy.proxy.downstream.request import ProxyRequest
@@ -30,11 +31,13 @@ class File:
 
     def __init__(self, kind: bytes, body: bytes) -> None:
         self.body = body
-        self._etag = b'"%s"' % hashlib.sha256(body).hexdigest()[:16].encode()
-        self._headers = (
+        self._packed = gzip.compress(body, mtime=0)
+        self._etag = b'W/"%s"' % hashlib.sha256(body).hexdigest()[:16].encode()
+        self._headers: tuple[tuple[bytes, bytes], ...] = (
             (b"Cache-Control", b"no-cache"),
             (b"Content-Security-Policy", _POLICY),
             (b"ETag", self._etag),
+            (b"Vary", b"Accept-Encoding"),
         )
         self._kind = kind
 
@@ -47,7 +50,15 @@ class File:
             for name, value in self._headers:
                 request.setHeader(name, value)
             return b""
-        return respond(request, Content(self._kind, self.body, headers=self._headers))
+        body, headers = self.body, self._headers
+        if b"gzip" in _codings(request.header_values(b"accept-encoding")):
+            body, headers = self._packed, (*headers, (b"Content-Encoding", b"gzip"))
+        return respond(request, Content(self._kind, body, headers=headers))
+
+
+def _codings(values: Sequence[bytes]) -> set[bytes]:
+    """Return what ``values`` of Accept-Encoding name; what has a weight is left out, as for q=0."""
+    return {name.strip().lower() for name in b",".join(values).split(b",")}
 
 
 def redirect(request: ProxyRequest) -> bytes:

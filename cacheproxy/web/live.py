@@ -28,6 +28,8 @@ _EVERY = 0.5
 """Seconds between two looks at whether something has happened."""
 _CALM = {"15m": 2.0, "1h": 2.0, "24h": 10.0, "30d": 10.0}
 """Seconds for which a window's figures are good enough, though something has happened since."""
+_AGES = {"24h": 30.0, "30d": 30.0}
+"""Seconds for which the sums of many hours are good enough for who has them: they cost most."""
 _STALE = 10.0
 """Seconds after which figures are sent though nothing has: windows move on, servers go down."""
 _AHEAD = 20
@@ -100,7 +102,7 @@ class Live:
         self._changes += 1
 
     def progressed(self) -> None:
-        """Have it told soon that a prompt is further, or begun, or done."""
+        """Have it told soon that a request has begun, or ended, or that its prompt is further."""
         self._changes += 1
 
     def looked(self) -> None:
@@ -198,7 +200,8 @@ class Live:
         if due:
             self._shown[window] = self._changes
             self._sent[window] = now
-        event = _event("data", await self._dashboard.snapshot(window))
+        age = 0.0 if told & late else _AGES.get(window, 0.0)
+        event = _event("data", await self._dashboard.snapshot(window, age))
         for page in told & self._pages:
             page.write(event)
 

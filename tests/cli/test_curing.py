@@ -233,7 +233,7 @@ class TestText:
         cure = Cure(
             7,
             found=(
-                Found("/system", "date: ", "date", "a", "[[rule]]\n", Won(2000, 20, 1980)),
+                Found("/system", "date: ", "date", "a", "[[rule]]\n", Won(2000, 20, 1980, 9)),
                 Found("/system", "id", "uuid", rules=("b",), on=("b",)),
                 Found("/system", "id", "uuid", rules=("c",)),
                 Found("/tools", "", "added", why="it has no shape"),
@@ -242,7 +242,7 @@ class TestText:
         text = "\n".join(cure_lines(cure, "cacheproxy diagnose 7 --propose --apply"))
         assert text == (
             '# system "date:" (date): without this rule 1.0% of the prompt was unchanged, with it '
-            "99.0%: it saves ≈1,960 tokens.\n"
+            "99.0%: it saves ≈1,960 tokens. Proven on 9 requests.\n"
             "[[rule]]\n"
             '# system "id" (uuid): rule b is on and makes it constant from now on.\n'
             '# system "id" (uuid): rule c is installed but off.\n'

@@ -7,14 +7,17 @@ import re
 from cacheproxy.core.server.prefill import Prefill, Progress
 from cacheproxy.observe.prefills import Prefills, line
 
+NOW = 1_700_000_000.0
+
 
 def prefill(seconds, done=2048, total=11_000, session="claude/3f9a"):
-    return Prefill(session, f"{session}77", 14, Progress(done, total), seconds)
+    progress = Progress(done, total) if total else None
+    return Prefill(session, f"{session}77", 14, progress, NOW - seconds, seconds)
 
 
 def test_the_line():
     said = r"\d\d:\d\d:\d\d claude/3f9a  #14   prefill 2,048 of 11,000 tokens \(19%\) after 6s"
-    assert re.fullmatch(said, line(prefill(6.2)))
+    assert re.fullmatch(said, line(prefill(6.2), Progress(2048, 11_000)))
 
 
 def test_a_short_prefill_has_no_line(logged):
@@ -41,7 +44,16 @@ def test_a_key_in_a_name_is_not_logged(logged):
     key = "sk-ant-api03-" + "k" * 40
     prefills(1, prefill(9.0, session=key))
     assert key not in logged[0]
-    assert key not in str(prefills.as_json())
+    assert key not in str(prefills.as_json(NOW))
+
+
+def test_a_server_that_does_not_say_how_far_it_is_has_no_line(logged):
+    """Its request is shown as one that runs."""
+    prefills = Prefills()
+    prefills(1, prefill(9.0, total=0))
+    (shown,) = prefills.as_json(NOW + 1)
+    assert (shown["done"], shown["total"], shown["seconds"]) == (None, None, 10.0)
+    assert not logged
 
 
 def test_those_that_run_are_shown_until_they_are_over():
@@ -50,7 +62,7 @@ def test_those_that_run_are_shown_until_they_are_over():
     prefills = Prefills(lambda: changes.append(1))
     prefills(1, prefill(1.0))
     prefills(2, prefill(3.0, 5, 9, "pi/0000"))
-    first, second = prefills.as_json()
+    first, second = prefills.as_json(NOW)
     assert first == {
         "session": "pi/0000",
         "conversation": "pi/000077",
@@ -61,7 +73,7 @@ def test_those_that_run_are_shown_until_they_are_over():
     }
     assert (second["session"], second["done"], second["total"]) == ("claude/3f9a", 2048, 11_000)
     prefills(2, None)
-    assert [each["session"] for each in prefills.as_json()] == ["claude/3f9a"]
+    assert [each["session"] for each in prefills.as_json(NOW)] == ["claude/3f9a"]
     assert len(changes) == 3
 
 
@@ -69,4 +81,4 @@ def test_not_all_of_thousands_are_kept():
     prefills = Prefills()
     for number in range(1000):
         prefills(number, prefill(1.0))
-    assert len(prefills.as_json()) == 256
+    assert len(prefills.as_json(NOW)) == 256

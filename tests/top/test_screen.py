@@ -61,7 +61,9 @@ def test_a_prompt_that_is_read_says_how_far_it_is():
     assert line_with("  pi/3f9a", found).endswith(" 1 min")
     many = shown(told(conversation(), data={"prefills": [prefill] * 9}))
     assert sum("reads" in each for each in many) == 4
-    assert any("and 5 more prompts" in each for each in many)
+    assert any("and 5 more requests" in each for each in many)
+    unknown = told(conversation(), data={"prefills": [prefill | {"done": None, "total": None}]})
+    assert line_with("runs", unknown).split()[1:] == ["claude/3f9a", "#15", "12", "s"]
 
 
 def test_a_break_says_cause_cost_and_command():

@@ -92,7 +92,14 @@ def test_the_window_and_the_search_choose(store):
         record(session="100%", client="cli_ent"),
     )
     assert names(conversations(store, "15m", MS)) == ["100%"]
-    for search, found in (("0%", 1), ("li_e", 1), ("ent/10", 1), ("%d", 0), ("ASKED", 2)):
+    for search, found in (
+        ("0%", 1),
+        ("li_e", 1),
+        ("ent/10", 1),
+        ("%d", 0),
+        ("ASKED", 2),
+        ("host:8080", 2),
+    ):
         assert conversations(store, "30d", MS, search=search)["count"] == found
 
 

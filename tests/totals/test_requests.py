@@ -58,6 +58,21 @@ def test_pages_of_each_filter_hold_each_request_once(store, which, wanted):
     assert found == [number for number in range(60, 0, -1) if wanted(number)]
 
 
+def test_a_cause_lists_the_breaks_that_it_counts(store):
+    """By reason and shape, also within a period; a cause that there is not lists none."""
+    dated = {"reason": Reason.SYSTEM_CHANGED, "shape": "changed text"}
+    kinds = ({"reason": Reason.SYSTEM_CHANGED}, dated, {"reason": Reason.EVICTED}, {})
+    keep(store, *(record(number=number, **kinds[number % 4]) for number in range(12)))
+    for each in breaks(store, "1h", MS):
+        cause = " ".join(filter(None, (each["reason"], each["shape"])))
+        found = requests(store, "breaks", cause=cause, period=(MS - 1000, MS + 1000))["requests"]
+        assert found == requests(store, "breaks", cause=cause)["requests"]
+        assert {(one["reason"], one["shape"]) for one in found} == {(each["reason"], each["shape"])}
+        assert len(found) == each["count"] == 3
+    assert requests(store, "breaks", cause="system_changed date")["requests"] == []
+    assert requests(store, "breaks", cause="nonsense")["requests"] == []
+
+
 @pytest.mark.parametrize("which", FILTERS)
 @pytest.mark.parametrize("search", ["", "cline"])
 @pytest.mark.parametrize(

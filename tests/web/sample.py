@@ -14,13 +14,13 @@ URL = "http://localhost:8080"
 
 
 class Shown:
-    """A dashboard whose figures are kept in memory, at ``NOW``; ``finish`` adds an exchange."""
+    """A dashboard with its figures in memory, from ``NOW`` on; ``finish`` adds an exchange."""
 
     def __init__(self, most=500):
         self.clock = Clock()
         self.recent = Recent()
         self.latest = Latest()
-        self.source = Unkept(self.clock, lambda: NOW, most)
+        self.source = Unkept(self.clock, lambda: NOW + self.clock.seconds(), most)
         self.dashboard = Dashboard(self.source, self.recent, self.latest, "0.1.0")
         self.dashboard.url = URL
         self.observers = [self.recent, self.source]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -112,14 +113,17 @@ def test_a_finished_exchange_is_told_to_every_open_page(proxy, upstream, watch):
     assert SECRET not in json.dumps(found)
 
 
-def test_how_far_a_prompt_is_evaluated_is_told_while_it_is(proxy, upstream, watch):
-    """As mlx-lm tells it; then nothing more of it."""
-    go_on = threading.Event()
+def test_a_request_is_told_of_while_it_runs(proxy, upstream, watch):
+    """And how far its prompt is, as mlx-lm tells it; after its end nothing more of it."""
+    reading, reads, answers = (threading.Event() for _ in range(3))
 
     def script(peer, _):
         peer.send(CHUNKED)
+        assert reading.wait(TIMEOUT)
         peer.chunk(b": keepalive 2048/11000\n\n")
-        assert go_on.wait(TIMEOUT)
+        assert reads.wait(TIMEOUT)
+        peer.chunk(b"data: 1\n\n")
+        assert answers.wait(TIMEOUT)
         peer.chunk(b"data: [DONE]\n\n")
         peer.send(b"0\r\n\r\n")
 
@@ -128,15 +132,25 @@ def test_how_far_a_prompt_is_evaluated_is_told_while_it_is(proxy, upstream, watc
     with Client(proxy.address) as asking:
         sent = json.dumps(body(SECRET)).encode()
         asking.ask("/v1/chat/completions", sent, b"User-Agent: agent/1")
-        while not (found := page.next("data"))["prefills"]:
-            pass
+
+        def running(*progress):
+            while True:
+                found = page.next("data")
+                for each in found["prefills"]:
+                    if (each["done"], each["total"]) == progress:
+                        return found
+
+        running(None, None)
+        reading.set()
+        found = running(2048, 11_000)
         (prefill,) = found["prefills"]
-        assert (prefill["done"], prefill["total"]) == (2048, 11_000)
         assert prefill["session"].startswith("agent/")
         assert prefill["conversation"].startswith(prefill["session"])
         assert prefill["turn"] >= 1
         assert SECRET not in json.dumps(found)
-        go_on.set()
+        reads.set()
+        running(None, None)
+        answers.set()
         assert asking.answer().end == "whole"
     while page.next("data")["prefills"]:
         pass
@@ -269,6 +283,9 @@ def test_files_are_asked_for_again_but_not_sent_again(proxy):
     first = get(proxy, "/_cacheproxy/static/dashboard.js")
     assert first.values(b"content-type") == [b"text/javascript; charset=utf-8"]
     (etag,) = first.values(b"etag")
+    packed = get(proxy, "/_cacheproxy/static/dashboard.js", b"Accept-Encoding: br, gzip")
+    assert packed.values(b"content-encoding") == [b"gzip"]
+    assert gzip.decompress(packed.body) == first.body
     again = get(proxy, "/_cacheproxy/static/dashboard.js", b"If-None-Match: " + etag)
     assert (again.status, again.body) == (304, b"")
     assert get(proxy, "/_cacheproxy/static/dashboard.js", method=b"POST").status == 405

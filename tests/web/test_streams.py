@@ -109,13 +109,28 @@ def test_figures_come_now_and_then_though_nothing_happens(shown):
     assert [name for name, _ in page.take()] == ["data"]
 
 
+def test_the_sums_of_a_day_may_be_half_a_minute_old(shown):
+    """What else there is to say comes as before; a page that is opened has all at once."""
+    page = open_page(shown, b"24h")
+    page.take()
+    finish(shown, 1)
+    shown.clock.pump([0.5] * 60)
+    told = [said for name, said in page.take() if name == "data"]
+    assert [said["overview"]["sums"]["requests"] for said in told] == [0, 0, 1]
+    assert len({said["now"] for said in told}) == 3
+    finish(shown, 2)
+    opened = open_page(shown, b"24h")
+    shown.clock.advance(0.5)
+    assert opened.take()[-1][1]["overview"]["sums"]["requests"] == 2
+
+
 def test_many_pages_cost_one_question(shown):
     asked = []
     whole = shown.dashboard.snapshot
 
-    async def counted(window):
+    async def counted(window, age):
         asked.append(window)
-        return await whole(window)
+        return await whole(window, age)
 
     shown.dashboard.snapshot = counted
     pages = [open_page(shown) for _ in range(50)]

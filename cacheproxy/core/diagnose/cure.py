@@ -25,12 +25,14 @@ from cacheproxy.core.rules.normalizer import Normalizer
 class Won:
     """What one rule wins: tokens of the prompt that the turn before had already, estimated.
 
-    ``prompt``: all of it; ``shared``: without the rule, ``kept``: with it.
+    ``prompt``: all of it; ``shared``: without the rule, ``kept``: with it. ``tried``: how many
+    requests the rule was proven on.
     """
 
     prompt: int
     shared: int
     kept: int
+    tried: int
 
     @property
     def says(self) -> str:
@@ -39,7 +41,7 @@ class Won:
         saved = max(0, self.kept - self.shared)
         return (
             f"without this rule {shares[0]:.1%} of the prompt was unchanged, with it "
-            f"{shares[1]:.1%}: it saves ≈{saved:,} tokens."
+            f"{shares[1]:.1%}: it saves ≈{saved:,} tokens. Proven on {self.tried:,} requests."
         )
 
 
@@ -143,11 +145,14 @@ def cures(
         elif isinstance(answer, Refusal):
             yield replace(known, why=answer.why)
         else:
-            won = _won(pair, answer, order or Order.TOOLS_FIRST, tokens)
+            tried = len({request.body for request in requests})
+            won = _won(pair, answer, order or Order.TOOLS_FIRST, tokens, tried)
             yield replace(known, name=answer.rule.name, toml=answer.toml(), won=won)
 
 
-def _won(pair: Pair, proposal: Proposal, order: Order, tokens: int | None) -> Won | None:
+def _won(
+    pair: Pair, proposal: Proposal, order: Order, tokens: int | None, tried: int
+) -> Won | None:
     """Return what the rule wins at the turn that broke."""
     before = normalize(pair.before, [proposal.rule]).request
     after = normalize(pair.after, [proposal.rule], before).request
@@ -160,7 +165,7 @@ def _won(pair: Pair, proposal: Proposal, order: Order, tokens: int | None) -> Wo
         round(_shared(*both, order) * per_char)
         for both in ((pair.before, pair.after), (before, after))
     )
-    return Won(counted, shared, kept)
+    return Won(counted, shared, kept, tried)
 
 
 def _shared(before: Request, after: Request, order: Order) -> int:

@@ -28,16 +28,18 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """A prompt that is being evaluated.
+    """A request that is not over.
 
     ``session``: whose, as the log calls it; ``conversation``: its id on the pages; ``turn``: its
-    number; ``seconds``: since it was sent.
+    number; ``progress``: None where the server does not say, or reads the prompt no more;
+    ``began``: seconds since the epoch; ``seconds``: from then until this was told.
     """
 
     session: str
     conversation: str
     turn: int
-    progress: Progress
+    progress: Progress | None
+    began: float
     seconds: float
 
 

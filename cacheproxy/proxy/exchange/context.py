@@ -21,8 +21,8 @@ class ExchangeContext:
     ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
     Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
     seconds of silence after which a streaming client gets a ping, 0 for never. ``progressed`` is
-    told, by the number of an exchange, how far the server is with its prompt, and None when that is
-    over. ``wall`` and ``clock.seconds`` are the time.
+    told, by the number of an exchange, that it runs and how far the server is with its prompt, and
+    None when it is over. ``wall`` and ``clock.seconds`` are the time.
     """
 
     servers: Servers

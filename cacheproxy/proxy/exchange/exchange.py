@@ -102,6 +102,7 @@ class _Running:
         body = self._answered(relay)
         if not self.down.header_values(PROBE):  # else it is nobody's conversation
             self.context.finished(self._record(relay, body, outcome, error))
+        self.context.progressed(id(self), None)
 
     def client_left(self, failure: Failure, done: Deferred[None]) -> None:
         """Cancel whatever is being waited for: the upstream closes in every phase."""
@@ -158,6 +159,7 @@ class _Running:
         if _is_turn(request):
             self.place = self.context.store.begin(turn, request)
             self.turn = self.place.turn
+            self._progressed(None)
 
     async def _send(self, prepared: Prepared) -> UpstreamConnection | None:
         """Have it answered: by another server, once, where the first one does not take it.
@@ -223,13 +225,11 @@ class _Running:
         return Pings(context.clock, context.ping_after, ping, self.down.write)
 
     def _progressed(self, progress: Progress | None) -> None:
-        """Tell how far the server is with the prompt; None: it is done with it."""
-        prefill = None
-        sent_at = self.attempt.sent_at
-        if progress is not None and self.session is not None and sent_at is not None:
-            seconds = self.context.clock.seconds() - sent_at
-            prefill = Prefill(self.session.label, self.session.name, self.turn, progress, seconds)
-        self.context.progressed(id(self), prefill)
+        """Tell that this runs, and how far the server is with the prompt, if it is at that."""
+        session, seconds = self.session, self.context.clock.seconds() - self.started
+        if session is not None:
+            running = (session.label, session.name, self.turn, progress, self.wall, seconds)
+            self.context.progressed(id(self), Prefill(*running))
 
     # Answers of our own.
 

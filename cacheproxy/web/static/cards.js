@@ -24,6 +24,7 @@ function showWorks({ headline, overview, rules, without }) {
   const text = $("standing-text");
   text.textContent = headline.text;
   text.href = overview.sums.breaks ? href("overview", "", { filter: "breaks", from: overview.start }) : href("conversations");
+  for (const id of ["reused", "evaluated"]) $(id).href = href("conversations");
   say("share", percent(headline.share));
   say("without", known(without) ? `without it: ${percent(without, 0)}` : "");
   const bar = $("share-bar");

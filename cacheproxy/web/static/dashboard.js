@@ -1,7 +1,7 @@
 // The page: puts its parts together, and shows the view that the address names.
 import { showCards } from "./cards.js";
 import { forget } from "./chart.js";
-import { $, show } from "./dom.js";
+import { $, say, show } from "./dom.js";
 import { showEmpty } from "./empty.js";
 import { showGroups } from "./groups.js";
 import "./keys.js";
@@ -15,7 +15,7 @@ import { showServer } from "./server.js";
 import { showSessions } from "./sessions.js";
 import { shown } from "./shown.js";
 import { connect } from "./stream.js";
-import { LENGTHS } from "./words.js";
+import { LENGTHS, plural } from "./words.js";
 
 const LATER = { // views that are fetched when they are first looked at
   conversations: () => import("./conversations.js"),
@@ -39,8 +39,8 @@ function onData(said) {
   $("main").removeAttribute("aria-busy");
   if (!$("login").hidden) { show("login", false); show("upstream", true); show(view || "overview", true); }
   showServer(said);
-  const rules = said.rules.length ? `rules: ${said.rules.join(", ")}` : "no rules are on";
-  $("about").textContent = `cacheproxy ${said.version} · ${rules}`;
+  say("about", `cacheproxy ${said.version} · ${said.rules.length ? `${plural(said.rules.length, "rule")} on` : "no rules are on"}`);
+  say("rules", said.rules.join(", "));
   showOverview();
   if (part && part.update) part.update();
 }
@@ -100,7 +100,7 @@ async function look() {
     part = made;
     part.open(route, window);
   }
-  showTable();
+  if (view === "overview") showTable(); // other views have searches of their own
   showOverview();
   if (route.view === "request") openRequest(route.id);
 }

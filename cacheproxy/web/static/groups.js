@@ -6,6 +6,7 @@ import { count, diagnose, known, lasting, percent, phrase } from "./words.js";
 const LINKS = {
   client: (each) => href("conversations", "", { search: each.name }),
   model: (each, from) => href("overview", "", { search: each.name, by: "model", from }),
+  upstream: (each) => href("conversations", "", { search: each.name }),
 };
 const NAMES = { client: "client", model: "model", upstream: "upstream" };
 
@@ -44,9 +45,17 @@ function showBreaks(breaks, from) {
     const link = el("a", { href: known(each.number) ? href("break", each.number) : href("overview", "", { filter: "breaks", from }), "data-key": `cause-${each.reason}-${each.shape}`, text: phrase(each.reason) });
     return leads(el("tr", { role: "row" }, el("td", { role: "cell" }, link),
       el("td", { role: "cell", class: "name" }, each.shape || "–", " ", each.place ? el("small", { text: each.place }) : ""),
-      cell(count(each.count), "n", "count"), lost, cell(share, "n", "of all"),
+      counted(each, from), lost, cell(share, "n", "of all"),
       el("td", { role: "cell", class: "do" }, ...advice(each))), link);
   }));
+}
+
+// The requests that are counted.
+function counted({ reason, shape, count: number }, from) {
+  const made = cell("", "n", "count");
+  const fields = { filter: "breaks", from, cause: [reason, shape].filter(Boolean).join(" ") };
+  made.append(el("a", { href: href("overview", "", fields), "aria-label": `List ${number} of them`, text: count(number) }));
+  return made;
 }
 
 function advice(each) {

@@ -9,7 +9,7 @@ import {
 
 const MOST_ROWS = 400;
 const FIRST_ROWS = 30;
-const ALL = { filter: "all", search: "", from: "", to: "" }; // what the link may name
+const ALL = { filter: "all", search: "", cause: "", from: "", to: "" }; // what the link may name
 const table = { ...ALL, rows: [], next: null, asked: 0 };
 const isPlain = () => Object.entries(ALL).every(([name, value]) => table[name] === value);
 
@@ -25,20 +25,21 @@ export function take(rows, all) {
   } else if (all && !plain) {
     ask();
   } else {
-    const there = new Set(table.rows.map((row) => row.id));
-    add(rows.filter((row) => !there.has(row.id) && matches(row)));
+    const newest = table.rows.length ? table.rows[0].id : 0; // older ones have their place below
+    add(rows.filter((row) => row.id > newest && matches(row)));
   }
 }
 
 // Filter, search and time are those of the link.
 export function showTable() {
   const wanted = Object.fromEntries(Object.entries(ALL).map(([name, value]) => [name, route.query.get(name) || value]));
-  const { filter, search, from, to } = wanted;
+  const { filter, search, cause, from, to } = wanted;
   const input = $("filters").querySelector(`input[value="${CSS.escape(filter)}"]`);
   if (input) input.checked = true;
   if (document.activeElement !== $("search")) $("search").value = search;
-  show("period", from !== "" || to !== "");
-  if (from || to) say("period-text", period(Number(from), Number(to)));
+  const only = [cause.replaceAll("_", " "), from || to ? period(Number(from), Number(to)) : ""].filter(Boolean).join(", ");
+  show("period", only !== "");
+  say("period-text", only);
   if (Object.keys(ALL).every((name) => wanted[name] === table[name])) return;
   Object.assign(table, wanted);
   ask();
@@ -63,6 +64,7 @@ export async function requestOf(id) {
 
 function matches(row) {
   if (table.filter === "breaks" && !isBreak(row)) return false;
+  if (table.cause && table.cause !== [row.reason, row.shape].filter(Boolean).join(" ")) return false;
   if (table.filter === "slow" && !(row.first_seconds >= 10)) return false;
   if (table.filter === "errors" && !row.failed) return false;
   if (row.at < Number(table.from) || (table.to && row.at >= Number(table.to))) return false;
@@ -139,7 +141,7 @@ async function ask(before = null) {
 $("filters").addEventListener("change", (event) => change({ filter: event.target.value === "all" ? "" : event.target.value }));
 $("period").addEventListener("click", () => {
   $("filters").querySelector("input:checked")?.focus({ preventScroll: true });
-  change({ from: "", to: "" });
+  change({ cause: "", from: "", to: "" });
 });
 let typing = 0;
 $("search").addEventListener("input", (event) => {

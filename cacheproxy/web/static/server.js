@@ -73,11 +73,12 @@ function showSlots(upstream) {
 function showPrefills(prefills) {
   show("prefills", prefills.length > 0);
   refill($("prefills"), prefills.slice(0, 12).map((each) => {
-    const said = `prefill ${count(each.done)} of ${count(each.total)} tokens`;
+    const reads = known(each.total); // else the server does not say how far it is, or answers
+    const said = reads ? `prefill ${count(each.done)} of ${count(each.total)} tokens` : "running";
     const name = `${each.session} #${each.turn}`; // before its first turn is over, a conversation has no page
     return el("li", {}, each.turn > 1 ? el("a", { href: href("conversation", each.conversation), "data-key": `prefill-${each.conversation}`, text: name }) : el("span", { text: name }),
-      meter(each.done / each.total, `${said}, ${percent(each.done / each.total)}`),
-      el("i", { text: `${said} · ${lasting(each.seconds)}`, "aria-hidden": "true" }));
+      reads ? meter(each.done / each.total, `${said}, ${percent(each.done / each.total)}`) : el("span"),
+      el("i", { text: `${said} · ${lasting(each.seconds)}`, "aria-hidden": reads ? "true" : null }));
   }));
 }
 

@@ -1,5 +1,5 @@
 // The last conversations, each in a row; the list of them all is another view.
-import { $, cell, el, leads, meter, refill, say } from "./dom.js";
+import { $, cell, el, leads, meter, refill, say, show } from "./dom.js";
 import { href } from "./route.js";
 import { compact, conversationOf, count, percent, plural, shortly } from "./words.js";
 
@@ -20,6 +20,8 @@ export function showSessions({ sessions, upstream }) {
       cell(count(each.turns), "n"), used, cell(each.prompt ? percent(each.reused / each.prompt) : "–", "n")), link);
   }));
   const more = sessions.length - found.length;
-  say("sessions-more", !sessions.length ? "None in this window." : more > 0 ? `and ${sessions.length >= 50 ? "at least " : ""}${plural(more, "other")}` : "");
-  $("sessions-all").href = href("conversations");
+  show("sessions-more", more > 0);
+  say("sessions-more", more > 0 ? `and ${sessions.length >= 50 ? "at least " : ""}${plural(more, "other")}` : "");
+  show("sessions-none", !sessions.length);
+  for (const id of ["sessions-more", "sessions-all"]) $(id).href = href("conversations");
 }

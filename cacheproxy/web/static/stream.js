@@ -3,6 +3,7 @@ import { $, say, show } from "./dom.js";
 import { askForToken } from "./login.js";
 
 const AGAIN = 3000;
+const PATIENCE = 4000; // a proxy that has read its settings again ends its streams, and is there
 let stream = null;
 let again = 0;
 let asked = null; // {window, onData, onRequests}
@@ -22,13 +23,16 @@ function close() {
   if (stream) stream.close();
 }
 
+let late = 0;
 function away(why) {
+  clearTimeout(late);
+  late = 0;
   say("link", why);
   show("link", why !== "");
 }
 
 async function trouble() {
-  away("reconnecting …");
+  if (!late && $("link").hidden) late = setTimeout(away, PATIENCE, "reconnecting …");
   if (stream.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
   let status = 0;
   try { status = (await fetch(`/_cacheproxy/data?window=${asked.window}`)).status; } catch { /* not there */ }

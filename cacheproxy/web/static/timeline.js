@@ -2,7 +2,7 @@
 import { get } from "./ask.js";
 import { $, button, el, refill, shape } from "./dom.js";
 import { href, route } from "./route.js";
-import { compact, count, day, known, lasting, minute, percent, phrase, plural, when } from "./words.js";
+import { agentOf, compact, count, day, known, lasting, minute, percent, phrase, plural, when } from "./words.js";
 
 const PARTS = { tools: "tools", system: "system", history: "history", thinking: "thinking", last: "last message" };
 const CALM = 2000; // ms between two looks, while requests come in
@@ -106,8 +106,9 @@ function axisOf(most, slowest) {
 
 function rowOf({ turn, depth, branch, left }, most, slowest) {
   if (!turn) {
-    const name = left ? `${plural(left, "more turn")} of ${branch.id}` : `${branch.id}: ${plural(branch.turns, "turn")}`;
-    return el("li", { class: `turn branch depth-${depth}` }, el("a", { href: href("conversation", branch.id), "data-key": `${left ? "more" : "branch"}-${branch.id}`, text: `├─ ${name}` }));
+    const own = `subagent ${agentOf(branch)}`;
+    const name = left ? `${plural(left, "more turn")} of ${own}` : `${own}: ${plural(branch.turns, "turn")}`;
+    return el("li", { class: `turn branch depth-${depth}` }, el("a", { href: href("conversation", branch.id), title: branch.id, "data-key": `${left ? "more" : "branch"}-${branch.id}`, text: `├─ ${name}` }));
   }
   const isBreak = Boolean(turn.reason) && turn.kind !== "side";
   const target = isBreak && known(turn.number) ? href("break", turn.number) : href("request", turn.row);

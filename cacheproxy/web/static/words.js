@@ -23,6 +23,7 @@ export function percent(share, digits = 1) {
 export function lasting(seconds) {
   if (!known(seconds)) return "–";
   if (!seconds) return "0 s";
+  if (seconds < 0) return `−${lasting(-seconds)}`;
   if (seconds < 0.0995) return `${(1000 * seconds).toFixed(seconds < 0.00995 ? 1 : 0)} ms`;
   if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
@@ -55,7 +56,8 @@ export function ago(at, now = shown.data ? shown.data.now : Date.now() / 1000) {
   return seconds < 60 ? "just now" : `${lasting(seconds)} ago`;
 }
 
-export const shortly = (id) => (id && id.length > 12 ? `${id.slice(0, 8)}…` : id || "");
+const cut = (text) => (text.length > 12 ? `${text.slice(0, 8)}…` : text);
+export const shortly = (id) => (id || "").split(":", 2).map(cut).join(":"); // a subagent's is its root's and its own
 export const agentOf = (row) => [row.client, shortly(row.session)].filter(Boolean).join("/") || "–";
 export const conversationOf = (row) => `${row.client}/${row.session}`; // as /_cacheproxy/conversations/ID calls it
 export const shareOf = (row) => (known(row.prompt) && known(row.reused) && row.prompt ? row.reused / row.prompt : null);
