@@ -70,8 +70,10 @@ def _items(was: list[Any], now: list[Any], path: Path) -> Iterator[Difference]:
     """Items with names (tools) are matched by name, others by how they are spelt."""
     names = _names(was), _names(now)
     if all(names):
-        by_name = [dict(zip(*pair, strict=True)) for pair in zip(names, (was, now), strict=True)]
-        yield from _members(*by_name, path, names)
+        before, after = (
+            dict(zip(*pair, strict=True)) for pair in zip(names, (was, now), strict=True)
+        )
+        yield from _members(before, after, path, names)
         return
     ours, theirs = [_spelt(item) for item in was], [_spelt(item) for item in now]
     if ours != theirs and sorted(ours) == sorted(theirs):
