@@ -38,7 +38,6 @@ def test_from_a_break_to_an_applied_rule_and_back(visit, llama, tmp_path):
         page.page.click("#last-cure")
         apply = page.page.wait_for_selector("#cure button.action")
         assert apply.inner_text() == "Apply"
-        assert "Apply writes it into " in page.page.inner_text("#cure")  # nothing is written yet
         focused = "() => document.activeElement.matches('#cure button.action')"
         page.page.wait_for_function(focused)
         page.page.keyboard.press("Enter")

@@ -86,7 +86,7 @@ function cureOf({ number, reason, kind, cure, no_cure: why }) {
     parts.push(el("p", { class: "actions" }, ...actions));
     if (cure.applied) parts.push(el("p", { class: "done", text: `✓ Applied: it stands in ${cure.file}.` }));
     else if (!cure.applicable && cure.why_not) parts.push(el("p", { class: "soft", text: cure.why_not }));
-    else if (cure.file) parts.push(el("p", { class: "soft" }, "Apply writes it into ", code(cure.file), ", and the proxy reads it at once."));
+    else if (cure.file) parts.push(el("p", { class: "soft" }, "It is written to ", code(cure.file), ", and the proxy reads it at once."));
     if (cure.command) parts.push(el("p", { class: "soft" }, "In the terminal: ", code(cure.command)));
   }
   return el("section", { id: "cure", class: "panel wide", "aria-labelledby": "cure-h" }, ...parts, said);
