@@ -31,7 +31,7 @@ from cacheproxy.core.server.dialects import is_served
 
 
 @click.command(cls=OneLine)
-@click.argument("client", type=click.Choice(list(CLIENTS)))
+@click.argument("client", metavar="CLIENT", type=click.Choice(list(CLIENTS)))
 @click.option(
     "--shell",
     type=click.Choice(SHELLS),
@@ -54,7 +54,9 @@ def env(
 ) -> None:
     """Print what CLIENT needs to use the proxy: base URL, key, model, context window.
 
-    Model and context window are those of the model server, asked through the running proxy.
+    CLIENT is aider, claude, cline, codex, crush, gemini, goose, librechat, openclaw, opencode, pi
+    or qwen. Model and context window are those of the model server, asked through the running
+    proxy.
 
     Claude Code, aider, Gemini CLI, goose and Qwen Code read variables:  eval "$(cacheproxy env
     claude)"  (fish: cacheproxy env claude --shell fish | source). For the others it prints what

@@ -167,3 +167,10 @@ def test_where_the_configuration_says():
     line = one_line(result, 0)
     assert "no cacheproxy answers" in line
     assert "token" not in line  # it has none
+
+
+def test_every_client_is_named_in_the_help():
+    """And a name that is none gets one line with all of them, once."""
+    text = " ".join(run("--help").stdout.split())
+    assert f"CLIENT is {', '.join(sorted(CLIENTS)[:-1])} or {max(CLIENTS)}." in text
+    assert one_line(run("emacs")).count("librechat") == 1

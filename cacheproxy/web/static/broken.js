@@ -77,7 +77,7 @@ function cureOf({ number, reason, kind, cure, no_cure: why }) {
   const said = el("p", { role: "status", class: done ? "said done" : "said", text: done || held.told });
   if (!cure) parts.push(el("p", { text: why || "No rule cures this one." }), ...(why ? [] : [el("p", {}, command(diagnose(number, reason, kind)))]));
   else {
-    parts.push(el("p", {}, "Rule ", code(cure.rule), ". ", cure.tried || ""));
+    parts.push(el("p", {}, "Rule ", code(cure.rule), ...(cure.tried ? [": ", cure.tried] : ["."])));
     if (cure.toml) parts.push(el("pre", { tabindex: "0", "aria-label": "The rule as TOML", text: cure.toml }));
     const actions = [];
     if (cure.applied) actions.push(button("Undo", () => act("undo"), { "data-key": "cure" }));
