@@ -125,7 +125,10 @@ def test_sessions_are_named_and_chosen(rules):
     assert chosen(planned, rules, "other", side=True) == ()
 
 
-@pytest.mark.parametrize("name", ["claude-bare", "codex-oss", "cline-tui", "openclaw-anthropic"])
+@pytest.mark.parametrize(
+    "name",
+    ["claude-bare", "claude_2.1.114-localmodel", "codex-oss", "cline-tui", "openclaw-anthropic"],
+)
 def test_recorded_sessions_are_estimated_within_two_per_cent(name, captures, tmp_path):
     """On traffic of real clients too, in each dialect; all captures: see the pull request."""
     needs.llama()
