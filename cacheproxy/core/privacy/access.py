@@ -267,7 +267,7 @@ def _origins_of(host: str) -> set[bytes]:
 def host_name(host: str) -> str:
     """Return the name in a Host header or URL authority, lower case, without port and brackets."""
     name, _, port = host.rpartition(":")
-    if not port.isdecimal() or (":" in name and not name.endswith("]")):
+    if (port and not port.isdecimal()) or (":" in name and not name.endswith("]")):
         name = host
     return name.removeprefix("[").removesuffix("]").lower()
 

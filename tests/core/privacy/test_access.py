@@ -26,7 +26,11 @@ def status(*arguments, **headers):
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LocalHost:8081", "127.0.0.1:8081", "[::1]:8081", "[::1]", "127.8.9.1"]
+    "host",
+    [
+        *("localhost", "LocalHost:8081", "127.0.0.1:8081", "[::1]:8081", "[::1]", "127.8.9.1"),
+        *("localhost:", "[::1]:"),  # RFC 3986, section 3.2.3: a port may be empty
+    ],
 )
 def test_programs_on_this_machine_may(host):
     """They send no Origin."""
