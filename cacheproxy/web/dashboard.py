@@ -96,7 +96,9 @@ class Dashboard:
         if not 0 <= now - asked < age * 1e3:
             found = await self._source.ask(_figures, window, now)
             self._figures[window] = now, found
-        sums = found["overview"]["sums"]
+        sums, last = found["overview"]["sums"], found["last_break"]
+        if last is not None and last["number"] is not None:
+            last = last | {"cured": self.is_applied(last["number"])}
         return {
             "version": self._version,
             "unkept": self._source.unkept,
@@ -113,6 +115,7 @@ class Dashboard:
             "todo": todo(self.profile(), look, sums, found["breaks"], self._open_report),
             "speeds": speeds(found["overview"]),
             **found,
+            "last_break": last,
         }
 
     async def latest(self, count: int = LATEST) -> list[Json]:

@@ -49,6 +49,7 @@ def test_from_a_break_to_an_applied_rule_and_back(visit, llama, tmp_path):
         page.look("", "#rows tr")
         page.until(lambda: len(page.rows()) == 5)
         assert page.page.locator("#rows tr").first.locator(".end").inner_text().strip() == "ok"
+        page.until(lambda: "Cured" in page.page.inner_text("#last-cure"))
         page.page.go_back()
         page.page.click("#cure >> text=Undo")
         page.page.wait_for_selector("#cure button.action")

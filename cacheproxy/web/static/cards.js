@@ -45,8 +45,9 @@ function showWorks({ headline, overview, rules, without }) {
 function showLast(last, { now }) {
   show("last-none", !last);
   show("last-some", Boolean(last));
-  $("last").classList.toggle("good", !last);
-  say("last-shape", last ? "⚑" : "✓");
+  const over = !last || last.cured;
+  $("last").classList.toggle("good", over);
+  say("last-shape", over ? "✓" : "⚑");
   if (!last) return;
   say("last-phrase", last.phrase || phrase(last.reason));
   const time = el("time", { datetime: new Date(1000 * last.at).toISOString(), text: ago(last.at, now) });
@@ -55,6 +56,7 @@ function showLast(last, { now }) {
   say("last-cost", `${plural(last.lost || 0, "token")} read again${known(last.lost_seconds) ? ` · ${lasting(last.lost_seconds)}` : ""}`);
   show("last-what", known(last.number)); // else it was before the proxy started
   show("last-cure", last.cure);
+  say("last-cure", last.cured ? "Cured. Undo …" : "Apply the cure …");
   $("last-what").href = href("break", last.number);
   $("last-cure").href = href("break", last.number, { at: "cure" });
 }
