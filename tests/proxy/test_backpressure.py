@@ -55,7 +55,7 @@ def test_clients_that_do_not_read_stall_their_upstreams(connect, serve, proxy, f
     for _ in range(6):
         connect(buffer=1 << 14).ask()
     eventually(stalled)
-    assert max(sent) < 16 * MIB
+    assert max(sent) < 48 * MIB  # a kernel may hold 32 MiB for a socket
     assert proxy.memory() - before < 10 * MIB
     assert connect().ask("/other").answer().status == 200  # nobody else is stalled
 
