@@ -18,6 +18,9 @@ from cacheproxy.core.document.spans import Container, Item
 MOST_ENTRIES = 100_000
 """Members of the body, and elements of its arrays: each costs a microsecond and 200 bytes, and
 the garbage collector holds up the other threads while it looks at them all."""
+MOST_LISTED = 250_000
+"""Elements of all lists in these. Those of a message are blocks of the prompt, each of which costs
+some microseconds and 300 bytes."""
 _WINDOW = 4 << 10
 """Bytes decoded at a time, and eight times as many where a value is longer."""
 _LEAST = 64
@@ -51,6 +54,7 @@ class Reader:
         self._memo = memo
         self._most = most
         self._left = MOST_ENTRIES
+        self._left_in_lists = MOST_LISTED
         self.scanned = 0
 
     def read(self) -> tuple[int, Container]:
@@ -180,6 +184,9 @@ class Reader:
             if known is not None:
                 return known.value, at + len(known.spelled), known
         value, end, _ = self._plain(at)
+        self._left_in_lists -= _listed(value, self._left_in_lists)
+        if self._left_in_lists < 0:
+            raise ValueError("too many elements in its lists")
         return value, end, Item(body[at:end], value)
 
     def _plain(self, at: int) -> tuple[Any, int, None]:
@@ -220,6 +227,20 @@ class Reader:
         found = _space(self._body, at)
         assert found is not None
         return found.end()
+
+
+def _listed(value: Any, most: int) -> int:
+    """Return how many elements the lists in ``value`` have; beyond ``most`` it is enough."""
+    count, values = 0, [value]
+    while values and count <= most:
+        one = values.pop()
+        if isinstance(one, dict):
+            values.extend(one.values())
+        elif isinstance(one, list):
+            count += len(one)
+            if count <= most:
+                values.extend(one)
+    return count
 
 
 def _reason(error: BaseException) -> str:

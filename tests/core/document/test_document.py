@@ -275,7 +275,7 @@ def test_deep_nesting_is_not_understood(opening, closing, closed):
 
 
 def test_too_many_values_are_not_understood(monkeypatch):
-    """The two outermost levels are counted together; deeper down there may be more."""
+    """The two outermost levels are counted together; deeper down there may be more (see below)."""
     monkeypatch.setattr(reader, "MOST_ENTRIES", 6)
     for text in (
         '{"a": [0, 0, 0, 0, 0]}',
@@ -291,6 +291,14 @@ def test_too_many_values_are_not_understood(monkeypatch):
                 read(more)
     assert not_understood(b'{"a": [0, 0, 0], "b": [0, 0]}') == "too many members and elements"
     assert not_understood(b'{"a": [0, 0, 0, 0, 0, 0]}') == "too many members and elements"
+
+
+def test_too_many_blocks_are_not_understood(monkeypatch):
+    """However deep the lists are; members of objects, of which a message has many, do not count."""
+    monkeypatch.setattr(reader, "MOST_LISTED", 6)
+    text = '{"a": [{"b": [0, {"c": 0, "d": 0}]}, {"e": {"f": [[0, 0%s]]}, "g": 0, "h": 0}], "i": 0}'
+    assert read(text % ", 0").value == json.loads(text % ", 0")
+    assert not_understood((text % ", 0, 0").encode()) == "too many elements in its lists"
 
 
 def test_number_too_long_for_python_is_not_understood():
