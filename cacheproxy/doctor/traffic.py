@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cacheproxy.asking import shown
+from cacheproxy.asking import proxy_option, shown
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.load import Load
 from cacheproxy.doctor.record import Record
@@ -47,7 +47,7 @@ def check(proxy: str, upstream: str, before: Look, after: Look, watched: float) 
     text = (
         f"{work}, but no agent request has come through this proxy. If you used your agent since "
         f"then, it talks to {shown(upstream)} directly. To be sure, use your agent during: "
-        "cacheproxy doctor --watch 60"
+        f"cacheproxy doctor --watch 60{proxy_option(proxy)}"
     )
     return [Finding("traffic", State.WARN, text, _through(proxy))]
 

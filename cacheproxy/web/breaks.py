@@ -133,12 +133,7 @@ class Breaks:
         return {
             "rule": ", ".join(dict.fromkeys(names)),
             "toml": "\n".join(one.toml for one in cure.found if one.toml),
-            "tried": " ".join(
-                f"{one.won.says[:1].upper()}{one.won.says[1:]}"
-                for one in cure.found
-                if one.won is not None
-            )
-            or None,
+            "tried": " ".join(one.won.says for one in cure.found if one.won is not None) or None,
             "file": cure.file,
             "command": f"cacheproxy diagnose {cure.number} --propose --apply{self.option()}",
             "applicable": why is None,

@@ -33,6 +33,7 @@ def test_from_a_break_to_an_applied_rule_and_back(visit, llama, tmp_path):
         assert page.page.locator(".now ins").all_inner_texts() == ["2026-11-21"]
         assert "<b>" in page.page.inner_text(".now")
         assert page.axe() == []
+        assert "Apply writes it to" in page.page.inner_text("#cure")
         page.shoot("cure")
         page.page.go_back()
         page.page.click("#last-cure")
@@ -51,8 +52,19 @@ def test_from_a_break_to_an_applied_rule_and_back(visit, llama, tmp_path):
         assert page.page.locator("#rows tr").first.locator(".end").inner_text().strip() == "ok"
         page.until(lambda: "Cured" in page.page.inner_text("#last-cure"))
         page.page.go_back()
+        undo_in_vain(page, file)
         page.page.click("#cure >> text=Undo")
         page.page.wait_for_selector("#cure button.action")
         assert not file.read_text().strip()
         page.shoot("cured")
         page.close()
+
+
+def undo_in_vain(page, file):
+    """A rule that its user has edited stays, and nothing says that all went well."""
+    written = file.read_text()
+    file.write_text(written.replace("pin = true", "pin = true  # mine"))
+    page.expected = "409"  # the browser complains of each answer that says so
+    page.page.click("#cure >> text=Undo")
+    page.until(lambda: "edited since" in page.page.inner_text("#cure .said:not(.done)"))
+    file.write_text(written)

@@ -55,8 +55,8 @@ def read(peer):
     return read
 
 
-def check(before, after=None, watched=0.0):
-    (finding,) = traffic.check(PROXY, SERVER, before, after or before, watched)
+def check(before, after=None, watched=0.0, proxy=PROXY):
+    (finding,) = traffic.check(proxy, SERVER, before, after or before, watched)
     return finding
 
 
@@ -162,6 +162,12 @@ def test_a_server_that_worked_for_others(load, words):
     finding = check(Look(load, Record(())))
     assert finding.state is State.WARN
     assert words in finding.text
+
+
+def test_the_command_that_watches_names_another_proxy():
+    """So that it can be copied."""
+    finding = check(Look(Load(214_300), Record(())), proxy="http://127.0.0.1:9000")
+    assert finding.text.endswith("cacheproxy doctor --watch 60 --proxy http://127.0.0.1:9000")
 
 
 NEW = Record((seen(2), seen(3)))

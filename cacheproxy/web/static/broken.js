@@ -73,8 +73,8 @@ function facts(each) {
 
 function cureOf({ number, reason, kind, cure, no_cure: why }) {
   const parts = [el("h2", { id: "cure-h", text: "The cure" })];
-  const done = cure && cure.applied ? `✓ ${held.told || `Applied: it stands in ${cure.file}.`}` : "";
-  const said = el("p", { role: "status", class: done ? "said done" : "said", text: done || held.told });
+  const told = held.told || (cure && cure.applied ? `✓ Applied: it stands in ${cure.file}.` : "");
+  const said = el("p", { role: "status", class: told.startsWith("✓") ? "said done" : "said", text: told });
   if (!cure) parts.push(el("p", { text: why || "No rule cures this one." }), ...(why ? [] : [el("p", {}, command(diagnose(number, reason, kind)))]));
   else {
     parts.push(el("p", {}, "Rule ", code(cure.rule), ...(cure.tried ? [": ", cure.tried] : ["."])));
@@ -83,17 +83,20 @@ function cureOf({ number, reason, kind, cure, no_cure: why }) {
     if (cure.applied) actions.push(button("Undo", () => act("undo"), { "data-key": "cure" }));
     else if (cure.applicable) actions.push(button("Apply", () => act("apply"), { class: "action", "data-key": "cure" }));
     if (cure.toml) actions.push(copyButton(cure.toml, "Copy the rule"));
-    if (cure.command && !done) actions.push(copyButton(cure.command, "Copy command"));
+    if (cure.command && !cure.applied) actions.push(copyButton(cure.command, "Copy command"));
     parts.push(el("p", { class: "actions" }, ...actions));
-    if (done) return el("section", { id: "cure", class: "panel wide", "aria-labelledby": "cure-h" }, ...parts, said);
+    if (cure.applied) return el("section", { id: "cure", class: "panel wide", "aria-labelledby": "cure-h" }, ...parts, said);
     if (!cure.applicable && cure.why_not) parts.push(el("p", { class: "soft", text: cure.why_not }));
-    else if (cure.file) parts.push(el("p", { class: "soft" }, "It is written to ", code(cure.file), ", and the proxy reads it at once."));
+    else if (cure.file) parts.push(el("p", { class: "soft" }, "Apply writes it to ", code(cure.file), ", and the proxy reads it at once."));
     if (cure.command) parts.push(el("p", { class: "soft" }, "In the terminal: ", code(cure.command)));
   }
   return el("section", { id: "cure", class: "panel wide", "aria-labelledby": "cure-h" }, ...parts, said);
 }
 
-const act = (what) => doing(async () => (await post(`cure/${held.said.number}/${what}`)).said || "");
+const act = (what) => doing(async () => {
+  const { said } = await post(`cure/${held.said.number}/${what}`);
+  return what === "apply" ? `✓ ${said}` : said;
+});
 
 // Do one thing at a time, say what came of it, and look again.
 async function doing(work) {

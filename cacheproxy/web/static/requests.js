@@ -18,15 +18,15 @@ export function take(rows, all) {
   const had = new Set(all ? [] : shown.latest.map((row) => row.id));
   shown.latest = [...rows.filter((row) => !had.has(row.id)), ...(all ? [] : shown.latest)].sort((a, b) => b.id - a.id).slice(0, LATEST);
   const plain = isPlain();
+  const newest = table.rows.length ? table.rows[0].id : 0;
   if (all && plain && table.rows.length <= FIRST_ROWS) {
     table.rows = shown.latest.slice(0, FIRST_ROWS);
     table.next = shown.latest.length > FIRST_ROWS ? table.rows[FIRST_ROWS - 1].id : null;
     drawRows();
-  } else if (all && !plain) {
-    ask();
+  } else if (all && !(plain && rows.some((row) => row.id === newest))) {
+    ask(); // some came meanwhile that are not among these, or another proxy counts from 1
   } else {
-    const newest = table.rows.length ? table.rows[0].id : 0; // older ones have their place below
-    add(rows.filter((row) => row.id > newest && matches(row)));
+    add(rows.filter((row) => row.id > newest && matches(row))); // older ones have their place below
   }
 }
 
