@@ -40,6 +40,7 @@ from cacheproxy.core.rules.code_rule import settled
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
+from cacheproxy.core.server.profile import Profile
 from cacheproxy.observe.verdicts import Verdicts
 
 SIZES = (80_000, 500_000, 2_000_000)
@@ -47,6 +48,7 @@ WORDS = "the quick brown fox jumps over the lazy d\u00f6g, "
 # As through a gateway: the prompt has to say whose request it is.
 HEADERS = ((b"user-agent", b"bench/1"), (b"x-session-id", b"s"))
 USERS = Rule("mine", "user", r"\bbuild #\d+", "build #0", literals=("build #",))
+TOOLS_FIRST = Profile(order=Order.TOOLS_FIRST)
 Work = Callable[[], object]
 
 
@@ -168,7 +170,7 @@ class Turns:
             seconds=0.0,
             bytes_down=0,
         )
-        self.known.judge(exchange, Order.TOOLS_FIRST)
+        self.known.judge(exchange, TOOLS_FIRST)
 
     def alternately(self, turns: list[bytes]) -> Work:
         """Take the one and the other, so that each goes on from the one before."""

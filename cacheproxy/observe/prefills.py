@@ -17,6 +17,7 @@ _LONG = 5.0
 _AGAIN = 60.0
 """Seconds after which it is told of again."""
 _MOST = 256
+"""Requests that are shown."""
 
 
 class Prefills:
@@ -35,7 +36,7 @@ class Prefills:
         if prefill is None:
             self._running.pop(exchange, None)
             self._next.pop(exchange, None)
-        elif exchange in self._running or len(self._running) < _MOST:
+        else:
             self._running[exchange] = prefill
             progress = prefill.progress
             if progress is not None and prefill.seconds >= self._next.get(exchange, _LONG):
@@ -45,7 +46,7 @@ class Prefills:
 
     def as_json(self, now: float) -> list[dict[str, Any]]:
         """Return those that run, the longest first; ``now``: seconds since the epoch."""
-        running = sorted(self._running.values(), key=lambda each: each.began)
+        running = sorted(self._running.values(), key=lambda each: each.began)[:_MOST]
         return [
             {
                 "session": hide_text(each.session),

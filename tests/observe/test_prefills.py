@@ -77,8 +77,15 @@ def test_those_that_run_are_shown_until_they_are_over():
     assert len(changes) == 3
 
 
-def test_not_all_of_thousands_are_kept():
+def test_of_thousands_those_that_run_longest_are_shown(logged):
+    """The log tells of each."""
     prefills = Prefills()
     for number in range(1000):
-        prefills(number, prefill(1.0))
+        prefills(number, prefill(number / 1000, total=0))
+    assert {each["seconds"] > 0.74 for each in prefills.as_json(NOW)} == {True}
     assert len(prefills.as_json(NOW)) == 256
+    prefills(999, prefill(9.0))
+    assert len(logged) == 1
+    for number in range(1000):
+        prefills(number, None)
+    assert prefills.as_json(NOW) == []

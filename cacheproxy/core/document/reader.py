@@ -184,9 +184,10 @@ class Reader:
             if known is not None:
                 return known.value, at + len(known.spelled), known
         value, end, _ = self._plain(at)
-        self._left_in_lists -= _listed(value, self._left_in_lists)
-        if self._left_in_lists < 0:
-            raise ValueError("too many elements in its lists")
+        if len(body) > 2 * MOST_LISTED:  # else there is no room for so many
+            self._left_in_lists -= _listed(value, self._left_in_lists)
+            if self._left_in_lists < 0:
+                raise ValueError("too many elements in its lists")
         return value, end, Item(body[at:end], value)
 
     def _plain(self, at: int) -> tuple[Any, int, None]:

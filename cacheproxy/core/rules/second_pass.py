@@ -101,7 +101,7 @@ class Example:
         if name in REPEATS:
             least, most, inner = value
             times = min(int(least) + self._more, int(most), _MOST_TIMES)
-            return (self.of(inner) * times)[: _MOST + 1]
+            return (self.of(inner) * times)[: _MOST + 1] if times else ""  # and no group in it
         if name == "ASSERT":  # what must stand there: before it, or after
             found = self.of(value[1])
             return "" if value[0] < 0 and text.endswith(found) else found

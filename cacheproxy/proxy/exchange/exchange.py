@@ -98,11 +98,11 @@ class _Running:
             outcome, error = self._failed(Failure())
         if self.chosen is not None:
             self.attempt.server.health.waiting -= 1
+        self.context.progressed(id(self), None)
         relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
         body = self._answered(relay)
         if not self.down.header_values(PROBE):  # else it is nobody's conversation
             self.context.finished(self._record(relay, body, outcome, error))
-        self.context.progressed(id(self), None)
 
     def client_left(self, failure: Failure, done: Deferred[None]) -> None:
         """Cancel whatever is being waited for: the upstream closes in every phase."""

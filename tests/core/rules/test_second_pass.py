@@ -71,6 +71,7 @@ def test_a_constant_is_taken(pattern, replacement):
         r"(?i)foo(?!bar)",
         r"\A(?:x{3,5})+?",
         r"(\w+)=\1",
+        r"(<)?id(?(1)>|;)",
         r"(?m:^)date: (?P<volatile>.+)$",
     ],
 )

@@ -74,6 +74,12 @@ def test_what_a_server_has_no_counter_for_is_counted_by_responses():
     assert total(settled.tails) == Figures(prompt=10, reused=6)
 
 
+def test_what_is_beyond_others_is_never_less_than_nothing():
+    """And unknown where it was."""
+    found = Figures(prompt=10, evaluated=3).beyond(Figures(prompt=4, reused=2, evaluated=5))
+    assert found == Figures(prompt=6, evaluated=0)
+
+
 def test_without_counters_responses_are_all_there_is():
     told = [Told(Figures(prompt=10, generated=2)), Told(Figures(prompt=5))]
     settled = settle(told, None)

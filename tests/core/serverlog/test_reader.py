@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.conversation.verdict import Judgement
 from cacheproxy.core.serverlog.reader import LogReader
+from cacheproxy.core.serverlog.verdict import REMEMBERED
 
 
 def read(text):
@@ -223,18 +224,30 @@ def test_a_server_started_anew_has_nothing_to_reuse():
     assert [str(request.verdict) for request in requests] == ["cold", "cold"]
 
 
+def test_only_the_last_prompts_are_what_a_turn_may_extend():
+    """What is further back is hardly held any more."""
+    first, last = turn(0, 9_000, 0), turn(99, 9_100, 0)
+    between = [turn(1 + number, 300, 0) for number in range(REMEMBERED)]
+    for some, verdict in ((between, "cold"), (between[1:], "BREAK")):
+        requests, _ = read("".join((first, *some, last)))
+        assert str(requests[-1].verdict) == verdict
+
+
 def test_a_prompt_longer_than_the_context():
-    """Refused, with the server's own words."""
-    (request,), _ = read("""\
+    """Refused, with the server's own words; nothing of it is held."""
+    (request, after), _ = read(
+        """\
 0.00.181.091 I slot launch_slot_: id  0 | task 18 | processing task, is_child = 0
 0.00.181.100 I slot   operator(): id  0 | task 18 | new prompt, n_ctx_slot = 2048, n_keep = 0, task.n_tokens = 10019
 0.00.181.104 E srv    send_error: task id = 18, error: request (10019 tokens) exceeds the available context size (2048 tokens), try increasing it
 0.00.181.107 I slot      release: id  0 | task 18 | stop processing: n_tokens = 608, truncated = 0
-""")
+"""
+        + turn(19, 10_100, 0)
+    )
     assert (
         request.error == "request (10019 tokens) exceeds the available context size (2048 tokens)"
     )
-    assert request.verdict is Judgement.UNKNOWN
+    assert (request.verdict, after.verdict) == (Judgement.UNKNOWN, Judgement.COLD)
 
 
 def test_the_prompt_cache_in_ram():

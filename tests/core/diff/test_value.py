@@ -1,0 +1,45 @@
+"""What differs between two JSON values, and where."""
+
+from __future__ import annotations
+
+import pytest
+
+from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.diff.value import differences
+
+
+def found(was, now):
+    return [(each.kind, each.path, each.was, each.now) for each in differences(was, now)]
+
+
+def tools(**descriptions):
+    return [{"name": name, "description": text} for name, text in descriptions.items()]
+
+
+def test_a_tool_that_has_gone_stands_where_it_was_and_all_others_where_they_are():
+    """They are matched by name, wherever in the list."""
+    was, now = tools(gone="x", b="was", c="same", d=""), tools(new="é", c="same", b="now", d="")
+    assert found(was, now) == [
+        (Kind.REORDERED, (), "b, c, d", "c, b, d"),
+        (Kind.REMOVED, (0,), '{"name": "gone", "description": "x"}', ""),
+        (Kind.ADDED, (0,), "", '{"name": "new", "description": "é"}'),
+        (Kind.TEXT, (2, "description"), "was", "now"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "wanted"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, [(Kind.REORDERED, (), "a, b", "b, a")]),
+        (
+            {"a": 1},
+            {"b": None},
+            [(Kind.REMOVED, ("a",), "1", ""), (Kind.ADDED, ("b",), "", "null")],
+        ),
+        ([], tools(a=""), [(Kind.ADDED, (0,), "", '{"name": "a", "description": ""}')]),
+        (1, True, [(Kind.TEXT, (), "1", "true")]),
+        ({"a": [1, None]}, {"a": [1, None]}, []),
+    ],
+)
+def test_members_items_and_plain_values(was, now, wanted):
+    assert found(was, now) == wanted
