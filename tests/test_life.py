@@ -207,7 +207,7 @@ def test_a_client_that_reads_slowly_gets_all(start, upstream):
         client.ask("/x", b"{}")
         assert upstream.received()
         proxy.signal(signal.SIGTERM)
-        proxy.wait_for("stopping: 1 open answer")
+        proxy.wait_for("stopping")  # with 1 open answer, unless the kernel has taken all of it
         time.sleep(0.2)
         answer = client.answer()
     assert (answer.end, answer.body) == ("whole", body)

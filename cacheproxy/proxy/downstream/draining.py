@@ -31,7 +31,8 @@ class Draining:
         """
         site = self._site
         site.drain()
-        _log_start(sum(1 for channel in site.channels if channel.requests), seconds)
+        await self._pause()  # those that have nothing more to send close meanwhile
+        _log_start(len(site.channels), seconds)
         until = self._clock.seconds() + seconds
         while site.channels and not self._hurried and self._clock.seconds() < until:
             await self._pause()
