@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -104,7 +105,10 @@ def make(collector, monkeypatch):
             monkeypatch.setenv(name, value)
         return Spans("1.2")
 
-    return make
+    yield make
+    logger = logging.getLogger("opentelemetry")
+    for handler in tuple(logger.handlers):
+        logger.removeHandler(handler)  # a thread may be at its last try: no later test hears of it
 
 
 def test_an_exchange_is_a_span(make, collector):
