@@ -6,14 +6,15 @@ from collections import deque
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.server.status import Look, State
 
 _TURNS, _LOOKS = 512, 256
 _MOST = 0.9
 """Share of a prompt that a slot must hold to be said to hold it."""
 
-Lane = tuple[str, str, int]
-"""A client, its session, and a lane of it."""
+Lane = tuple[Session, int]
+"""A session, and a lane of it."""
 
 
 class Passed(NamedTuple):

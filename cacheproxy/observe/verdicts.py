@@ -112,7 +112,7 @@ class Verdicts:
             spoken=request.dialect,
         )
         verdict, meanwhile = again(usage), NOTHING_SEEN
-        is_break, key = verdict.judgement is Judgement.BREAK, (*session, place.lane)
+        is_break, key = verdict.judgement is Judgement.BREAK, (session, place.lane)
         if before is not None and (is_break or (usage.reused is None and profile.counts_reuse)):
             meanwhile = self._meanwhile(exchange, key, before, sent, profile)
             verdict = again(usage, meanwhile=meanwhile) if is_break else verdict
@@ -157,7 +157,7 @@ class Verdicts:
     def _meanwhile(
         self,
         exchange: Exchange,
-        lane: tuple[str, str, int],
+        lane: tuple[Session, int],
         before: Before,
         sent: Prompt,
         profile: Profile,
@@ -166,8 +166,8 @@ class Verdicts:
         usage = exchange.usage
         others = self.passed.since(before.ended, exchange, lane)
         shares = []
-        for client, session, number in dict.fromkeys(one.lane for one in others[-8:]):
-            other = self._lane(Session(client, session), number)
+        for session, number in dict.fromkeys(one.lane for one in others[-8:]):
+            other = self._lane(session, number)
             last = None if other is None else other.before
             if last is not None and last.sent.order is sent.order and sent.chars:
                 share = parting(last.sent, sent).shared / sent.chars

@@ -128,7 +128,7 @@ class Dashboard:
         """Yield whose each of the last turns was, or would have been, and when it began."""
         for each in self._recent:
             if each.session is not None and (each.turn or each.has_failed):
-                yield *each.session, each.wall
+                yield each.session.client, each.session.id, each.wall
 
     def _open_report(self, number: int) -> Report | None:
         """Return the report on an exchange, None if its rule has been applied."""

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.lanes import Lane, find_lane
 from cacheproxy.core.document import reader as jsonreader
 from cacheproxy.core.document.document import Document
@@ -68,8 +69,11 @@ class Conversation:
         prompt = prompt_of(sent)
         assert prompt is not None
         prompt_of(request)
-        find_lane(self.lanes, prompt)
-        self.lanes = [Lane(0, sent, prompt)]
+        kin = Kinship(sent, prompt)
+        find_lane(self.lanes, kin)
+        for lane in self.lanes:
+            assert kin.shared(lane.plain) == len(lane.plain.made.run.pieces)
+        self.lanes = [Lane(0, sent, prompt, prompt)]
         assert (prompt.chars, prompt.cost) > (0, 0)
         return sent
 

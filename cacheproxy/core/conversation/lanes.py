@@ -13,6 +13,7 @@ from itertools import chain, compress
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
+from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.prompt.prompt import Part, Prompt
@@ -91,7 +92,8 @@ class Lane:
     """Requests that extend one another.
 
     ``number``: from 0, in the order of their first. ``request``: the last one that went upstream,
-    as the rules left it, and ``prompt``: what it says, tools first. ``others``: the last requests
+    as the rules left it, and ``prompt``: what it says, tools first. ``plain``: the same before
+    pins had put anything back, by which it is known again. ``others``: the last requests
     with other tools, by the tools' names. ``turns``: how many were evaluated; ``before``: the last
     of these, None before the first. ``broken``: the last turn that broke, for a rule to be proven
     on. ``home``: None where there is one upstream. ``cost``: bytes that all of it takes, roughly.
@@ -100,6 +102,7 @@ class Lane:
     number: int
     request: Request
     prompt: Prompt
+    plain: Prompt
     others: dict[frozenset[str], Request] = field(default_factory=dict)
     turns: int = 0
     before: Before | None = None
@@ -107,7 +110,7 @@ class Lane:
     home: Home | None = None
     cost: int = 0
 
-    def go_on(self, request: Request, prompt: Prompt) -> None:
+    def go_on(self, request: Request, prompt: Prompt, plain: Prompt) -> None:
         """Take note that ``request`` went upstream."""
         tools, now = tools_of(self.prompt), tools_of(prompt)
         if tools != now:
@@ -115,7 +118,7 @@ class Lane:
             self.others[tools] = self.request
             while len(self.others) > _MOST_OTHERS:
                 del self.others[next(iter(self.others))]
-        self.request, self.prompt = request, prompt
+        self.request, self.prompt, self.plain = request, prompt, plain
         self.count()
 
     def with_tools_of(self, prompt: Prompt) -> Request:
@@ -125,6 +128,8 @@ class Lane:
     def count(self) -> None:
         """Count its cost: what two prompts have in common is there but once."""
         self.cost, before = _EACH + self.prompt.cost + _cost(self.request), self.before
+        if self.plain is not self.prompt:
+            self.cost += _own_cost(self.plain, self.prompt)
         if self.broken is not None:
             self.cost += _cost(self.broken.before) + _cost(self.broken.after)
         self.cost += sum(map(_cost, self.others.values()))
@@ -137,20 +142,25 @@ class Lane:
         self.cost += _own_cost(before.unedited, before.sent)
 
 
-def find_lane(lanes: Sequence[Lane], prompt: Prompt) -> tuple[Lane | None, bool]:
-    """Return the lane of a session that ``prompt`` extends, None for a new one.
+def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
+    """Return the lane of a session that the prompt of ``kin`` extends, None for a new one.
 
-    And whether its history was written anew (``Place.replaced``).
+    And whether its history was written anew (``Place.replaced``). Of several that it may extend,
+    one that has its system text goes first.
     """
+    prompt = kin.prompt
     tools = tools_of(prompt)
-    best, most = None, (_HALF, 0)
+    found = []
     for lane in lanes:
         if _alike_tools(tools_of(lane.prompt), tools):
             share = _share(lane.prompt.digests, prompt.digests)
-            if share >= most:
-                best, most = lane, share
-    if best is not None:
-        return best, False
+            if share >= (_HALF, 0):
+                found.append((share, lane))
+    if len(found) > 1:
+        found = [one for one in found if kin.has_system_of(one[1].plain)] or found
+    if found:
+        most = max(share for share, _ in found)
+        return next(lane for share, lane in reversed(found) if share == most), False
     for lane in reversed(lanes):
         if tools_of(lane.prompt) == tools and alike_systems(
             system_of(lane.prompt), system_of(prompt)

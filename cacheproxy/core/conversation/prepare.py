@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.session import Session, session_of
 from cacheproxy.core.conversation.store import Store, Turn
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report, fold
 from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import SessionHook, asked
 from cacheproxy.core.rules.tools_as_before import TOOLS_AS_BEFORE
 
@@ -32,24 +34,52 @@ class Prepared(NamedTuple):
         return self.turn.session if self.turn is not None else None
 
 
+class Plan:
+    """The rules in the order in which they are asked: those that look at the turn before come last.
+
+    ``plain``: the others; ``fields``: of the ``pins`` those that are rows of a table.
+    """
+
+    def __init__(self, rules: Iterable[Normalizer]) -> None:
+        rules = tuple(rules)
+        self.plain = tuple(rule for rule in rules if not rule.needs_previous)
+        pins = [rule for rule in rules if rule.needs_previous]
+        self.pins = tuple(rule for rule in pins if rule is not TOOLS_AS_BEFORE)
+        self.of_tools = tuple(rule for rule in pins if rule is TOOLS_AS_BEFORE)
+        self.fields = tuple(rule for rule in self.pins if type(rule) is Rule)
+
+
 async def prepare(
-    request: Request, rules: Sequence[Normalizer], hooks: Sequence[SessionHook], store: Store
+    request: Request, rules: Plan | Iterable[Normalizer], hooks: Sequence[SessionHook], store: Store
 ) -> Prepared:
-    """Take ``request`` through ``rules``: those that look at the turn before come last.
+    """Take ``request`` through ``rules``, and find out whose it is.
 
     Nothing is changed in ``store``. To be driven by ``fold.run`` or ``fold.advance``.
     """
-    pins = [rule for rule in rules if rule.needs_previous and rule is not TOOLS_AS_BEFORE]
-    of_tools = [rule for rule in rules if rule is TOOLS_AS_BEFORE]
-    plain = await fold(request, [rule for rule in rules if not rule.needs_previous])
+    plan = rules if isinstance(rules, Plan) else Plan(rules)
+    plain = await fold(request, plan.plain)
     if request.dialect is None:
         return Prepared(plain.request, plain.reports)
     answer, problems = await asked(hooks, plain.request)
-    turn = store.find(session_of(plain.request, answer), plain.request)
-    pinned = await fold(plain.request, pins, turn.previous)
+    turn = store.find(session_of(plain.request, answer), plain.request, plan.fields)
+    if not turn.is_tried:
+        plain.request.agreeing(turn.shared)
+    pinned = await fold(plain.request, plan.pins, turn.previous)
+    if turn.is_tried and not _has_all_of(pinned.request, turn):
+        turn = turn._replace(source=turn.source if turn.shared >= 0 else None)
+        pinned = await fold(plain.request.agreeing(turn.shared), plan.pins, turn.previous)
     # Where tools come and go, the server may still have the prompt with these.
-    ready = await fold(pinned.request, of_tools, turn.with_same_tools)
+    ready = await fold(pinned.request, plan.of_tools, turn.with_same_tools)
     if ready.request is not plain.request:
         turn = turn._replace(prompt=prompt_of(ready.request))
     reports = plain.reports + pinned.reports + ready.reports
     return Prepared(ready.request, reports, turn, tuple(problems))
+
+
+def _has_all_of(request: Request, turn: Turn) -> bool:
+    """Whether ``request`` begins with the whole last one of the lane whose values were put back."""
+    prompt, source = prompt_of(request), turn.source
+    if prompt is None or source is None:
+        return False
+    messages = len(source.prompt.made.run.pieces)
+    return Kinship(request, prompt).is_equal(source.prompt, messages)

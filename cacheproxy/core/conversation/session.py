@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.pointer import match_paths
+from cacheproxy.core.http1.headers import CREDENTIALS
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.places import SYSTEM_TEXT, USER_TEXT
@@ -21,6 +22,9 @@ _HEADERS = (
     b"x-session-id",
     b"x-session-affinity",
 )
+_CREDENTIALS = (*sorted(CREDENTIALS), b"x-goog-api-key", b"cookie")
+_KEY = "key="
+"""In a target: Gemini's API has its key there."""
 _THREAD = b"thread-id"
 """Codex: the agent's own; the session's first agent has the session's id."""
 _AGENT_HEADERS = (b"x-claude-code-agent-id", b"x-openai-subagent")
@@ -46,10 +50,15 @@ whom stands first, what changes (git status, files) last."""
 
 
 class Session(NamedTuple):
-    """One conversation: the client's name and the conversation's id."""
+    """One conversation: the client's name and the conversation's id.
+
+    ``owner``: a number for the credentials that came with it, of this process alone, 0 for none:
+    who has others is somebody else, whatever id is named.
+    """
 
     client: str
     id: str
+    owner: int = 0
 
     @property
     def name(self) -> str:
@@ -72,7 +81,11 @@ class Session(NamedTuple):
         """The first of the conversations that begin alike: the store numbers the others."""
         identity, _, number = self.id.partition("-")
         is_numbered = number.isdecimal() and _HASH.fullmatch(identity) is not None
-        return Session(self.client, identity) if is_numbered else self
+        return self._replace(id=identity) if is_numbered else self
+
+    def numbered(self, number: int) -> Session:
+        """Return the name of another one that begins as this one does."""
+        return self._replace(id=f"{self.first.id}-{number}")
 
 
 def session_of(request: Request, answer: str | None = None, client: str | None = None) -> Session:
@@ -86,9 +99,17 @@ def session_of(request: Request, answer: str | None = None, client: str | None =
     client = client or client_of(request)
     if answer is not None:
         name, slash, identity = answer.partition("/")
-        return Session(name, identity) if slash and name and identity else Session(client, answer)
-    identity = _from_headers(request) or _from_body(request) or _from_prompt(request, client)
-    return Session(client, identity)
+        client, identity = (name, identity) if slash and name and identity else (client, answer)
+    else:
+        identity = _from_headers(request) or _from_body(request) or _from_prompt(request, client)
+    return Session(client, identity, owner_of(request))
+
+
+def owner_of(request: Request) -> int:
+    """Return a number for the credentials in ``request``, 0 for none: see ``Session``."""
+    values = request.values_of(_CREDENTIALS)
+    query = request.target.partition("?")[2] if _KEY in request.target else None
+    return hash((values, query)) if query or any(values) else 0
 
 
 def parent_of(request: Request, session: Session) -> Session | None:
@@ -97,7 +118,7 @@ def parent_of(request: Request, session: Session) -> Session | None:
     owner, colon, _ = session.id.partition(":")
     if named is None and not colon:
         return None
-    return Session(session.client, named or owner)
+    return session._replace(id=named or owner)
 
 
 def _from_headers(request: Request) -> str | None:

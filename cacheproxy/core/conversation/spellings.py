@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from cacheproxy.core.document.alike import alike
@@ -21,9 +21,11 @@ class Spellings:
     """
 
     def __init__(
-        self, known: dict[str, str] | None = None, keep: Callable[[str, str], None] | None = None
+        self,
+        known: MutableMapping[str, str] | None = None,
+        keep: Callable[[str, str], None] | None = None,
     ) -> None:
-        self._known: dict[str, str] = {} if known is None else known
+        self._known: MutableMapping[str, str] = {} if known is None else known
         self._keep = self._known.__setitem__ if keep is None else keep
 
     def keep(self, call: str, text: str) -> None:

@@ -7,12 +7,14 @@ spelling of earlier tool calls. ``tap`` makes one store for all of them.
 from __future__ import annotations
 
 import sys
-from collections import OrderedDict
+from collections import ChainMap, OrderedDict
 from collections.abc import Sequence
+from enum import Enum
 from threading import Lock
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.conversation import Conversation
+from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.lanes import (
     Before,
     Home,
@@ -27,6 +29,7 @@ from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.thoughts import Thought
 from cacheproxy.core.prompt.prompt import Prompt, prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.rules.rule import Rule
 
 _MOST_ALIKE = 64
 """Conversations that begin alike, of a client that does not name them."""
@@ -35,8 +38,13 @@ _MOST_ALIKE = 64
 class Turn(NamedTuple):
     """Where a request belongs, before it is sent.
 
-    ``prompt``: None where it has none that we can read. ``lane``: None for a new one.
-    ``replaced``: see ``Place``. ``root``: the session that it works for.
+    ``prompt``: None where it has none that we can read; ``plain``: before pins had put anything
+    back. ``lane``: None for a new one. ``replaced``: see ``Place``. ``root``: the session that it
+    works for. ``source``: the lane whose values may be put back, since it is this conversation's
+    beyond doubt; None for none. ``shared``: with how many messages of the source's last request
+    this one begins; below 0 where the whole must be there. ``is_tried``: whether the whole may be
+    there once all values are back: if so, all of them stay. ``rivals``: how many conversations it
+    may go on with, where nothing tells which: then it begins a new one.
     """
 
     session: Session
@@ -44,11 +52,16 @@ class Turn(NamedTuple):
     lane: Lane | None = None
     replaced: bool = False
     root: Session | None = None
+    plain: Prompt | None = None
+    source: Lane | None = None
+    shared: int = 0
+    is_tried: bool = False
+    rivals: int = 0
 
     @property
     def previous(self) -> Request | None:
-        """The request before in the same lane, as the rules left it."""
-        return self.lane.request if self.lane is not None else None
+        """The request whose values may be put back, as the rules left it."""
+        return self.source.request if self.source is not None else None
 
     @property
     def with_same_tools(self) -> Request | None:
@@ -71,7 +84,7 @@ class Store:
         self.most_bytes = most_bytes
         self._known: OrderedDict[Session, Conversation] = OrderedDict()
         self._alike: dict[Session, list[Session]] = {}
-        self._calls: dict[str, str] = {}
+        self._calls: dict[int, dict[str, str]] = {}
         self._lock = Lock()
 
     def conversation(self, session: Session) -> Conversation | None:
@@ -89,45 +102,53 @@ class Store:
                 found.append(lane.request)
         return found
 
-    def find(self, session: Session, request: Request) -> Turn:
+    def find(self, session: Session, request: Request, pins: Sequence[Rule] = ()) -> Turn:
         """Return where ``request`` belongs, without any change to what is remembered.
 
-        A client that names no sessions may begin two alike. They are told apart by the answers:
-        a request that has none of those in the conversation is another's.
+        ``pins``: the rules whose fields may differ between two turns. A client that names no
+        sessions may begin two alike: its first turn begins a new one, and a later one goes on with
+        the one whose answers it carries.
         """
         prompt = prompt_of(request)
         if prompt is None:
             return Turn(session)
-        if session in self._alike:
-            session, lane, replaced = self._told_apart(session, prompt)
+        kin, lanes = Kinship(request, prompt, pins), self._lanes(session)
+        if session.is_named:
+            lane, replaced = find_lane(lanes, kin)
+            source = _source(lanes, lane, kin)
+            shared = 0 if source is None else kin.shared(source.plain)
+            turn = Turn(session, prompt, lane, replaced, None, prompt, source, shared)
+            turn = _tried(turn, kin)
+        elif session in self._alike:
+            turn = self._told_apart(session, kin)
         else:
-            lane, replaced = find_lane(self._lanes(session), prompt)
+            turn = Turn(session, prompt, plain=prompt)
         root = parent_of(request, session)
-        parent = None if root is None else self._known.get(root)
-        if parent is not None and parent.root is not None:
-            root = parent.root
-        return Turn(session, prompt, lane, replaced, root)
+        if root is None:
+            return turn
+        parent = self._known.get(root)
+        return turn._replace(root=root if parent is None or parent.root is None else parent.root)
 
     def begin(self, turn: Turn, request: Request) -> Place:
         """Take note that ``request`` goes upstream; ``turn``: where it was found to belong.
 
         Whether it is beside the conversation is known at its end.
         """
-        session, prompt, lane, replaced, root = turn
-        if prompt is None:
+        session, prompt, lane, replaced, root, plain, *_ = turn
+        if prompt is None or plain is None:
             return Place(0, 1, is_side=False)
         with self._lock:
             known = self._known.get(session)
             if known is None:
                 known = self._known[session] = Conversation(session, root)
-                self._name(session)
+                self._name(known)
             self._known.move_to_end(session)
             if lane is not None and lane not in known.lanes:  # forgotten meanwhile
                 lane = None
             head = request.method, request.target, request.headers
             bare = Request(*head, request.body, request.memo)  # without what was read of it
             pair = None if lane is None else Pair(lane.request, bare)
-            lane = known.begin(lane, bare, prompt)
+            lane = known.begin(lane, bare, prompt, plain)
             self._count(known)
             return Place(lane.number, lane.turns + 1, False, replaced, pair)
 
@@ -183,15 +204,21 @@ class Store:
             lane.home = home
 
     def spellings(self, session: Session | None = None) -> Spellings:
-        """Return the tool calls of all conversations; new ones are kept as those of ``session``."""
+        """Return the tool calls of ``session``, and of others with its credentials.
+
+        New ones are kept as its own. A conversation may be resumed under another name.
+        """
+        owner = 0 if session is None else session.owner
+        others = self._calls.setdefault(owner, {})
 
         def keep(call: str, text: str) -> None:
             with self._lock:
                 known = self._known.get(session) if session is not None else None
                 if known is not None:
-                    known.calls[call] = self._calls[call] = text
+                    known.calls[call] = self._calls.setdefault(owner, others)[call] = text
 
-        return Spellings(self._calls, keep)
+        known = self._known.get(session) if session is not None else None
+        return Spellings(others if known is None else ChainMap(known.calls, others), keep)
 
     def think(self, session: Session, place: int, thought: Thought) -> None:
         """Remember what was reasoned before an answer (see ``Thoughts.keep``)."""
@@ -205,31 +232,57 @@ class Store:
         known = self._known.get(session)
         return () if known is None else known.lanes
 
-    def _told_apart(self, session: Session, prompt: Prompt) -> tuple[Session, Lane | None, bool]:
-        """Return which of the conversations that begin alike ``prompt`` goes on with, and where.
+    def _told_apart(self, session: Session, kin: Kinship) -> Turn:
+        """Return which of the conversations that begin alike a request goes on with, and where.
 
-        If with none of them, a new one.
+        With none of them, a new one: so it is, too, where several may be meant, unless each would
+        put back the same, or one nothing.
         """
-        best, most = None, -1.0
-        for one in self._alike.get(session, ()):
-            known = self._known.get(one)
-            lane, replaced = find_lane(self._lanes(one), prompt)
-            if known is None or (lane is not None and is_another(lane, prompt)):
-                continue
-            share = known.share(prompt)
-            if share >= most:
-                best, most = (one, lane, replaced), share
-        if best is not None:
-            return best
-        last = self._alike[session][-1].id if self._alike.get(session) else session.id
-        number = int(last.partition("-")[2] or 1) + 1
-        return Session(session.client, f"{session.id}-{number}"), None, False
+        prompt, alike = kin.prompt, self._alike.get(session, ())
+        new = session
+        if alike:
+            new = session.numbered(int(alike[-1].id.partition("-")[2] or 1) + 1)
+        begun = Turn(new, prompt, plain=prompt)
+        if not kin.has_answers:
+            return begun
+        own: list[Turn] = []
+        unseen: list[Turn] = []
+        akin: list[Turn] = []
+        for one in alike:
+            for lane in self._lanes(one):
+                found = Turn(one, prompt, lane, plain=prompt, source=lane)
+                found = found._replace(shared=kin.shared(lane.plain))
+                how = _may_go_on(kin, found.shared, lane)
+                if how and kin.has_system_of(lane.plain):
+                    (own if how is _Way.OWN else unseen).append(found)
+                elif not is_another(lane, prompt):
+                    akin.append(found)
+        own = own or unseen
+        if len(own) > 1:
+            same = [one for one in own if _puts_nothing(kin, one)]
+            if not same and len({one.source.request.body for one in own if one.source}) > 1:
+                return begun._replace(rivals=len(own))
+            own = [max(reversed(same or own), key=lambda one: one.shared)]
+        if own:
+            return _tried(own[0], kin)
+        near = [(kin.answers(end=one.shared), one.shared) for one in akin]
+        if not near or near.count(max(near)) > 1:
+            return begun
+        nearest = _tried(akin[near.index(max(near))], kin)
+        # What is not tried is compared with, and no more.
+        return nearest._replace(shared=-1, source=nearest.source if nearest.is_tried else None)
 
-    def _name(self, session: Session) -> None:
-        first = session.first
+    def _name(self, known: Conversation) -> None:
+        """Take note of a conversation that its client does not name.
+
+        All that begin alike share what was reasoned in them: so it shows where two places are one.
+        """
+        first = known.session.first
         if not first.is_named:
             alike = self._alike.setdefault(first, [])
-            alike.append(session)
+            if alike and (other := self._known.get(alike[-1])) is not None:
+                known.thoughts = other.thoughts
+            alike.append(known.session)
             del alike[:-_MOST_ALIKE]
 
     def _count(self, known: Conversation) -> None:
@@ -240,11 +293,61 @@ class Store:
         while self.bytes_kept > self.most_bytes and len(self._known) > 1:
             session, gone = self._known.popitem(last=False)
             self.bytes_kept -= gone.cost
+            calls = self._calls.get(session.owner, {})
             for call in gone.calls:
-                self._calls.pop(call, None)
+                calls.pop(call, None)
+            if not calls:
+                self._calls.pop(session.owner, None)
             first = session.first
             alike = self._alike.get(first, [])
             if session in alike:
                 alike.remove(session)
             if not alike:
                 self._alike.pop(first, None)
+
+
+class _Way(Enum):
+    """How a request may go on with another: as the next one, or with unseen turns between."""
+
+    OWN = "own"
+    UNSEEN = "unseen"
+
+
+def _may_go_on(kin: Kinship, shared: int, lane: Lane) -> _Way | None:
+    """Return how a request may go on with ``lane``, with which it shares so many messages.
+
+    It is the next, if it has all of it and one answer more; or branches off behind an answer.
+    """
+    is_whole, more = shared == len(lane.plain.made.run.pieces), kin.answers(shared)
+    if not shared or not (is_whole or kin.answers(end=shared)):
+        return None
+    return _Way.OWN if more <= is_whole else _Way.UNSEEN
+
+
+def _tried(turn: Turn, kin: Kinship) -> Turn:
+    """Return ``turn``, to be tried if its messages are respelled: it has all answers of its source.
+
+    Some rules put back whole texts, which are known to be missing only then.
+    """
+    source = turn.source
+    if source is None or turn.shared >= len(source.plain.made.run.pieces):
+        return turn
+    return turn._replace(is_tried=kin.has_answers_of(source.plain))
+
+
+def _puts_nothing(kin: Kinship, turn: Turn) -> bool:
+    """Whether nothing would be put back from where ``turn`` goes on: it says the very same."""
+    lane = turn.source
+    if lane is None or lane.plain is not lane.prompt:
+        return False
+    return kin.is_equal(lane.plain, turn.shared)
+
+
+def _source(lanes: Sequence[Lane], lane: Lane | None, kin: Kinship) -> Lane | None:
+    """Return whose values may be put back, of a session that is named: a request's with its text.
+
+    Its own lane's; else that of another which has the same system text, as after a compaction.
+    """
+    if lane is not None and kin.has_system_of(lane.plain):
+        return lane
+    return next((one for one in reversed(lanes) if kin.has_system_of(one.plain)), None)

@@ -16,9 +16,6 @@ the client has dropped."""
 _MOST_SEEN = 16_384
 _EACH_SEEN = 120
 
-Digests = tuple[int, ...]
-"""What a message says, as ``Piece.digests``."""
-
 
 class Thought(NamedTuple):
     """What was reasoned before one answer.
@@ -32,10 +29,11 @@ class Thought(NamedTuple):
 
 
 class Thoughts:
-    """The reasoning in one conversation, by the place of the answer that it led to.
+    """The reasoning of conversations that begin alike, by the place of the answer that it led to.
 
-    A place is told by what was said before the answer, by the answer itself, and by how often both
-    had stood in the conversation before: who says "go on" twice may be answered alike.
+    A place is told by all that was said before the answer, and by the answer itself. Where two
+    answers have one place (it was asked for anew, or two conversations are equal so far), nobody
+    knows whose reasoning is meant, so there is none from then on.
     ``asked_by``: the member of chat_template_kwargs that keeps it in the prompt, since that is
     asked for; None before. Safe to use from several threads: a race loses an entry at most.
     """
@@ -44,21 +42,26 @@ class Thoughts:
         self.asked_by: tuple[str, bool] | None = None
         self._known: OrderedDict[int, Thought] = OrderedDict()
         self._bytes = 0
-        self._seen: dict[int, int] = {}
+        self._gone: dict[int, None] = {}
+        self._said: dict[int, int] = {}
 
     @property
     def cost(self) -> int:
         """Bytes that all of it takes, roughly."""
-        return self._bytes + _EACH_SEEN * len(self._seen)
+        return self._bytes + _EACH_SEEN * (len(self._said) + len(self._gone))
 
     def keep(self, place: int, thought: Thought) -> None:
-        """Remember ``thought``. The first one stays: it may have been given back by now."""
-        if place in self._known:
+        """Remember ``thought``, if there has been no other one at its place."""
+        known = self._known.get(place)
+        if known == thought or place in self._gone:
+            return
+        if known is not None:
+            self._forget(place)
             return
         self._known[place] = thought
         self._bytes += _cost(thought)
         while self._bytes > _MOST_BYTES and len(self._known) > 1:
-            self._bytes -= _cost(self._known.popitem(last=False)[1])
+            self._forget(next(iter(self._known)))
 
     def find(self, place: int) -> Thought | None:
         """Return what was reasoned before the answer at ``place``, None for not known."""
@@ -67,25 +70,22 @@ class Thoughts:
             return self._known[place]
         return None
 
-    def pair(self, before: Digests, answer: Digests, said: Callable[[], int]) -> int:
-        """Return ``pair`` of a message and the answer to it; ``said`` is asked but once."""
-        key = hash((before, answer))
-        known = self._seen.get(key)
+    def said(self, piece: int, work: Callable[[], int]) -> int:
+        """Return what an answer says that reads as ``piece``; ``work`` is asked but once."""
+        known = self._said.get(piece)
         if known is None:
-            if len(self._seen) >= _MOST_SEEN:
-                self._seen.clear()
-            known = self._seen[key] = pair(before, said())
+            if len(self._said) >= _MOST_SEEN:
+                self._said.clear()
+            known = self._said[piece] = work()
         return known
 
-
-def pair(before: Digests, said: int) -> int:
-    """Return a number for a message and the answer to it."""
-    return hash((before, said))
-
-
-def place(pair: int, times: int) -> int:
-    """Return the place of an answer: ``pair`` has stood so many ``times`` before."""
-    return hash((pair, times))
+    def _forget(self, place: int) -> None:
+        thought = self._known.pop(place, None)
+        if thought is not None:
+            self._bytes -= _cost(thought)
+        if len(self._gone) >= _MOST_SEEN:
+            self._gone.clear()
+        self._gone[place] = None
 
 
 def _cost(thought: Thought) -> int:

@@ -185,3 +185,25 @@ def _walk(
             yield place, found[1]
         elif isinstance(found[1], dict | list):
             yield from _walk(place, rest.each.accepted(found[1]), rest.rest)
+
+
+def leads_to(value: Any, pattern: Pattern, pointer: str) -> bool:
+    """Whether ``pattern`` matches the place ``pointer`` in ``value``; nothing else is looked at."""
+    steps = parse_pointer(pointer)
+    rest: Pattern | None = pattern
+    while rest is not None:
+        segments = rest.head if rest.each is None else (*rest.head, rest.each)
+        if len(steps) < len(segments):
+            return False
+        for segment, step in zip(segments, steps, strict=False):
+            if segment.name not in (step, "*"):
+                return False
+            at: Any = step if isinstance(value, dict) else int(step) if step.isdecimal() else None
+            try:
+                value = value[at]
+            except (LookupError, TypeError):
+                return False
+            if not segment.accepts(value):
+                return False
+        steps, rest = steps[len(segments) :], rest.rest
+    return not steps

@@ -61,6 +61,10 @@ class Request:
                 return by_name[name].decode("latin-1")
         return None
 
+    def values_of(self, names: Iterable[bytes]) -> tuple[bytes | None, ...]:
+        """Return the first value of each of ``names`` (lower case), None where there is none."""
+        return tuple(map(self._by_name.get, names))
+
     @property
     def header_names(self) -> Iterable[bytes]:
         """The names of the headers in lower case, each once."""
@@ -91,6 +95,19 @@ class Request:
     def clients(self) -> dict[Any, bool]:
         """Whose request it is and whose not, as far as it was asked (core.prompt.client)."""
         return {}
+
+    @Once
+    def agreed(self) -> int:
+        """How many messages at its start the request before has as well, as far as was compared.
+
+        Of the others, nothing that was put there is put here.
+        """
+        return sys.maxsize
+
+    def agreeing(self, messages: int) -> Request:
+        """Return it, ``agreed`` in so many ``messages``."""
+        self.__dict__["agreed"] = messages
+        return self
 
     @property
     def is_read(self) -> bool:
@@ -141,7 +158,7 @@ class Request:
         """Return this request with another body; ``splices``: those that made it, if any did."""
         other = Request(self.method, self.target, self.headers, body, self.memo)
         known, ours = other.__dict__, self.__dict__
-        for name in ("path", "dialect", "clients", "_by_name"):
+        for name in ("path", "dialect", "clients", "agreed", "_by_name"):
             if name in ours:
                 known[name] = ours[name]
         if splices and self.document is not None:

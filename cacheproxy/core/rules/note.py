@@ -142,7 +142,9 @@ def told(request: Request, previous: Request, note: str) -> Iterator[Edit]:
         item = items[index]
         if not _is_user(item) or not _is_said(item["content"]):
             continue
-        is_new = index >= len(before) or (index != first and not _goes_on(item, before[index]))
+        is_new = index >= min(request.agreed, len(before)) or (
+            index != first and not _goes_on(item, before[index])
+        )
         if is_new:
             content = item["content"]
             in_blocks = isinstance(content, list)

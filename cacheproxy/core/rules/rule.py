@@ -12,6 +12,7 @@ from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.pointer import (
     Path,
     PathError,
+    leads_to,
     match_all,
     parse_pattern,
     to_pointer,
@@ -19,6 +20,7 @@ from cacheproxy.core.document.pointer import (
 from cacheproxy.core.document.pointer import Pattern as Place
 from cacheproxy.core.document.search import LateError, Pattern, Search
 from cacheproxy.core.prompt.client import Client
+from cacheproxy.core.prompt.messages import messages_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import (
     RuleError,
@@ -119,6 +121,20 @@ class Rule:
                 news = ((found, self._new(found)) for found in search.finditer(text))
                 yield from self._replaced(path, news)
 
+    def lasting(self, request: Request, pointer: str, text: str) -> str:
+        """Return ``text`` of the place ``pointer`` without what is pinned there. Raises LateError.
+
+        Two texts whose rest is equal are one text, whose volatile field has changed.
+        """
+        if not any(leads_to(request.json, place, pointer) for place in self._places):
+            return text
+        pieces, end = [], 0
+        for start, stop in map(self._span, self._pattern.within(len(text)).finditer(text)):
+            if start >= end:
+                pieces += [text[end:start], "\0"]
+                end = stop
+        return "".join([*pieces, text[end:]])
+
     def _texts(self, request: Request) -> list[tuple[Path, str]]:
         """Return the texts at its places, each once; rules with equal places look there once."""
         document = request.document
@@ -135,7 +151,7 @@ class Rule:
         """Yield the edits that put back what stood in ``previous``."""
         for path, text in self._texts(request) if previous is not None else ():
             was = _value_at(previous, path)
-            if not isinstance(was, str) or was == text:
+            if not isinstance(was, str) or was == text or not _is_agreed(request, path):
                 continue
             spans = map(self._span, search.finditer(was))
             pinned = [was[start:end] if start >= 0 else None for start, end in spans]
@@ -172,12 +188,16 @@ class Rule:
         Of several values the first that changed is told.
         """
         pins = list(self._pins(search, request, previous))
-        if not (pins or note.is_in(previous)) or begins(request):
+        if not (pins or note.is_in(previous)):
+            return
+        # A question that is asked anew each day has nothing to keep; a compaction has.
+        if begins(request) and (begins(previous) or not _is_compacted(request)):
             return
         now = next(self._told(search, note, request, pins), None)
         if now is None or len(now) > MOST_NOTE:
             return
         kept = note.kept(request, previous, pins)
+        kept = [one for one in kept if one.number < request.agreed]
         yield from pins
         yield from again(request, kept)
         if now != kept[-1].notes[-1] if kept else pins:
@@ -270,6 +290,21 @@ class Rule:
                 pieces += [text[end:start], self._new(found) or ""]
                 end = stop
         return "".join([*pieces, text[end:]])
+
+
+def _is_agreed(request: Request, path: Path) -> bool:
+    """Whether the request before has the message that ``path`` leads into, or it leads into none.
+
+    In another one the same field may be another conversation's.
+    """
+    number = path[1] if path[1:] and path[0] in ("messages", "input") else -1
+    return not isinstance(number, int) or number < request.agreed
+
+
+def _is_compacted(request: Request) -> bool:
+    """Whether it is known that the request before has none of its users' messages."""
+    _, items = messages_of(request)
+    return all(item.get("role") != "user" for item in items[: request.agreed])
 
 
 def _value_at(request: Request | None, path: Path) -> Any:

@@ -8,13 +8,13 @@ rendered prompt only grows.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from cacheproxy.core.conversation.thoughts import Digests, Thought, Thoughts, pair, place
+from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import Edit, Raw, encode, splice, splices_of
 from cacheproxy.core.document.pointer import Path, to_pointer
@@ -22,6 +22,7 @@ from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
 from cacheproxy.core.prompt.messages import blocks_of, messages_of
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.segments import Piece
 from cacheproxy.core.rules.fold import Report, describe
 from cacheproxy.core.server.profile import Kind, Profile, Thinking
 from cacheproxy.core.template.questions import KEEPERS
@@ -39,6 +40,8 @@ _KWARGS = "chat_template_kwargs"
 _HIDDEN = ("thinking", "redacted_thinking")
 _DIALECTS = (CHAT, ANTHROPIC)
 
+_SAID = attrgetter("role", "text")
+
 Word = tuple[str, bool]
 """A member of chat_template_kwargs, and its value."""
 
@@ -50,19 +53,13 @@ class Way(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Where the answer to a request will stand.
+    """Where the answer to a request will stand; ``before``: a number for all that is said there."""
 
-    ``before``: what the last message says; ``times``: how often each pair of a message and an
-    answer stands there already.
-    """
-
-    before: Digests
-    times: Counter[int]
+    before: int
 
     def place(self, said: int) -> int:
         """Return the place of the answer that says ``said``."""
-        found = pair(self.before, said)
-        return place(found, self.times[found])
+        return hash((self.before, said))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,18 +141,25 @@ def _places(request: Request, thoughts: Thoughts) -> tuple[dict[int, int], Asked
     There is none where the client has begun the answer itself.
     """
     prompt, (_, messages) = prompt_of(request), messages_of(request)
-    pieces = () if prompt is None else prompt.made.run.pieces
     places: dict[int, int] = {}
-    times: Counter[int] = Counter()
-    if not messages or len(messages) != len(pieces) or request.dialect not in _DIALECTS:
+    if prompt is None or request.dialect not in _DIALECTS:
         return places, None
+    pieces = prompt.made.run.pieces
+    if not messages or len(messages) != len(pieces):
+        return places, None
+    history = Asked(hash(tuple(map(_number, prompt.made.texts.values()))))
     for number, item in enumerate(messages):
-        if number and _is_answer(item):
-            before, answer = pieces[number - 1].digests, pieces[number].digests
-            both = thoughts.pair(before, answer, partial(said_in, item))
-            places[number] = place(both, times[both])
-            times[both] += 1
-    return places, None if _is_answer(messages[-1]) else Asked(pieces[-1].digests, times)
+        said = _number(pieces[number])
+        if _is_answer(item):  # with its reasoning or without
+            said = thoughts.said(said, partial(said_in, item))
+            places[number] = history.place(said)
+        history = Asked(history.place(said))
+    return places, None if _is_answer(messages[-1]) else history
+
+
+def _number(piece: Piece) -> int:
+    """Return a number for what a message says, and in which role."""
+    return hash(tuple(map(_SAID, piece.segments)))
 
 
 def sends_back(request: Request) -> bool:

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from cacheproxy.core.collector import Collector
 from cacheproxy.core.conversation.elsewhere import was_elsewhere
-from cacheproxy.core.conversation.prepare import Prepared, prepare
+from cacheproxy.core.conversation.prepare import Plan, Prepared, prepare
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.search import worked
@@ -35,7 +35,7 @@ _SLOW = 0.02
 """Seconds of processor time, four times what any request takes that stays on the reactor."""
 _OFTEN, _ONE_IN = 3, 100
 """How often, and in how many of those requests: a virtual machine may stand still at any time."""
-_ELSEWHERE = "elsewhere"
+_ELSEWHERE, _RIVALS = "elsewhere", "rivals"
 _SECONDS = 1.0
 _SECONDS_PER_MIB = 0.25
 """A plugin's deadline. Where all messages are tiny, our own slowest rule takes 0.05 s per MiB of
@@ -66,6 +66,7 @@ class Normalizing:
     ) -> None:
         self._reactor = reactor
         self._rules = tuple(rules) if edit else ()
+        self._plan = Plan(self._rules)
         self._hooks = tuple(hooks)
         owners = [rule.client for rule in self._rules] + [hook.client for hook in self._hooks]
         self._clients = frozenset(client for client in owners if client and client.lines)
@@ -81,7 +82,7 @@ class Normalizing:
         """Return ``request`` normalised, and where it belongs; never raises for a rule's sake."""
         if not request.body:
             return Prepared(request)
-        work = prepare(request, self._rules, self._hooks, self._store)
+        work = prepare(request, self._plan, self._hooks, self._store)
         step = await self._advance(work, request)
         while isinstance(step, Foreign):
             if step is LATE:
@@ -134,6 +135,7 @@ class Normalizing:
     def _leave_out(self, late: Report) -> None:
         """Log and count a rule whose pattern took too long, and use it no more."""
         self._rules = tuple(rule for rule in self._rules if rule.name != late.rule)
+        self._plan = Plan(self._rules)
         count = self._failures.of(late.rule)
         count.failed += 1
         count.timed_out += 1
@@ -183,6 +185,15 @@ class Normalizing:
             self._failures.of(hook).failed += 1
             _log.warn("plugin {hook} {problem}", hook=hook, problem=problem)
         turn = prepared.turn
+        if turn is not None and turn.rivals and _RIVALS not in self._told:
+            self._told.add(_RIVALS)
+            _log.warn(
+                "{session}: {count} conversations without a session id read alike so far, so "
+                "nothing that is kept of one is put into another: pinned values and reasoning "
+                "begin anew. A client that sends X-Session-ID is told apart at once (logged once)",
+                session=turn.session.label,
+                count=turn.rivals,
+            )
         if turn is not None and _ELSEWHERE not in self._told and was_elsewhere(turn):
             self._told.add(_ELSEWHERE)
             _log.warn(

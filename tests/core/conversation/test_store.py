@@ -132,17 +132,86 @@ def test_two_conversations_that_begin_alike_share_no_pin():
     assert pinned(["fix it", "reading c", "stop"], 6)[1].id == f"{first[1].id}-3"
 
 
-def test_two_that_began_at_once_part_with_their_second_turns():
-    """Until then nothing can tell them apart."""
+def test_of_two_that_cannot_be_told_apart_neither_has_a_pin():
+    """Each may be the one that goes on; from then on its answers tell it."""
     proxy = Proxy()
 
     def pinned(said, date):
         return proxy(turn(said, date, headers=()))
 
-    first = pinned(["fix it"], 1)
-    assert pinned(["fix it"], 2) == first
-    assert pinned(["fix it", "reading a", "go on"], 3) == first
+    assert [pinned(["fix it"], date)[0][:6] for date in (1, 2)] == ["date=1", "date=2"]
+    third, session = pinned(["fix it", "reading a", "go on"], 3)
+    assert third.startswith("date=3")
+    assert pinned(["fix it", "reading a", "go on", "done", "thanks"], 5) == (third, session)
     assert pinned(["fix it", "reading b", "go on"], 4)[0].startswith("date=4")
+
+
+def test_of_two_alike_the_one_that_would_put_nothing_back_may_be_gone_on_with():
+    """So a first turn that was sent twice loses nothing; nor do they, if all would put the same."""
+    for dates, begins in (((1, 2, 2), "date=2"), ((1, 1, 2), "date=1")):
+        proxy = Proxy()
+        for date, said in zip(
+            dates, (["fix it"], ["fix it"], ["fix it", "a", "go on"]), strict=True
+        ):
+            text, session = proxy(turn(said, date, headers=()))
+        assert text.startswith(begins)
+        assert session.id.endswith("-2")
+
+
+def test_the_same_id_with_other_credentials_is_another_conversation():
+    proxy = Proxy()
+    sent = []
+    for date, key in ((1, b"a"), (2, b"b"), (3, b"a"), (4, b"c")):
+        headers = ((b"X-Session-ID", b"s"), (b"Authorization", key))
+        sent.append(proxy(turn(["fix it", "a", "go on"], date, headers=headers))[0][:6])
+    assert sent == ["date=1", "date=2", "date=1", "date=4"]
+
+
+def test_without_a_name_another_system_text_is_another_conversation():
+    """However far behind its beginning it differs; the pinned field may."""
+    proxy = Proxy()
+    system = "main " * 900
+    for date, folder, said, begins in (
+        (1, "alpha", ["hi"], 1),
+        (2, "beta", ["hi"], 2),
+        (3, "alpha", ["hi", "Hello", "go"], 1),
+        (4, "beta", ["hi", "Hello", "go"], 2),
+        (5, "gamma", ["hi", "Hello", "go"], 5),
+    ):
+        asked = turn(said, date, headers=(), system=system)
+        body = asked.body.replace(system.encode() * 2, f"{system}in {folder}".encode(), 1)
+        assert proxy(asked.with_body(body))[0].startswith(f"date={begins}")
+
+
+def test_a_pin_survives_a_compaction_in_a_named_session():
+    """Its history is another one, its system text the same."""
+    proxy = Proxy()
+    said = ["fix it", "reading a", "go on", "done", "thanks"]
+    for date, length in ((1, 1), (2, 3), (3, 5)):
+        proxy(turn(said[:length], date))
+    assert proxy(turn(["the summary"], 4))[0].startswith("date=1")
+    assert proxy(turn(["the summary"], 5, system="another text "))[0].startswith("date=5")
+
+
+USERS = Rule("users", "user", r"date=(?P<volatile>\d+)", pin=True)
+
+
+@pytest.mark.parametrize("headers", [((b"x-session-id", b"s"),), ()])
+def test_a_pin_in_a_message_comes_from_that_message_alone(headers):
+    """A branch has those before it in common; what stood at its place was another's."""
+    store = Store()
+
+    def sent(said, date):
+        texts = [f"{text} date={date}" if at % 2 == 0 else text for at, text in enumerate(said)]
+        asked = turn(texts, 0, headers=headers)
+        prepared = run(prepare(asked, (USERS,), (), store))
+        store.end(prepared.session, store.begin(prepared.turn, prepared.request), None)
+        return [one["content"][-1] for one in prepared.request.json["messages"][::2]]
+
+    assert sent(["a"], 1) == ["1"]
+    assert sent(["a", "b", "c"], 2) == ["1", "2"]
+    assert sent(["a", "b", "c", "d", "e"], 3) == ["1", "2", "3"]
+    assert sent(["a", "b", "c", "d", "other"], 4) == ["1", "2", "4"]
 
 
 @pytest.mark.parametrize("kept", [1, 3])

@@ -6,31 +6,29 @@ from cacheproxy.core.conversation import thoughts as module
 from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.thoughts import Thought, Thoughts, pair, place
+from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from tests.core.conversation.test_store import Proxy, turn
 
 THOUGHT = Thought("reasoning", '"so"')
 
 
-def test_the_first_thought_of_a_place_stays():
-    """It may have been given back: another one would change a prompt that was sent."""
+def test_of_two_thoughts_at_one_place_neither_is_given():
+    """The answer was asked for anew, or two conversations are equal so far: nobody knows whose."""
     thoughts = Thoughts()
     thoughts.keep(1, THOUGHT)
-    thoughts.keep(1, Thought("reasoning", '"other"'))
+    thoughts.keep(1, THOUGHT)
     assert thoughts.find(1) == THOUGHT
+    for other in ('"other"', '"other"', '"so"'):
+        thoughts.keep(1, Thought("reasoning", other))
+        assert thoughts.find(1) is None
     assert thoughts.find(2) is None
 
 
-def test_the_same_answer_to_the_same_words_has_a_place_of_its_own():
-    both = pair((1, 2), 3)
-    assert len({place(both, 0), place(both, 1), place(pair((1,), 3), 0)}) == 3
-
-
-def test_what_a_message_says_is_asked_once():
+def test_what_an_answer_says_is_asked_once():
     asked = []
     thoughts = Thoughts()
     for _ in range(2):
-        assert thoughts.pair((1,), (2,), lambda: asked.append(1) or 7) == pair((1,), 7)
+        assert thoughts.said(1, lambda: asked.append(1) or 7) == 7
     assert asked == [1]
 
 
@@ -42,7 +40,7 @@ def test_the_least_recently_given_goes_first(monkeypatch):
     for number in range(6):
         thoughts.keep(number, Thought("", f'"{"x" * 700}"'))
         assert thoughts.find(0) is not None
-        thoughts.pair((number,), (0,), lambda: 0)
+        thoughts.said(number, lambda: 0)
     assert thoughts.find(1) is None
     assert thoughts.find(5) is not None
     assert thoughts.cost < 4_000

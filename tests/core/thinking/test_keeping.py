@@ -195,7 +195,8 @@ def given_back(message, api="chat"):
     found = Talk(api=api)
     found.step(user("one"), answer("Done.", "so"))
     path, body = PATHS[api], found.request().json
-    asked = request({"messages": [*body["messages"][:-1], message, user("two")]}, path)
+    said = [*body["messages"][:-1], message, user("two")]
+    asked = request({**body, "messages": said}, path)
     kept = keep(asked, Way(None), found.thoughts)
     assert kept.report is None or kept.report.error is None
     return kept.request.json["messages"][-2]

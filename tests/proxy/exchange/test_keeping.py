@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections import Counter
 
 import pytest
 
@@ -38,6 +37,6 @@ def test_a_long_answer_is_read_in_a_thread(reactor, body, headers, at_once):
     store.begin(store.find(SESSION, request), request)
     thoughts = store.conversation(SESSION).thoughts
     fields = ((b"Content-Type", b"application/json"), *headers)
-    Keeping(reactor, None, store, YES).answered(SESSION, Asked((), Counter()), CHAT, fields, body)
+    Keeping(reactor, None, store, YES).answered(SESSION, Asked(0), CHAT, fields, body)
     assert bool(thoughts.cost) == at_once
     reactor.turn_until(lambda: thoughts.cost)

@@ -1,0 +1,107 @@
+"""How a request is akin to one before it: whose system text it has, and how much of its history.
+
+Compared is what the rules have left of both, before pins put anything back, and without the fields
+that rules pin: those change from turn to turn in one conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, compress, count, groupby
+from operator import is_not
+
+from cacheproxy.core.document.search import LateError
+from cacheproxy.core.prompt.prompt import Part, Prompt
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.prompt.segments import Piece
+from cacheproxy.core.rules.fold import is_for
+from cacheproxy.core.rules.rule import Rule
+
+
+class Kinship:
+    """Compares a request, whose prompt is ``prompt``, with others. ``pins``: the rules that pin."""
+
+    def __init__(self, request: Request, prompt: Prompt, pins: Sequence[Rule] = ()) -> None:
+        self.prompt = prompt
+        self._request = request
+        self._pins = pins
+        self._known: dict[tuple[str, str], str] = {}
+
+    def has_system_of(self, other: Prompt) -> bool:
+        """Whether the whole system text is that of ``other``, but for pinned fields."""
+        ours, theirs = _system(self.prompt), _system(other)
+        return len(ours) == len(theirs) and all(map(self._is_alike, ours, theirs))
+
+    def shared(self, other: Prompt) -> int:
+        """Return how many messages at the start are those of ``other``, but for pinned fields."""
+        ours, theirs = self.prompt.made.run.pieces, other.made.run.pieces
+        for number in compress(count(), map(is_not, ours, theirs)):
+            if not self._is_alike(ours[number], theirs[number]):
+                return number
+        return min(len(ours), len(theirs))
+
+    def answers(self, start: int = 0, end: int | None = None) -> int:
+        """Return how many answers of the model are in the messages from ``start`` to ``end``."""
+        pieces = self.prompt.made.run.pieces[start:end]
+        return sum(is_answer for is_answer, _ in groupby(map(_is_answer, pieces)))
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether the model has spoken in it."""
+        return any(map(_is_answer, self.prompt.made.run.pieces))
+
+    def has_answers_of(self, other: Prompt) -> bool:
+        """Whether it has all answers in ``other``, of which there are some."""
+        ours = [_texts([piece]) for piece in self.prompt.made.run.pieces if _is_answer(piece)]
+        theirs = [_texts([piece]) for piece in other.made.run.pieces if _is_answer(piece)]
+        return bool(theirs) and ours[: len(theirs)] == theirs
+
+    def is_equal(self, other: Prompt, messages: int) -> bool:
+        """Whether ``other`` has the very same system text, and as many ``messages``."""
+        ours, theirs = self.prompt.made.run.pieces[:messages], other.made.run.pieces[:messages]
+        return _texts(chain(_system(self.prompt), ours)) == _texts(chain(_system(other), theirs))
+
+    def _is_alike(self, one: Piece, other: Piece) -> bool:
+        if one is other:
+            return True
+        ours, theirs = one.segments, other.segments
+        if len(ours) != len(theirs):
+            return False
+        for our, their in zip(ours, theirs, strict=True):
+            if our.role != their.role:
+                return False
+            if our.text != their.text:
+                path = our.path
+                if not self._pins or self._lasting(path, our.text) != self._lasting(
+                    path, their.text
+                ):
+                    return False
+        return True
+
+    def _lasting(self, pointer: str, text: str) -> str:
+        """Return ``text`` without what the rules pin there."""
+        known = self._known.get((pointer, text))
+        if known is None:
+            known = text
+            for pin in self._pins:
+                if is_for(pin, self._request):
+                    try:
+                        known = pin.lasting(self._request, pointer, known)
+                    except LateError:  # it will be left out, and named, where it edits
+                        continue
+            self._known[pointer, text] = known
+        return known
+
+
+def _system(prompt: Prompt) -> list[Piece]:
+    made = prompt.made
+    texts = [piece for piece in made.texts.values() if piece.part is Part.SYSTEM]
+    return [*texts, *made.run.pieces[: made.heads]]
+
+
+def _is_answer(piece: Piece) -> bool:
+    return bool(piece.segments) and piece.segments[-1].source == "model"
+
+
+def _texts(pieces: Iterable[Piece]) -> list[list[str]]:
+    return [[segment.role + "\0" + segment.text for segment in one.segments] for one in pieces]
