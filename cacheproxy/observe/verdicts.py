@@ -136,7 +136,10 @@ class Verdicts:
         curable = is_curable(verdict)
         # Another reason may have such a change beneath it, as a proof shows later.
         broke = curable or (verdict.reason is not None and verdict.where is not None)
-        place = self._store.end(session, place, following, broke=broke, curable=curable)
+        is_whole = exchange.outcome is Outcome.COMPLETE
+        place = self._store.end(
+            session, place, following, broke=broke, curable=curable, is_whole=is_whole
+        )
         parts = _parts(sent, usage.prompt, profile)
         return Judged(verdict, place, usage, again, before, sent, meanwhile, parts)
 

@@ -17,7 +17,8 @@ from cacheproxy.config import Config
 from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.prepare import prepare
 from cacheproxy.core.conversation.session import Session, session_of
-from cacheproxy.core.conversation.store import Store, Turn
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.built_in import BUILT_IN
 from cacheproxy.core.rules.fold import run

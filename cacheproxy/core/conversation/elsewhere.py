@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from cacheproxy.core.conversation.store import Turn
+from cacheproxy.core.conversation.turn import Turn
 
 
 def was_elsewhere(turn: Turn) -> bool:

@@ -96,7 +96,8 @@ class Lane:
     pins had put anything back, by which it is known again. ``others``: the last requests
     with other tools, by the tools' names. ``turns``: how many were evaluated; ``before``: the last
     of these, None before the first. ``broken``: the last turn that broke, for a rule to be proven
-    on. ``home``: None where there is one upstream. ``cost``: bytes that all of it takes, roughly.
+    on. ``is_answered``: whether the last one has had its whole answer, as far as is known by now.
+    ``home``: None where there is one upstream. ``cost``: bytes that all of it takes, roughly.
     """
 
     number: int
@@ -105,6 +106,7 @@ class Lane:
     plain: Prompt
     others: dict[frozenset[str], Request] = field(default_factory=dict)
     turns: int = 0
+    is_answered: bool = False
     before: Before | None = None
     broken: Pair | None = None
     home: Home | None = None
@@ -119,6 +121,7 @@ class Lane:
             while len(self.others) > _MOST_OTHERS:
                 del self.others[next(iter(self.others))]
         self.request, self.prompt, self.plain = request, prompt, plain
+        self.is_answered = False
         self.count()
 
     def with_tools_of(self, prompt: Prompt) -> Request:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.session import Session, session_of
-from cacheproxy.core.conversation.store import Store, Turn
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report, fold

@@ -9,66 +9,21 @@ from __future__ import annotations
 import sys
 from collections import ChainMap, OrderedDict
 from collections.abc import Sequence
-from enum import Enum
 from threading import Lock
-from typing import NamedTuple
 
 from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.kinship import Kinship
-from cacheproxy.core.conversation.lanes import (
-    Before,
-    Home,
-    Lane,
-    Pair,
-    Place,
-    find_lane,
-    is_another,
-)
+from cacheproxy.core.conversation.lanes import Before, Home, Lane, Pair, Place
 from cacheproxy.core.conversation.session import Session, parent_of
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.conversation.thoughts import Thought
-from cacheproxy.core.prompt.prompt import Prompt, prompt_of
+from cacheproxy.core.conversation.turn import Turn, named, told_apart
+from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.rule import Rule
 
 _MOST_ALIKE = 64
 """Conversations that begin alike, of a client that does not name them."""
-
-
-class Turn(NamedTuple):
-    """Where a request belongs, before it is sent.
-
-    ``prompt``: None where it has none that we can read; ``plain``: before pins had put anything
-    back. ``lane``: None for a new one. ``replaced``: see ``Place``. ``root``: the session that it
-    works for. ``source``: the lane whose values may be put back, since it is this conversation's
-    beyond doubt; None for none. ``shared``: with how many messages of the source's last request
-    this one begins; below 0 where the whole must be there. ``is_tried``: whether the whole may be
-    there once all values are back: if so, all of them stay. ``rivals``: how many conversations it
-    may go on with, where nothing tells which: then it begins a new one.
-    """
-
-    session: Session
-    prompt: Prompt | None = None
-    lane: Lane | None = None
-    replaced: bool = False
-    root: Session | None = None
-    plain: Prompt | None = None
-    source: Lane | None = None
-    shared: int = 0
-    is_tried: bool = False
-    rivals: int = 0
-
-    @property
-    def previous(self) -> Request | None:
-        """The request whose values may be put back, as the rules left it."""
-        return self.source.request if self.source is not None else None
-
-    @property
-    def with_same_tools(self) -> Request | None:
-        """The last request of the lane with the same tools; the one before if there is none."""
-        if self.lane is None or self.prompt is None:
-            return None
-        return self.lane.with_tools_of(self.prompt)
 
 
 class Store:
@@ -112,17 +67,11 @@ class Store:
         prompt = prompt_of(request)
         if prompt is None:
             return Turn(session)
-        kin, lanes = Kinship(request, prompt, pins), self._lanes(session)
-        if session.is_named:
-            lane, replaced = find_lane(lanes, kin)
-            source = _source(lanes, lane, kin)
-            shared = 0 if source is None else kin.shared(source.plain)
-            turn = Turn(session, prompt, lane, replaced, None, prompt, source, shared)
-            turn = _tried(turn, kin)
-        elif session in self._alike:
-            turn = self._told_apart(session, kin)
+        kin, alike = Kinship(request, prompt, pins), self._alike.get(session)
+        if alike is None:
+            turn = named(kin, session, self._lanes(session))
         else:
-            turn = Turn(session, prompt, plain=prompt)
+            turn = told_apart(kin, {one: self._lanes(one) for one in alike})
         root = parent_of(request, session)
         if root is None:
             return turn
@@ -160,8 +109,11 @@ class Store:
         *,
         broke: bool = False,
         curable: bool = False,
+        is_whole: bool = True,
     ) -> Place:
         """Take note that a turn was evaluated: the next one in its lane is compared with it.
+
+        ``is_whole``: whether its client has the whole answer.
 
         Of one that ``broke`` the cache, since its request left the one before, both are kept until
         the next one does; where a rule may help (``curable``), until the next one like it does.
@@ -172,6 +124,8 @@ class Store:
             return place
         with self._lock:
             lane.turns += 1
+            if place.pair is not None and place.pair.after is lane.request:
+                lane.is_answered = is_whole
             lane.before = before
             kept = lane.broken
             if broke and place.pair is not None and (curable or kept is None or not kept.curable):
@@ -232,46 +186,6 @@ class Store:
         known = self._known.get(session)
         return () if known is None else known.lanes
 
-    def _told_apart(self, session: Session, kin: Kinship) -> Turn:
-        """Return which of the conversations that begin alike a request goes on with, and where.
-
-        With none of them, a new one: so it is, too, where several may be meant, unless each would
-        put back the same, or one nothing.
-        """
-        prompt, alike = kin.prompt, self._alike.get(session, ())
-        new = session
-        if alike:
-            new = session.numbered(int(alike[-1].id.partition("-")[2] or 1) + 1)
-        begun = Turn(new, prompt, plain=prompt)
-        if not kin.has_answers:
-            return begun
-        own: list[Turn] = []
-        unseen: list[Turn] = []
-        akin: list[Turn] = []
-        for one in alike:
-            for lane in self._lanes(one):
-                found = Turn(one, prompt, lane, plain=prompt, source=lane)
-                found = found._replace(shared=kin.shared(lane.plain))
-                how = _may_go_on(kin, found.shared, lane)
-                if how and kin.has_system_of(lane.plain):
-                    (own if how is _Way.OWN else unseen).append(found)
-                elif not is_another(lane, prompt):
-                    akin.append(found)
-        own = own or unseen
-        if len(own) > 1:
-            same = [one for one in own if _puts_nothing(kin, one)]
-            if not same and len({one.source.request.body for one in own if one.source}) > 1:
-                return begun._replace(rivals=len(own))
-            own = [max(reversed(same or own), key=lambda one: one.shared)]
-        if own:
-            return _tried(own[0], kin)
-        near = [(kin.answers(end=one.shared), one.shared) for one in akin]
-        if not near or near.count(max(near)) > 1:
-            return begun
-        nearest = _tried(akin[near.index(max(near))], kin)
-        # What is not tried is compared with, and no more.
-        return nearest._replace(shared=-1, source=nearest.source if nearest.is_tried else None)
-
     def _name(self, known: Conversation) -> None:
         """Take note of a conversation that its client does not name.
 
@@ -304,50 +218,3 @@ class Store:
                 alike.remove(session)
             if not alike:
                 self._alike.pop(first, None)
-
-
-class _Way(Enum):
-    """How a request may go on with another: as the next one, or with unseen turns between."""
-
-    OWN = "own"
-    UNSEEN = "unseen"
-
-
-def _may_go_on(kin: Kinship, shared: int, lane: Lane) -> _Way | None:
-    """Return how a request may go on with ``lane``, with which it shares so many messages.
-
-    It is the next, if it has all of it and one answer more; or branches off behind an answer.
-    """
-    is_whole, more = shared == len(lane.plain.made.run.pieces), kin.answers(shared)
-    if not shared or not (is_whole or kin.answers(end=shared)):
-        return None
-    return _Way.OWN if more <= is_whole else _Way.UNSEEN
-
-
-def _tried(turn: Turn, kin: Kinship) -> Turn:
-    """Return ``turn``, to be tried if its messages are respelled: it has all answers of its source.
-
-    Some rules put back whole texts, which are known to be missing only then.
-    """
-    source = turn.source
-    if source is None or turn.shared >= len(source.plain.made.run.pieces):
-        return turn
-    return turn._replace(is_tried=kin.has_answers_of(source.plain))
-
-
-def _puts_nothing(kin: Kinship, turn: Turn) -> bool:
-    """Whether nothing would be put back from where ``turn`` goes on: it says the very same."""
-    lane = turn.source
-    if lane is None or lane.plain is not lane.prompt:
-        return False
-    return kin.is_equal(lane.plain, turn.shared)
-
-
-def _source(lanes: Sequence[Lane], lane: Lane | None, kin: Kinship) -> Lane | None:
-    """Return whose values may be put back, of a session that is named: a request's with its text.
-
-    Its own lane's; else that of another which has the same system text, as after a compaction.
-    """
-    if lane is not None and kin.has_system_of(lane.plain):
-        return lane
-    return next((one for one in reversed(lanes) if kin.has_system_of(one.plain)), None)

@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.lanes import Place, alike_systems, system_of, tools_of
 from cacheproxy.core.conversation.session import DOCTOR, Session, session_of
 from cacheproxy.core.conversation.store import Store
-from cacheproxy.core.conversation.store import Turn as Found
+from cacheproxy.core.conversation.turn import Turn as Found
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.prompt import Prompt
 from cacheproxy.core.prompt.request import Request

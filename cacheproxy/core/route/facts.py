@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from cacheproxy.core.conversation.store import Turn
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.prompt.request import Request
 
 _CHARS_PER_TOKEN = 3.6

@@ -14,7 +14,7 @@ from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.lanes import Place
 from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.store import Turn
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.conversation.usage import NOTHING
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.http1.content_coding import CodingError, codings_of, decoded

@@ -15,8 +15,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.session import Session
-from cacheproxy.core.conversation.store import Store, Turn
+from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.http1.content_coding import codings_of, decoded
 from cacheproxy.core.http1.headers import values
 from cacheproxy.core.prompt.dialect import CHAT

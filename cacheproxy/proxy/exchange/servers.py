@@ -9,7 +9,8 @@ from twisted.logger import Logger
 
 from cacheproxy.core.conversation.lanes import Home
 from cacheproxy.core.conversation.prepare import Prepared
-from cacheproxy.core.conversation.store import Store, Turn
+from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.conversation.turn import Turn
 from cacheproxy.core.route.choose import Known, Order, Standing, choose
 from cacheproxy.core.route.facts import Facts, facts_of
 from cacheproxy.core.route.key import root_key

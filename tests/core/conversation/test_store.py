@@ -146,6 +146,22 @@ def test_of_two_that_cannot_be_told_apart_neither_has_a_pin():
     assert pinned(["fix it", "reading b", "go on"], 4)[0].startswith("date=4")
 
 
+def test_without_a_name_a_turn_is_repeated_until_it_has_its_answer():
+    """Then it is asked for anew, or another conversation's that is equal so far."""
+    proxy = Proxy()
+    said = ["fix it", "a", "go on"]
+    sent = []
+    for date, texts, answered in (
+        (1, said[:1], True),
+        (2, said, False),
+        (3, said, True),
+        (4, said, True),
+        (4, [*said, "b", "thanks"], True),
+    ):
+        sent.append(proxy(turn(texts, date, headers=()), answered=answered)[0][:6])
+    assert sent == ["date=1", "date=1", "date=1", "date=4", "date=4"]
+
+
 def test_of_two_alike_the_one_that_would_put_nothing_back_may_be_gone_on_with():
     """So a first turn that was sent twice loses nothing; nor do they, if all would put the same."""
     for dates, begins in (((1, 2, 2), "date=2"), ((1, 1, 2), "date=1")):

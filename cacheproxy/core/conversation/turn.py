@@ -1,0 +1,143 @@
+"""Which conversation a request goes on with, and what of it may be put back.
+
+What a client marks as one session is one; what it does not name is told by the answers in it. Two
+that nothing tells apart share nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from cacheproxy.core.conversation.kinship import Kinship
+from cacheproxy.core.conversation.lanes import Lane, find_lane, is_another
+from cacheproxy.core.conversation.session import Session
+from cacheproxy.core.prompt.prompt import Prompt
+from cacheproxy.core.prompt.request import Request
+
+
+class Turn(NamedTuple):
+    """Where a request belongs, before it is sent.
+
+    ``prompt``: None where it has none that we can read; ``plain``: before pins had put anything
+    back. ``lane``: None for a new one. ``replaced``: see ``Place``. ``root``: the session that it
+    works for. ``source``: the lane whose values may be put back, since it is this conversation's
+    beyond doubt; None for none. ``shared``: with how many messages of the source's last request
+    this one begins; below 0 where the whole must be there. ``is_tried``: whether the whole may be
+    there once all values are back: if so, all of them stay. ``rivals``: how many conversations it
+    may go on with, where nothing tells which: then it begins a new one.
+    """
+
+    session: Session
+    prompt: Prompt | None = None
+    lane: Lane | None = None
+    replaced: bool = False
+    root: Session | None = None
+    plain: Prompt | None = None
+    source: Lane | None = None
+    shared: int = 0
+    is_tried: bool = False
+    rivals: int = 0
+
+    @property
+    def previous(self) -> Request | None:
+        """The request whose values may be put back, as the rules left it."""
+        return self.source.request if self.source is not None else None
+
+    @property
+    def with_same_tools(self) -> Request | None:
+        """The last request of the lane with the same tools; the one before if there is none."""
+        if self.lane is None or self.prompt is None:
+            return None
+        return self.lane.with_tools_of(self.prompt)
+
+
+def named(kin: Kinship, session: Session, lanes: Sequence[Lane]) -> Turn:
+    """Return where a request belongs in a ``session`` that has these ``lanes``."""
+    lane, replaced = find_lane(lanes, kin)
+    source = lane if lane is not None and kin.has_system_of(lane.plain) else None
+    if source is None:  # as after a compaction
+        source = next((one for one in reversed(lanes) if kin.has_system_of(one.plain)), None)
+    turn = Turn(session, kin.prompt, lane, replaced, None, kin.prompt, source)
+    return turn if source is None else _tried(turn._replace(shared=kin.shared(source.plain)), kin)
+
+
+def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
+    """Return which of the conversations that begin alike a request goes on with, and where.
+
+    With none of them, a new one: so it is, too, where several may be meant, unless each would
+    put back the same, or one nothing. What repeats a turn that has had its whole answer goes on
+    with none: it is asked for anew, or is another's. ``known``: their lanes, the latest last.
+    """
+    last = list(known)[-1]
+    number = int(last.id.partition("-")[2] or 1) + 1
+    begun = Turn(last.numbered(number), kin.prompt, plain=kin.prompt)
+    if not kin.has_answers:
+        return begun
+    count = len(kin.prompt.made.run.pieces)
+    own: list[Turn] = []
+    unseen: list[Turn] = []
+    akin: list[Turn] = []
+    for session, lanes in known.items():
+        for lane in lanes:
+            shared = kin.shared(lane.plain)
+            if shared == count and lane.is_answered and shared == len(lane.plain.made.run.pieces):
+                continue
+            found = Turn(session, kin.prompt, lane, False, None, kin.prompt, lane, shared)
+            way = _way(kin, shared, lane)
+            if way is not None and kin.has_system_of(lane.plain):
+                (own if way is _Way.NEXT else unseen).append(found)
+            elif not is_another(lane, kin.prompt):
+                akin.append(found)
+    own = own or unseen
+    if len(own) > 1:
+        same = [one for one in own if _puts_nothing(kin, one)]
+        if not same and len({one.previous.body for one in own if one.previous}) > 1:
+            return begun._replace(rivals=len(own))
+        own = [max(reversed(same or own), key=lambda one: one.shared)]
+    if own:
+        return _tried(own[0], kin)
+    near = [(kin.answers(end=one.shared), one.shared) for one in akin]
+    if not near or near.count(max(near)) > 1:
+        return begun
+    nearest = _tried(akin[near.index(max(near))], kin)
+    # What is not tried is compared with, and no more.
+    return nearest._replace(shared=-1, source=nearest.source if nearest.is_tried else None)
+
+
+class _Way(Enum):
+    """How a request may go on with another: as the next one, or with unseen turns between."""
+
+    NEXT = "next"
+    UNSEEN = "unseen"
+
+
+def _way(kin: Kinship, shared: int, lane: Lane) -> _Way | None:
+    """Return how a request may go on with ``lane``, with which it shares so many messages.
+
+    It is the next, if it has all of it and one answer more; or branches off behind an answer.
+    """
+    is_whole, more = shared == len(lane.plain.made.run.pieces), kin.answers(shared)
+    if not shared or not (is_whole or kin.answers(end=shared)):
+        return None
+    return _Way.NEXT if more <= is_whole else _Way.UNSEEN
+
+
+def _tried(turn: Turn, kin: Kinship) -> Turn:
+    """Return ``turn``, to be tried if its messages are respelled: it has all answers of its source.
+
+    Some rules put back whole texts, which are known to be missing only then.
+    """
+    source = turn.source
+    if source is None or turn.shared >= len(source.plain.made.run.pieces):
+        return turn
+    return turn._replace(is_tried=kin.has_answers_of(source.plain))
+
+
+def _puts_nothing(kin: Kinship, turn: Turn) -> bool:
+    """Whether nothing would be put back from where ``turn`` goes on: it says the very same."""
+    lane = turn.source
+    if lane is None or lane.plain is not lane.prompt:
+        return False
+    return kin.is_equal(lane.plain, turn.shared)
