@@ -7,6 +7,7 @@ that rules pin: those change from turn to turn in one conversation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import chain, compress, count, groupby
 from operator import is_not
 
@@ -84,11 +85,12 @@ class Kinship:
         if known is None:
             known = text
             for pin in self._pins:
+                # What a body must hold for a rule to look at it stands in its field, as a rule.
+                if pin.literals and not any(map(text.__contains__, pin.literals)):
+                    continue
                 if is_for(pin, self._request):
-                    try:
+                    with suppress(LateError):  # it will be left out, and named, where it edits
                         known = pin.lasting(self._request, pointer, known)
-                    except LateError:  # it will be left out, and named, where it edits
-                        continue
             self._known[pointer, text] = known
         return known
 

@@ -132,7 +132,8 @@ def _tried(turn: Turn, kin: Kinship) -> Turn:
     source = turn.source
     if source is None or turn.shared >= len(source.plain.made.run.pieces):
         return turn
-    return turn._replace(is_tried=kin.has_answers_of(source.plain))
+    is_tried = kin.answers(turn.shared) > 0 and kin.has_answers_of(source.plain)
+    return turn._replace(is_tried=is_tried)
 
 
 def _puts_nothing(kin: Kinship, turn: Turn) -> bool:
