@@ -6,13 +6,24 @@ text, or a list of blocks (Anthropic Messages, OpenAI Chat Completions and Respo
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from cacheproxy.core.prompt.messages import is_text
 
 OPEN, CLOSE = "<system-reminder>\n", "\n</system-reminder>"
+_MARK = r"[\s/\x00-\x1f]*system[\s_-]*reminder"
+_LIKE_A_MARK = re.compile(rf"<(?={_MARK})|&(?=(?:amp;)*lt;{_MARK})", re.IGNORECASE)
 BETWEEN = "\n\n"
 """What parts the texts of messages that become one."""
+
+
+def inside(text: str) -> str:
+    """Return ``text`` as it may stand in the mark: what reads as one is spelled as HTML spells it.
+
+    So nothing in it ends the mark, nor looks like the next. Two texts stay two.
+    """
+    return _LIKE_A_MARK.sub(lambda one: "&lt;" if one[0] == "<" else "&amp;", text)
 
 
 def wrapped(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.document.search import LateError, Pattern
 from cacheproxy.core.prompt.messages import blocks_of, is_text, messages_of, texts_in
-from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN
+from cacheproxy.core.prompt.reminder import BETWEEN, CLOSE, OPEN, inside
 from cacheproxy.core.prompt.request import Request
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Note:
             raise NoteError(f"a note must begin with {_LEAST} or more plain characters")
         if len(template) > MOST_NOTE:
             raise NoteError(f"more than {MOST_NOTE:,} characters")
-        if "\\" in "".join(self._parts[::3]) or CLOSE in template:
+        if "\\" in "".join(self._parts[::3]) or inside(template) != template:
             raise NoteError(r"a note must be plain text, with \g<name> or \1 for groups")
         for group in self._groups():
             if group not in pattern.groupindex and not _is_group(group, pattern.groups):
@@ -78,10 +78,11 @@ class Note:
                 raise NoteError("the rule would find the note and change it")
 
     def of(self, found: Match[str]) -> str:
-        """Return what is told of a match."""
+        """Return what is told of a match; no value in it can end the mark around it."""
         groups = [found[int(name) if name.isdigit() else name] or "" for name in self._groups()]
         texts = self._parts[::3]
-        return texts[0] + "".join(g + t for g, t in zip(groups, texts[1:], strict=True))
+        told = texts[0] + "".join(g + t for g, t in zip(groups, texts[1:], strict=True))
+        return inside(told)
 
     def is_in(self, request: Request) -> bool:
         """Whether such a note may be in ``request``."""
