@@ -40,7 +40,9 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     that is sent to it instead of the client's. ``models``: those it serves, with ``*`` and ``?``;
     all, if none is named. ``model``: the name to ask it for instead of the client's.
     ``max_context``: tokens of a prompt; else what the server says. ``remote``: prompts may leave
-    this network for it, unedited. ``fallback``: it is used only while all others are down.
+    this network for it, unedited. ``forward_credentials``: it gets the client's own keys and
+    cookies, though there are others and it is remote. ``fallback``: it is used only while all
+    others are down.
     ``cost_in``, ``cost_out``, ``cost_cached``: for a million tokens of prompt, answer, and prompt
     that it has cached.
     """
@@ -52,6 +54,7 @@ class UpstreamTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: str = ""
     max_context: _Tokens | None = None
     remote: bool = False
+    forward_credentials: bool = False
     fallback: bool = False
     cost_in: _Cost = 0.0
     cost_out: _Cost = 0.0
@@ -215,6 +218,16 @@ def _check_upstreams(upstreams: Sequence[UpstreamTable]) -> None:
             raise TableError(
                 f"upstream {one.name!r} is not on this network: set remote = true if prompts may "
                 "go there"
+            )
+        if one.remote and len(upstreams) > 1 and not (one.key_env or one.forward_credentials):
+            raise TableError(
+                f"upstream {one.name!r} is remote, and clients' keys are for the others: name the "
+                "variable with its own key (key_env), or set forward_credentials = true"
+            )
+        if one.key_env and one.forward_credentials:
+            raise TableError(
+                f"upstream {one.name!r} has a key_env, which is sent instead of clients' own keys: "
+                "remove it or forward_credentials"
             )
     if upstreams and all(one.fallback for one in upstreams):
         raise TableError("all upstreams are fallbacks: at least one must not be a fallback")

@@ -149,6 +149,7 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
         memo=Memo(),
         collector=collector,
         via=b"cacheproxy-" + os.urandom(4).hex().encode(),
+        probe=os.urandom(16).hex().encode(),
     )
 
 
@@ -185,6 +186,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
         finished=lasting.records.take,
         wall=time.time,
         via=lasting.via,
+        probe=lasting.probe,
         keep_bodies=lasting.records.capture is not None,
         ping_after=config.ping_after,
         progressed=lasting.shown.latest.prefills,
@@ -219,6 +221,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
                 ),
                 before=lasting.records.take.settle,
                 is_up=partial(_is_up, servers, reactor),
+                probe=lasting.probe,
             ),
         ),
         limits=_limits(config),
@@ -239,7 +242,12 @@ def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
     url = UpstreamURL.parse(table.url)
     edits = config.edit_remote or (is_local(url.host) and not table.remote)
     upstream = Upstream(
-        reactor, url, config.connect_timeout, config.upstream_silence, key=table.key()
+        reactor,
+        url,
+        config.connect_timeout,
+        config.upstream_silence,
+        key=table.key(),
+        is_trusted=len(config.servers) == 1 or not table.remote or table.forward_credentials,
     )
     dialects = Dialects(upstream, reactor, config.dialect, via)
     counting = Counting(upstream, reactor, store.spellings())

@@ -102,6 +102,14 @@ def test_a_route_has_all_that_it_matches(read):
             ("upstream 'a': the variable NOT_THERE is not set: export it"),
         ),
         (ONE + "fallback = true", "all upstreams are fallbacks"),
+        (
+            TWO + "remote = true",
+            "(key_env), or set forward_credentials = true",
+        ),
+        (
+            TWO + 'remote = true\nforward_credentials = true\nkey_env = "HOME"',
+            "remove it or forward_credentials",
+        ),
         (ONE.replace('"a"', '"a b"'), "a name has up to 32 letters"),
         (ONE.replace("localhost:1", "api.example.com"), "remote = true if prompts may go there"),
         ('upstream = "http://x"\n' + ONE, "has both upstream and [[upstream]] tables:"),

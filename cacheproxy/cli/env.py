@@ -75,7 +75,7 @@ def env(
         _warn(f"{error}, then")
     need = Need(url, settings.token, api_key or "", *told(page), late(page))
     if client == "codex" and need.late is not None:
-        need = replace(need, responses=_serves_responses(need))
+        need = replace(need, responses=_serves_responses(need, (page or {}).get("probe", "")))
     setup = CLIENTS[client](need)
     for warning in setup.warnings:
         say(warning)
@@ -96,9 +96,9 @@ def _warn(what: str) -> None:
     say(f"{what} run this again for the model and its context window")
 
 
-def _serves_responses(need: Need) -> bool | None:
+def _serves_responses(need: Need, probe: str) -> bool | None:
     """Return whether the server knows /v1/responses, by its answer to an empty request."""
-    headers = {PROBE.decode(): "env"}
+    headers = {PROBE.decode(): probe}
     if need.api_key:
         headers["Authorization"] = f"Bearer {need.api_key}"
     if need.token:

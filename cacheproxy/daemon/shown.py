@@ -92,13 +92,16 @@ class Shown:
         cures: Cures,
         before: Callable[[], None],
         is_up: Callable[[], Awaitable[bool]],
+        probe: bytes,
     ) -> OwnPages:
         """Return the pages; ``before`` is called before any of them is made.
 
         ``is_up``: whether an upstream answers now. ``rules``: those that edit requests. ``cures``:
-        the page of rules for what broke.
+        the page of rules for what broke. ``probe``: the secret of probes.
         """
-        page = partial(health, self._version, servers, rules, self._failures, self.recent)
+        page = partial(
+            health, self._version, servers, rules, self._failures, self.recent, probe=probe
+        )
         check = partial(ready, is_up)
         metrics = MetricsPage(
             self.metrics,

@@ -26,7 +26,7 @@ from cacheproxy.proxy.resource import ProxyResource
 class Lasting:
     """What lives as long as the process, whatever its configuration becomes.
 
-    ``via``: our own token in the Via header.
+    ``via``: our own token in the Via header. ``probe``: the secret by which probes are told.
     """
 
     reactor: Any
@@ -38,6 +38,7 @@ class Lasting:
     memo: Memo
     collector: Collector
     via: bytes
+    probe: bytes
 
 
 @dataclass(frozen=True, slots=True)

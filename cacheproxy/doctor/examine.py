@@ -46,8 +46,6 @@ from cacheproxy.doctor.traffic import Look
 from cacheproxy.doctor.upstream import LLAMA, Upstream
 from cacheproxy.plugin.packages import Configured, configured
 
-_AS_PROBE = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): "doctor"}
-"""What keeps a request of ours out of the proxy's records."""
 OnStep = Callable[[str], None]
 """Called with what is being done."""
 
@@ -155,7 +153,9 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
     if server.server is None or (server.server.kind == "Ollama" and inputs.model is None):
         return ()
     headers = inputs.headers | inputs.token
-    through = Site(running.url, headers | _AS_PROBE) if _is_its_own(running, server.url) else None
+    # It is kept out of the proxy's records.
+    as_probe = {"User-Agent": f"{DOCTOR}/1", PROBE.decode().title(): running.probe}
+    through = Site(running.url, headers | as_probe) if _is_its_own(running, server.url) else None
     site = Site(server.url, inputs.headers)
     trials: list[Trial] = []
     one_slot = server.server.kind == LLAMA and server.server.slots == 1

@@ -34,6 +34,7 @@ class Proxy:
     what the proxy knows of the server's template, and of the server. ``keeps``: what it does with
     earlier reasoning there, "" for nothing. ``pool``: names of all its upstreams and whether they
     are up, where there are several; ``upstream`` is the first that is up, and called ``at``.
+    ``probe``: what marks a request as ours.
     """
 
     url: str
@@ -48,6 +49,7 @@ class Proxy:
     has_token: bool = False
     pool: tuple[tuple[str, bool], ...] = ()
     at: str = ""
+    probe: str = ""
 
     @property
     def is_up(self) -> bool:
@@ -85,6 +87,7 @@ def look(url: str, headers: Mapping[str, str]) -> Proxy:
         has_token=bool(headers),
         pool=pool,
         at=pool[number][0] if pool else "",
+        probe=str(page.get("probe", "")),
     )
 
 

@@ -20,12 +20,15 @@ async def health(
     rules: Sequence[Normalizer],
     failures: Failures,
     recent: Iterable[Exchange],
+    *,
+    probe: bytes = b"",
 ) -> Mapping[str, Any]:
     """Return the page: the upstream, the rules that are on, and how often each failed.
 
     Where there are several upstreams, ``upstream`` is the first of them; it is asked, and while it
     is down, nothing is said of where it puts late system messages, and so on. ``recent``: the last
-    exchanges.
+    exchanges. ``probe``: what a request has to say in the header X-Cacheproxy-Probe to be recorded
+    nowhere.
     """
     first = servers.first
     server = await first.profiling.server()
@@ -46,6 +49,7 @@ async def health(
         "upstream": state,
         "upstreams": servers.as_list(),
         **told,
+        "probe": probe.decode(),
         "failures": failures.as_dict(),
         "requests": {"last": len(last), "failed": dict(sorted(failed.items()))},
     }

@@ -60,9 +60,11 @@ def test_a_probe_is_relayed_and_recorded_nowhere(tmp_path, upstream):
             assert answer.status == 200
             return answer.body.decode()
 
-        plain = ask(b"User-Agent: opencode/1")
-        probe = ask(b"X-Cacheproxy-Probe: doctor", b"User-Agent: " + DOCTOR.encode() + b"/1")
-        later = ask(b"User-Agent: opencode/1")
+        plain = ask(b"User-Agent: opencode/1", b"X-Session-ID: s")
+        secret = json.loads(page("health"))["probe"].encode()
+        assert len(secret) == 32
+        probe = ask(b"X-Cacheproxy-Probe: " + secret, b"User-Agent: " + DOCTOR.encode() + b"/1")
+        later = ask(b"User-Agent: opencode/1", b"X-Session-ID: s")
         assert probe.body == plain.body == later.body != BODY  # edited by the same rule
         assert not any(name.lower().startswith(b"x-cacheproxy") for name, _ in probe.headers)
         proxy.wait_for("#2")

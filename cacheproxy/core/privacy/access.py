@@ -27,9 +27,12 @@ from cacheproxy.core.privacy.origins import (
     is_origin,
     is_preflight,
 )
+from cacheproxy.core.prompt.request import Headers
 
 TOKEN_HEADER = b"x-cacheproxy-token"
 """Where a client gives the token that needs its API key for the upstream."""
+_COOKIE = b"cacheproxy-"
+"""How the names of our cookies begin, of each proxy on a machine."""
 
 OWN = b"/_cacheproxy"
 """Our own pages are under this path; everything else belongs to the upstream, but for …"""
@@ -182,7 +185,7 @@ class Access:
             hmac.digest(self.token.encode(), use, "sha256").hex().encode()
             for use in (b"cacheproxy cookie name", b"cacheproxy cookie")
         )
-        return b"cacheproxy-" + name[:8], value
+        return _COOKIE + name[:8], value
 
     def _is_known(self, values: Values, path: bytes) -> bool:
         """Whether who asks has the token, or needs none for ``path``."""
@@ -238,6 +241,22 @@ class Access:
         if not address or name == "localhost" or name in self.hosts:
             return True
         return _is_loopback(name) or name == address.removeprefix("::ffff:")
+
+
+def without_our_cookies(headers: Headers) -> Headers:
+    """Return ``headers`` without the cookies that open pages of cacheproxy, of this one or another.
+
+    A browser sends cookies to every port of a host.
+    """
+    found = []
+    for name, value in headers:
+        if name.lower() == b"cookie" and _COOKIE in value:
+            pairs = [pair for pair in value.split(b";") if not pair.strip().startswith(_COOKIE)]
+            if not pairs:
+                continue
+            value = b";".join(pairs).lstrip()  # noqa: PLW2901 - the one that is kept
+        found.append((name, value))
+    return tuple(found)
 
 
 def is_own(path: bytes) -> bool:

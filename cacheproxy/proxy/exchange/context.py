@@ -18,11 +18,12 @@ from cacheproxy.proxy.exchange.unpacking import Unpacking
 class ExchangeContext:
     """What every exchange needs, put together once by tap.
 
-    ``via``: our own token in the Via header, by which a loop is seen. ``finished``: shows an
-    Exchange to the observers. ``keep_bodies``: keep response bodies for them. ``ping_after``:
-    seconds of silence after which a streaming client gets a ping, 0 for never. ``progressed`` is
-    told, by the number of an exchange, that it runs and how far the server is with its prompt, and
-    None when it is over. ``wall`` and ``clock.seconds`` are the time.
+    ``via``: our own token in the Via header, by which a loop is seen. ``probe``: what marks a
+    probe, which is nobody's conversation. ``finished``: shows an Exchange to the observers.
+    ``keep_bodies``: keep response bodies for them. ``ping_after``: seconds of silence after which
+    a streaming client gets a ping, 0 for never. ``progressed`` is told, by the number of an
+    exchange, that it runs and how far the server is with its prompt, and None when it is over.
+    ``wall`` and ``clock.seconds`` are the time.
     """
 
     servers: Servers
@@ -33,6 +34,7 @@ class ExchangeContext:
     finished: Callable[[Exchange], None]
     wall: Callable[[], float]
     via: bytes
+    probe: bytes
     keep_bodies: bool = False
     ping_after: float = 0.0
     progressed: Callable[[int, Prefill | None], None] = lambda _, __: None

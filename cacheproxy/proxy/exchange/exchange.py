@@ -101,13 +101,17 @@ class _Running:
         self.context.progressed(id(self), None)
         relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
         body = self._answered(relay)
-        if not self.down.header_values(PROBE):  # else it is nobody's conversation
+        if not self._is_probe:  # else it is nobody's conversation
             self.context.finished(self._record(relay, body, outcome, error))
 
     def client_left(self, failure: Failure, done: Deferred[None]) -> None:
         """Cancel whatever is being waited for: the upstream closes in every phase."""
         self.gone = failure
         done.cancel()
+
+    @property
+    def _is_probe(self) -> bool:
+        return self.context.probe in self.down.header_values(PROBE)
 
     # The way up and down.
 
@@ -117,7 +121,7 @@ class _Running:
         # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
         self.received = await context.unpacking.plain(self.came)
         prepared = await context.normalizing.prepare(self.received)
-        if prepared.turn is not None and not down.header_values(PROBE):  # else it is no turn
+        if prepared.turn is not None and not self._is_probe:  # else it is no turn
             self._begin(prepared.turn, prepared.request)
         # 2. It is sent, to a server that is chosen, as that can take it.
         response = await self._send(prepared)

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from twisted.internet.defer import Deferred
 
 from cacheproxy.core.http1.headers import CREDENTIALS, PROBE, end_to_end, values
+from cacheproxy.core.privacy.access import TOKEN_HEADER, without_our_cookies
 from cacheproxy.core.prompt.dialect import ANTHROPIC
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.server.base_url import server_root
@@ -20,7 +21,7 @@ _KEYS = frozenset({"key", "api_key", "api-key", "apikey", "access_token"})
 """What a query calls the key of who asks."""
 _MORE = frozenset({b"cookie", b"x-goog-api-key"})
 """Headers that let somebody in as well, but are not needed for questions of our own."""
-_NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect", PROBE})
+_NOT_FORWARDED = frozenset({b"host", b"content-length", b"expect", PROBE, TOKEN_HEADER})
 
 
 class UpstreamURLError(ValueError):
@@ -80,7 +81,8 @@ class Upstream:
     cannot, and a POST must not be sent twice. One connection per request also measured 2.5 times
     faster than treq's pool. Seconds: ``connect_timeout`` for a connection, its TLS included,
     ``silence`` for which the server may say nothing from then on (0: for ever). ``key``: ours,
-    sent to it instead of the client's; "" for none; it is in ``keys`` then.
+    sent to it instead of the client's; "" for none; it is in ``keys`` then. ``is_trusted``: whether
+    it gets those of clients, where there is none of ours.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Upstream:
         silence: float = 0.0,
         *,
         key: str = "",
+        is_trusted: bool = True,
     ) -> None:
         self.url = url
         self._host = b"Host: " + url.authority.encode()
@@ -98,7 +101,10 @@ class Upstream:
         self._silence = silence
         self._key = key.encode("latin-1", "replace")
         self.keys = frozenset((self._key,) if key else ())
-        self._not_forwarded = _NOT_FORWARDED | CREDENTIALS | _MORE if key else _NOT_FORWARDED
+        self._hides = bool(key) or not is_trusted
+        self._not_forwarded = _NOT_FORWARDED
+        if self._hides:
+            self._not_forwarded |= CREDENTIALS | _MORE
         self._handshake = connect_timeout if url.secure else 0.0
         endpoint = endpoint_of(reactor, url.host, url.port, connect_timeout, secure=url.secure)
         self._treq = TamedTreq(reactor, endpoint)
@@ -124,12 +130,15 @@ class Upstream:
 
     def _head(self, request: Request, via: bytes, also: Headers) -> bytes:
         base = "" if request.target == "*" else self.url.base  # OPTIONS * is about no path
-        target = _without_keys(request.target) if self._key else request.target
+        target = _without_keys(request.target) if self._hides else request.target
         lines = [
             f"{request.method} {base}{target} HTTP/1.1".encode("latin-1"),
             self._host,
         ]
-        lines += map(b": ".join, end_to_end(request.headers, self._not_forwarded))
+        headers = end_to_end(request.headers, self._not_forwarded)
+        if request.header("cookie") is not None:
+            headers = without_our_cookies(headers)
+        lines += map(b": ".join, headers)
         lines += map(b": ".join, also)
         if self._key:
             is_messages = request.dialect == ANTHROPIC

@@ -170,6 +170,33 @@ def test_a_remote_upstream_gets_requests_as_they_came_and_its_own_key(pool):
     assert "sk-cloud-1" not in found.proxy.output
 
 
+OURS = b"cacheproxy-0f3a=ours"
+GIVEN = (b"Cookie: a=1; " + OURS, b"Authorization: Bearer mine", b"X-Cacheproxy-Token: t")
+
+
+@pytest.mark.parametrize(
+    ("settings", "authorization", "cookie"),
+    [
+        ('models = ["x"]', [b"Bearer mine"], [b"a=1"]),
+        ('models = ["x"]\nremote = true\nforward_credentials = true', [b"Bearer mine"], [b"a=1"]),
+        ('models = ["x"]\nremote = true\nkey_env = "CLOUD_KEY"', [b"Bearer own"], []),
+    ],
+)
+def test_whose_credentials_an_upstream_gets(pool, settings, authorization, cookie):
+    """Where there are several: at home the client's, elsewhere its own, or what is allowed.
+
+    What is ours (token, cookie, probe) goes to nobody, whether it is set or not.
+    """
+    found = pool("one", "two", one=settings, two="", environ={"CLOUD_KEY": "own"})
+    asked = json.dumps({"model": "x", "messages": [{"role": "user", "content": "hi"}]}).encode()
+    with Client(found.proxy.address) as client:
+        client.ask("/v1/chat/completions", asked, *GIVEN, b"X-Cacheproxy-Probe: x")
+        assert client.answer().status == 200
+    (got,) = (r for r in found.upstreams["one"].requests.queue if b"POST /v1/chat" in r.line)
+    assert (got.values(b"authorization"), got.values(b"cookie")) == (authorization, cookie)
+    assert not [name for name, _ in got.headers if name.lower().startswith(b"x-cacheproxy")]
+
+
 def test_an_upstream_that_flaps_keeps_nobody_waiting(pool):
     """Whatever it does between two questions, every turn is answered, and no other moves."""
     found = pool()
