@@ -73,7 +73,7 @@ class Conversation:
         find_lane(self.lanes, kin)
         for lane in self.lanes:
             assert kin.shared(lane.plain) == len(lane.plain.made.run.pieces)
-        self.lanes = [Lane(0, sent, prompt, prompt)]
+        self.lanes = [Lane(0, sent, prompt, prompt, 1)]
         assert (prompt.chars, prompt.cost) > (0, 0)
         return sent
 

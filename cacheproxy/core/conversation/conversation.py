@@ -50,15 +50,17 @@ class Conversation:
         name = getsizeof(self.session.id)
         return name + calls + self.thoughts.cost + sum(lane.cost for lane in self.lanes)
 
-    def begin(self, lane: Lane | None, request: Request, prompt: Prompt, plain: Prompt) -> Lane:
+    def begin(
+        self, lane: Lane | None, request: Request, prompt: Prompt, plain: Prompt, shared: int
+    ) -> Lane:
         """Take note that ``request`` goes upstream in ``lane``, or in a new one."""
         if lane is None:
             number = self.lanes[-1].number + 1 if self.lanes else 0
             if len(self.lanes) >= _MOST_LANES:  # a client that never repeats itself: begin anew
                 self.lanes.clear()
-            lane = Lane(number, request, prompt, plain)
+            lane = Lane(number, request, prompt, plain, len(plain.made.run.pieces))
             self.lanes.append(lane)
-        lane.go_on(request, prompt, plain)
+        lane.go_on(request, prompt, plain, shared)
         return lane
 
     def lane(self, number: int) -> Lane | None:

@@ -28,6 +28,11 @@ class Kinship:
         self._pins = pins
         self._known: dict[tuple[str, str], str] = {}
 
+    def system(self) -> int:
+        """Return a number for the whole system text without pinned fields."""
+        segments = [segment for piece in _system(self.prompt) for segment in piece.segments]
+        return hash(tuple([self._lasting(one.path, one.text) for one in segments]))
+
     def has_system_of(self, other: Prompt) -> bool:
         """Whether the whole system text is that of ``other``, but for pinned fields."""
         ours, theirs = _system(self.prompt), _system(other)

@@ -93,7 +93,8 @@ class Lane:
 
     ``number``: from 0, in the order of their first. ``request``: the last one that went upstream,
     as the rules left it, and ``prompt``: what it says, tools first. ``plain``: the same before
-    pins had put anything back, by which it is known again. ``others``: the last requests
+    pins had put anything back, by which it is known again. ``first``: messages of the first request
+    that all later ones have begun with. ``others``: the last requests
     with other tools, by the tools' names. ``turns``: how many were evaluated; ``before``: the last
     of these, None before the first. ``broken``: the last turn that broke, for a rule to be proven
     on. ``is_answered``: whether the last one has had its whole answer, as far as is known by now.
@@ -104,6 +105,7 @@ class Lane:
     request: Request
     prompt: Prompt
     plain: Prompt
+    first: int
     others: dict[frozenset[str], Request] = field(default_factory=dict)
     turns: int = 0
     is_answered: bool = False
@@ -112,8 +114,10 @@ class Lane:
     home: Home | None = None
     cost: int = 0
 
-    def go_on(self, request: Request, prompt: Prompt, plain: Prompt) -> None:
-        """Take note that ``request`` went upstream."""
+    def go_on(self, request: Request, prompt: Prompt, plain: Prompt, shared: int) -> None:
+        """Take note that ``request`` went upstream; ``shared``: see ``Turn``."""
+        if shared < self.first:
+            self.first = len(plain.made.run.pieces)
         tools, now = tools_of(self.prompt), tools_of(prompt)
         if tools != now:
             self.others.pop(now, None)

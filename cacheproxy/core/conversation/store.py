@@ -83,8 +83,8 @@ class Store:
 
         Whether it is beside the conversation is known at its end.
         """
-        session, prompt, lane, replaced, root, plain, *_ = turn
-        if prompt is None or plain is None:
+        session, kin, prompt, lane, replaced, root, *_ = turn
+        if prompt is None or kin is None:
             return Place(0, 1, is_side=False)
         with self._lock:
             known = self._known.get(session)
@@ -97,7 +97,8 @@ class Store:
             head = request.method, request.target, request.headers
             bare = Request(*head, request.body, request.memo)  # without what was read of it
             pair = None if lane is None else Pair(lane.request, bare)
-            lane = known.begin(lane, bare, prompt, plain)
+            shared = turn.shared if turn.source is turn.lane else 0
+            lane = known.begin(lane, bare, prompt, kin.prompt, shared)
             self._count(known)
             return Place(lane.number, lane.turns + 1, False, replaced, pair)
 

@@ -20,8 +20,8 @@ from cacheproxy.core.prompt.request import Request
 class Turn(NamedTuple):
     """Where a request belongs, before it is sent.
 
-    ``prompt``: None where it has none that we can read; ``plain``: before pins had put anything
-    back. ``lane``: None for a new one. ``replaced``: see ``Place``. ``root``: the session that it
+    ``kin``: tells it apart; None where it has no prompt that we can read. ``prompt``: as pins left
+    it. ``lane``: None for a new one. ``replaced``: see ``Place``. ``root``: the session that it
     works for. ``source``: the lane whose values may be put back, since it is this conversation's
     beyond doubt; None for none. ``shared``: with how many messages of the source's last request
     this one begins; below 0 where the whole must be there. ``is_tried``: whether the whole may be
@@ -30,11 +30,11 @@ class Turn(NamedTuple):
     """
 
     session: Session
+    kin: Kinship | None = None
     prompt: Prompt | None = None
     lane: Lane | None = None
     replaced: bool = False
     root: Session | None = None
-    plain: Prompt | None = None
     source: Lane | None = None
     shared: int = 0
     is_tried: bool = False
@@ -59,7 +59,7 @@ def named(kin: Kinship, session: Session, lanes: Sequence[Lane]) -> Turn:
     source = lane if lane is not None and kin.has_system_of(lane.plain) else None
     if source is None:  # as after a compaction
         source = next((one for one in reversed(lanes) if kin.has_system_of(one.plain)), None)
-    turn = Turn(session, kin.prompt, lane, replaced, None, kin.prompt, source)
+    turn = Turn(session, kin, kin.prompt, lane, replaced, source=source)
     return turn if source is None else _tried(turn._replace(shared=kin.shared(source.plain)), kin)
 
 
@@ -67,12 +67,13 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     """Return which of the conversations that begin alike a request goes on with, and where.
 
     With none of them, a new one: so it is, too, where several may be meant, unless each would
-    put back the same, or one nothing. What repeats a turn that has had its whole answer goes on
-    with none: it is asked for anew, or is another's. ``known``: their lanes, the latest last.
+    put back the same, or one nothing. What repeats a turn goes on with it only if it is the very
+    same and has not had its whole answer: else it is asked for anew, or is another's. ``known``:
+    their lanes, the latest last.
     """
     last = list(known)[-1]
     number = int(last.id.partition("-")[2] or 1) + 1
-    begun = Turn(last.numbered(number), kin.prompt, plain=kin.prompt)
+    begun = Turn(last.numbered(number), kin, kin.prompt)
     if not kin.has_answers:
         return begun
     count = len(kin.prompt.made.run.pieces)
@@ -82,9 +83,10 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     for session, lanes in known.items():
         for lane in lanes:
             shared = kin.shared(lane.plain)
-            if shared == count and lane.is_answered and shared == len(lane.plain.made.run.pieces):
+            is_again = shared == count == len(lane.plain.made.run.pieces)
+            if is_again and (lane.is_answered or not kin.is_equal(lane.plain, count)):
                 continue
-            found = Turn(session, kin.prompt, lane, False, None, kin.prompt, lane, shared)
+            found = Turn(session, kin, kin.prompt, lane, source=lane, shared=shared)
             way = _way(kin, shared, lane)
             if way is not None and kin.has_system_of(lane.plain):
                 (own if way is _Way.NEXT else unseen).append(found)
@@ -116,10 +118,11 @@ class _Way(Enum):
 def _way(kin: Kinship, shared: int, lane: Lane) -> _Way | None:
     """Return how a request may go on with ``lane``, with which it shares so many messages.
 
-    It is the next, if it has all of it and one answer more; or branches off behind an answer.
+    It is the next, if it has all of it and one answer more; or branches off behind an answer, of
+    a turn that the lane has gone on from.
     """
     is_whole, more = shared == len(lane.plain.made.run.pieces), kin.answers(shared)
-    if not shared or not (is_whole or kin.answers(end=shared)):
+    if not shared or not (is_whole or (kin.answers(end=shared) and shared >= lane.first)):
         return None
     return _Way.NEXT if more <= is_whole else _Way.UNSEEN
 

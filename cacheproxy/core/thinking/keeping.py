@@ -14,6 +14,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import Edit, Raw, encode, splice, splices_of
@@ -113,13 +114,17 @@ def way_of(
     return Way(word) if begins else None
 
 
-def keep(request: Request, way: Way | None, thoughts: Thoughts) -> Kept:
-    """Return ``request`` with its reasoning kept in this ``way``; it never raises."""
+def keep(request: Request, way: Way | None, thoughts: Thoughts, kin: Kinship | None = None) -> Kept:
+    """Return ``request`` with its reasoning kept in this ``way``; it never raises.
+
+    ``kin``: of the request before pins put anything back. What was pinned or noted is no history: a
+    client that asks anew does not know of it.
+    """
     document = request.document
     if document is None:
         return Kept(request)
     try:
-        places, asked = _places(request, thoughts)
+        places, asked = _places(request, thoughts, kin)
         if way is None:
             return Kept(request, asked=asked)
         edits = [*_asked(request, way)]
@@ -135,7 +140,9 @@ def keep(request: Request, way: Way | None, thoughts: Thoughts) -> Kept:
     return Kept(request.with_body(body, splices), Report(NAME, tuple(edits)), asked)
 
 
-def _places(request: Request, thoughts: Thoughts) -> tuple[dict[int, int], Asked | None]:
+def _places(
+    request: Request, thoughts: Thoughts, kin: Kinship | None
+) -> tuple[dict[int, int], Asked | None]:
     """Return the places of the assistant's messages, by their numbers, and where the next stands.
 
     There is none where the client has begun the answer itself.
@@ -145,16 +152,27 @@ def _places(request: Request, thoughts: Thoughts) -> tuple[dict[int, int], Asked
     if prompt is None or request.dialect not in _DIALECTS:
         return places, None
     pieces = prompt.made.run.pieces
+    kin = kin or Kinship(request, prompt)
+    plain = kin.prompt.made
     if not messages or len(messages) != len(pieces):
         return places, None
-    history = Asked(hash(tuple(map(_number, prompt.made.texts.values()))))
-    for number, item in enumerate(messages):
-        said = _number(pieces[number])
+    history = Asked(kin.system())
+    for number, (item, piece, before) in enumerate(
+        zip(messages, pieces, plain.run.pieces, strict=False)
+    ):
+        if number < plain.heads:
+            continue
+        is_noted = piece is not before and _text(piece).startswith(_text(before))
+        said = _number(before if is_noted else piece)
         if _is_answer(item):  # with its reasoning or without
             said = thoughts.said(said, partial(said_in, item))
             places[number] = history.place(said)
         history = Asked(history.place(said))
     return places, None if _is_answer(messages[-1]) else history
+
+
+def _text(piece: Piece) -> str:
+    return "".join([segment.text for segment in piece.segments])
 
 
 def _number(piece: Piece) -> int:

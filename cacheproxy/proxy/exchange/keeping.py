@@ -14,6 +14,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.store import Store
 from cacheproxy.core.conversation.thoughts import Thought, Thoughts
@@ -105,10 +106,12 @@ class Keeping:
         if way is not None and begins:
             thoughts.asked_by = way.word
         if _is_short(request, thoughts):
-            kept = keep(request, way, thoughts)
+            kept = keep(request, way, thoughts, turn.kin)
         else:
             pool = self._reactor.getThreadPool()
-            kept = await deferToThreadPool(self._reactor, pool, _kept, request, way, thoughts)
+            kept = await deferToThreadPool(
+                self._reactor, pool, _kept, request, way, thoughts, turn.kin
+            )
         if kept.report is not None and kept.report.error is not None:
             _log.warn("earlier reasoning is not kept: {error}", error=kept.report.error)
         elif kept.report is not None:
@@ -166,8 +169,8 @@ def _is_short(request: Request, thoughts: Thoughts) -> bool:
     return is_short and len(messages_of(request)[1]) <= _MOST_MESSAGES
 
 
-def _kept(request: Request, way: Way | None, thoughts: Thoughts) -> Kept:
-    kept = keep(request, way, thoughts)
+def _kept(request: Request, way: Way | None, thoughts: Thoughts, kin: Kinship | None) -> Kept:
+    kept = keep(request, way, thoughts, kin)
     _ = kept.request.document  # read it here: on the reactor it will be asked for
     return kept
 
