@@ -26,9 +26,9 @@ from cacheproxy.observe.passed import Passed, PassedTurns
 
 _ENOUGH = 512
 """Tokens of a prompt from which a server is expected to reuse some of it."""
-_REWOUND, _BEFORE_THE_END = 1, 16
-"""Tokens between what was reused and where two prompts part. A memory that can rewind goes back to
-that very token; llama.cpp's last checkpoint stands some four tokens before the end of a prompt."""
+_REWOUND = 1
+"""Tokens between what was reused and where two prompts part: a memory that can rewind goes back to
+that very token."""
 _ORDERED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED)
 """Reasons by which the order of the tools and the system text shows."""
 
@@ -241,8 +241,8 @@ def learn(inferred: Inferred, verdict: Verdict, proof: Proof | None, usage: Usag
     if proof is None or verdict.basis is not Basis.RENDERED or usage.reused is None:
         return
     further = proof.shared - usage.reused
-    is_close = _REWOUND < further <= _BEFORE_THE_END and proof.lost > 0
-    if verdict.reason is Reason.CHECKPOINT or (is_close and verdict.reason is not Reason.EVICTED):
+    # A few tokens short of where they part is no proof: any server may stop there.
+    if verdict.reason is Reason.CHECKPOINT:
         inferred.saw_checkpoint()
     elif verdict.reason is not Reason.EVICTED and abs(further) <= _REWOUND:
         inferred.saw_rewind()

@@ -79,10 +79,10 @@ def test_a_proof_makes_the_verdict_and_teaches(asking, delivered):
 
 @pytest.mark.parametrize(
     ("reused", "kind"),
-    [(400, Kind.REWINDABLE), (399, Kind.REWINDABLE), (396, Kind.CHECKPOINTED)],
+    [(400, Kind.REWINDABLE), (399, Kind.REWINDABLE), (396, Kind.UNKNOWN)],
 )
-def test_a_few_tokens_short_of_where_prompts_part_a_checkpoint_stands(asking, reused, kind):
-    """Llama.cpp saves one some four tokens before the end of a prompt; else it is to the token."""
+def test_a_few_tokens_short_of_where_prompts_part_prove_no_checkpoint(asking, reused, kind):
+    """A memory that can rewind may stop there, too; to the token, it is proven to be one."""
     server = Server().known_to(asking)
     for each in conversation((*LOSES[:2], Usage(1040, reused), LOSES[3]))[:3]:
         asking(each)

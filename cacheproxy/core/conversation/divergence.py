@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain, compress, count, islice
+from itertools import chain, compress, count, islice, takewhile
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
+from cacheproxy.core.diff.text import kept_words
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.prompt.prompt import Part, Prompt, Segment
 from cacheproxy.core.prompt.segments import Piece
@@ -66,6 +67,31 @@ def parting(before: Prompt, after: Prompt) -> Parting:
     while was is not None and not was.text[at_was:]:  # an empty text takes nothing away
         was, at_was = next(left, None), 0
     return Parting(shared, was, now, at_was, at_now, _part(was, now, left))
+
+
+def taken_back(before: Prompt, left: Parting, after: Prompt) -> int:
+    """Return how many characters of ``before`` its client has taken back, or put in other words.
+
+    Those behind the place where they part that ``after`` has nowhere, if the model has said nothing
+    behind it yet: else the client has rewritten what was answered.
+    """
+    was, now = left.was, left.now
+    if was is None or _is_answered(after, now):
+        return 0
+    rest, new = was.text[left.was_at :], "" if now is None else now.text[left.now_at :]
+    segments, kept = before.segments, {segment.text for segment in after.segments}
+    at = next(number for number, segment in enumerate(segments) if segment is was)
+    gone = sum(len(one.text) for one in segments[at + 1 :] if one.text not in kept)
+    return gone + round(len(rest) * (1 - kept_words(rest, new)))
+
+
+def _is_answered(prompt: Prompt, segment: Segment | None) -> bool:
+    """Whether the model speaks behind ``segment``, or in it; not where that is None."""
+    if segment is None:
+        return False
+    segments = reversed(prompt.segments)
+    behind = takewhile(lambda one: one is not segment, segments)
+    return segment.source == "model" or any(one.source == "model" for one in behind)
 
 
 def _alike(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> int:

@@ -65,6 +65,12 @@ def share_of_words(one: str, other: str) -> float:
     return shared / max(1, len(ours), len(theirs))
 
 
+def kept_words(one: str, other: str) -> float:
+    """Return how many words of ``one`` are in ``other`` as well, over its words (0 to 1)."""
+    ours = one.split()
+    return (Counter(ours) & Counter(other.split())).total() / max(1, len(ours))
+
+
 def _line_end(text: str, position: int) -> int:
     """The end of the line that ``position`` is in, its newline included."""
     if position > 0 and text[position - 1] == "\n":

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from cacheproxy.core.conversation.divergence import Parting, parting
+from cacheproxy.core.conversation.divergence import Parting, parting, taken_back
 from cacheproxy.core.conversation.lanes import Before
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import (
@@ -122,7 +122,7 @@ def judge(  # noqa: PLR0917 (the turn, then what is known around it)
     )
     if loss.reused is None:
         return _unmeasured(verdict, loss, compared)
-    lost = Count(max(0, loss.before - loss.reused), "measured")
+    lost = _lost(loss, compared, usage)
     is_changed = loss.change is not None
     if lost.tokens <= allowed(loss.before, loss.prompt, profile.memory, changed=is_changed):
         return Verdict(Judgement.OK, None, None, could, lost, None, without, saved)
@@ -196,6 +196,24 @@ def _lost_its_head(could: Count, usage: Usage) -> bool:
     if usage.reused is None:
         return False
     return could.tokens - usage.reused > max(near(0), 0.5 * could.tokens)
+
+
+def _lost(loss: Loss, compared: _Compared, usage: Usage) -> Count:
+    """Return what was evaluated again although the server had it: at most what was evaluated.
+
+    What the client took back, or put in other words, is no loss: a rewind, a branch.
+    """
+    reused = loss.reused or 0
+    lost = max(0, loss.before - reused)
+    if usage.prompt is not None:
+        lost = min(lost, max(0, usage.prompt - reused))
+    was = compared.before.sent
+    if compared.left.was is None or not lost or not was.chars:
+        return Count(lost, "measured")
+    gone = round(taken_back(was, compared.left, compared.sent) * loss.before / was.chars)
+    if gone <= near(0):
+        return Count(lost, "measured")
+    return Count(max(0, min(lost, loss.before - reused - gone)), "estimated")
 
 
 def _unmeasured(verdict: Verdict, loss: Loss, compared: _Compared) -> Verdict:

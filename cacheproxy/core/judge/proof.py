@@ -126,9 +126,13 @@ def _fits(was: str, now: str, at: int, left: Parting) -> bool:
 
 def _rewrite(was: str, now: str, at: int, turn: Compared) -> tuple[Rewrite, str]:
     """Return what the template did where the two part, and to what: a JSON pointer or ""."""
+    said = next(_said(turn.after), None)
     for path, mark in _late(turn.after):
         end = at + _BESIDE + len(mark)
-        if now.find(mark, 0, end) >= 0 > was.find(mark, 0, end):
+        place = now.find(mark, 0, end)
+        # Where it was moved to the head, what the user said first stands behind it.
+        is_first = said is None or now.find(said, 0, max(0, place)) < 0
+        if place >= 0 > was.find(mark, 0, end) and is_first:
             return Rewrite.HOISTED, path
     thought = next(_gone(was, now, at, turn.before), None)
     if thought is not None:
@@ -158,6 +162,14 @@ def _late(prompt: Prompt) -> Iterator[tuple[str, str]]:
             if segment.path.endswith("/role") or len(mark) < _FEW:
                 continue
             yield segment.path, mark
+
+
+def _said(prompt: Prompt) -> Iterator[str]:
+    """Yield how texts of users begin, the first ones first."""
+    for segment in prompt.segments:
+        mark = segment.text.strip()[:_MARK]
+        if segment.source == "user" and not segment.path.endswith("/role") and len(mark) >= _FEW:
+            yield mark
 
 
 def _gone(was: str, now: str, at: int, before: Prompt) -> Iterator[str]:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.core.conversation.divergence import parting
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Basis, Count, Evidence, Judgement, Reason, Verdict
 from cacheproxy.core.diff.kind import Kind
@@ -19,6 +20,7 @@ from tests.core.judging import (
     TOKENS,
     before,
     changed,
+    prompts,
     shared,
     summarised,
     verdict,
@@ -26,7 +28,7 @@ from tests.core.judging import (
     with_nonce,
     with_tool,
 )
-from tests.core.planting import numbered
+from tests.core.planting import chat, numbered
 
 _BEGUN = Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
 
@@ -98,6 +100,40 @@ def test_a_change_is_named_placed_and_priced():
     assert numbered("nonce", 1) in found.where.now
     assert found.lost == Count(TOKENS - reused, "measured")
     assert found.seconds_lost == pytest.approx(11.0 * (TOKENS - reused) / (GROWN - reused))
+
+
+def tail(*texts):
+    """A prompt that ends with these texts, by turns the user's and the model's."""
+    (body,) = chat(1)
+    body["messages"] += [
+        {"role": ("assistant", "user")[at % 2], "content": text} for at, text in enumerate(texts)
+    ]
+    return prompts([body])[0]
+
+
+LONG = " ".join(f"word{number}" for number in range(400))
+OTHER = " ".join(f"other{number}" for number in range(400))
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "evaluated", "lost"),
+    [
+        (("a", "b", LONG, "d"), ("a", "e"), 20, 0),  # a rewind
+        (("a", LONG), ("a", OTHER), 500, 0),  # the last prompt in other words
+        (("a", f"Monday {LONG} Monday"), ("a", f"Friday {LONG} Friday"), 600, 500),  # a clock
+        (("a", LONG), ("a", OTHER, "c", "d"), 600, 400),  # it was answered, and rewritten since
+        (("a", "b"), ("a", "b", "c", LONG), 900, 0),  # it grew, and all was there
+    ],
+)
+def test_a_loss_is_what_was_evaluated_again(was, now, evaluated, lost):
+    """Never more than was evaluated, nor what its client took back or said in other words."""
+    one, two = tail(*was), tail(*now)
+    left = parting(one, two)
+    tokens = one.chars // 4
+    reused = tokens if left.was is None else left.shared // 4
+    found = verdict(reused, sent=two, known=before(one, tokens=tokens), prompt=reused + evaluated)
+    assert (found.judgement is Judgement.BREAK) == bool(lost)
+    assert lost <= found.lost.tokens <= evaluated
 
 
 @pytest.mark.parametrize(

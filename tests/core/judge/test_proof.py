@@ -113,9 +113,31 @@ def with_news():
     return one, two
 
 
+def omitting(messages, tools=None):
+    """As MiroThinker's: an older answer is left out, whatever stands behind it."""
+    last = len(messages) - 1
+    shown = [
+        {**one, "content": "omitted"} if one["role"] == "assistant" and at < last - 4 else one
+        for at, one in enumerate(messages)
+    ]
+    return inline(shown, tools)
+
+
+def with_news_behind_an_answer():
+    """A late message right behind the text that is left out."""
+    _, one = talk()
+    at = next(n for n, m in enumerate(one["messages"]) if m["role"] == "assistant")
+    one["messages"][at]["content"] = prose("a long answer")
+    one["messages"].insert(at + 1, {"role": "system", "content": prose("news of the day")})
+    two = copy.deepcopy(one)
+    two["messages"] += [{"role": "assistant", "content": "so"}, {"role": "user", "content": "go"}]
+    return one, two
+
+
 @pytest.mark.parametrize(
     ("bodies", "template", "rewrite", "path"),
     [
+        (with_news_behind_an_answer(), omitting, Rewrite.OTHER, ""),
         (with_news(), hoist, Rewrite.HOISTED, LATE),
         (with_news(), inline, None, None),
         (talk(), tools_last, Rewrite.TOOLS, "/tools"),
@@ -124,7 +146,7 @@ def with_news():
         # what changed stands in a tool that is spelled anew, and not in the words of the request
         (talk(), numbered('{{"path": "{}"}}'), Rewrite.OTHER, ""),
     ],
-    ids=["hoisted", "in place", "tools", "clock", "JSON"],
+    ids=["left out", "hoisted", "in place", "tools", "clock", "JSON"],
 )
 def test_what_a_template_does(bodies, template, rewrite, path):
     found, *_ = proved(bodies, template)
