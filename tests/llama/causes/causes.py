@@ -146,6 +146,43 @@ def blocks_of_1024(stage: Stage) -> Conversation:
     return _short_turns(stage)
 
 
+@cause("the user went back a turn, and said the same", OK)
+def taken_back(stage: Stage) -> Conversation:
+    one = stage.begin()
+    one.say(4, 6, 8, 6)
+    return one
+
+
+@cause("the user put the last prompt in other words", OK)
+def in_other_words(stage: Stage) -> Conversation:
+    one = stage.begin()
+    one.say(4, 6, 8)
+    one.talk.messages[7] = user(words(300, 91))
+    one.say(8)
+    return one
+
+
+@cause("the user went back two turns, and another way", OK)
+def another_way(stage: Stage) -> Conversation:
+    one = stage.begin()
+    one.say(4, 6, 8)
+    one.talk.messages[5:8] = [user(words(200, 92))]
+    one.say(6)
+    return one
+
+
+@cause("a sibling asked beside, with another end", OK)
+def sibling(stage: Stage) -> Conversation:
+    one = stage.begin()
+    one.say(4, 6)
+    body = one.talk.body(8)
+    for seed in (93, 94):
+        status, _ = one.post({**body, "messages": [*body["messages"][:-1], user(words(150, seed))]})
+        assert status == 200
+    one.say(8)
+    return one
+
+
 @cause("a failed request came in between", OK)
 def failed_between(stage: Stage) -> Conversation:
     one = stage.begin()

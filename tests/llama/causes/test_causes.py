@@ -17,6 +17,10 @@ pytestmark = pytest.mark.llama
 
 BESIDES = (
     "append",
+    "taken-back",
+    "in-other-words",
+    "another-way",
+    "sibling",
     "date-at-the-end",
     "tool-changed",
     "message-edited",
