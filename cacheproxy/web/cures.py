@@ -172,6 +172,7 @@ class Cures:
                 others=[replace(request) for request in others],
                 order=self.profile().order,
                 tokens=exchange.usage.prompt,
+                reused=exchange.usage.reused,
             )
             return tuple(found)
 

@@ -20,13 +20,17 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
 
+_LEAST, _LEAST_SHARE = 200, 0.01
+"""Tokens, and their share of the prompt, that a rule has to save."""
+_ORDERS = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
+
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """What one rule wins: tokens of the prompt that the turn before had already, estimated.
+    """What rules win together: tokens of the prompt that the turn before had already, estimated.
 
-    ``prompt``: all of it; ``shared``: without the rule, ``kept``: with it. ``tried``: how many
-    requests the rule was proven on.
+    ``prompt``: all of it; ``shared``: without the rules, ``kept``: with them. ``tried``: how many
+    requests they were proven on.
     """
 
     prompt: int
@@ -38,11 +42,20 @@ class Won:
     def says(self) -> str:
         """Return it as a sentence."""
         shares = [min(1.0, tokens / max(1, self.prompt)) for tokens in (self.shared, self.kept)]
-        saved = max(0, self.kept - self.shared)
         return (
             f"without this rule {shares[0]:.1%} of the prompt was unchanged, with it "
-            f"{shares[1]:.1%}: it saves ≈{saved:,} tokens. Proven on {self.tried:,} requests."
+            f"{shares[1]:.1%}: it saves ≈{self.saved:,} tokens. Proven on {self.tried:,} requests."
         )
+
+    @property
+    def saved(self) -> int:
+        """Tokens that need not be evaluated again."""
+        return max(0, self.kept - self.shared)
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether that is more than the note of a pin takes, and than anybody would see."""
+        return self.saved >= max(_LEAST, _LEAST_SHARE * self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +130,15 @@ def cures(
     others: Iterable[Request] = (),
     order: Order | None = None,
     tokens: int | None = None,
+    reused: int | None = None,
 ) -> Iterable[Found]:
     """Yield what changed from one request of ``pair`` to the next, and the rule for each.
 
     ``rules``: all that there are, on or off; ``active``: the names of those that are on.
     ``client``: whose requests they are, None if a rule could not tell. ``others``: requests in
-    which a rule may do no harm either. ``order``: of the prompt's parts; ``tokens``: of the later
-    prompt, if counted.
+    which a rule may do no harm either. ``order``: of the prompt's parts, None: the one that fits
+    best what was ``reused``; ``tokens``: of the later prompt, if counted. Rules that together would
+    save next to nothing are not proposed: something else changed as well.
     """
     on = frozenset(active)
     step = (pair.before, pair.after)
@@ -134,6 +149,10 @@ def cures(
     proposals, refusals = propose(changed, [step], requests, names, lambda _: client)
     answers: list[Proposal | Refusal] = [*proposals, *refusals]
     made = {id(one.field): one for one in answers}
+    off = {one.rules[0] for one in changed if one.rules and not on.intersection(one.rules)}
+    together = [*(one.rule for one in proposals), *(rule for rule in rules if rule.name in off)]
+    tried = len({request.body for request in requests})
+    won = _won(pair, together, order, tokens, reused, tried)
     for one in changed:
         answer = made.get(id(one))
         line = one.sightings[0].change.before
@@ -144,28 +163,40 @@ def cures(
             yield replace(known, rules=one.rules, on=covered)
         elif isinstance(answer, Refusal):
             yield replace(known, why=answer.why)
+        elif won is not None and not won.is_worth_it:
+            yield replace(known, why=f"a rule would save ≈{won.saved:,} tokens: too few")
         else:
-            tried = len({request.body for request in requests})
-            won = _won(pair, answer, order or Order.TOOLS_FIRST, tokens, tried)
             yield replace(known, name=answer.rule.name, toml=answer.toml(), won=won)
 
 
-def _won(
-    pair: Pair, proposal: Proposal, order: Order, tokens: int | None, tried: int
+def _won(  # noqa: PLR0917 (what is known of the turn)
+    pair: Pair,
+    rules: Sequence[Normalizer],
+    order: Order | None,
+    tokens: int | None,
+    reused: int | None,
+    tried: int,
 ) -> Won | None:
-    """Return what the rule wins at the turn that broke."""
-    before = normalize(pair.before, [proposal.rule]).request
-    after = normalize(pair.after, [proposal.rule], before).request
-    prompt = prompt_of(after, order)
-    if prompt is None or not prompt.chars:
+    """Return what ``rules`` win together at the turn that broke."""
+    before = normalize(pair.before, rules).request
+    after = normalize(pair.after, rules, before).request
+    prompt = prompt_of(after)
+    if not rules or prompt is None or not prompt.chars:
         return None
     counted = tokens or round(prompt.chars / CHARS_PER_TOKEN)
     per_char = counted / prompt.chars
-    shared, kept = (
-        round(_shared(*both, order) * per_char)
-        for both in ((pair.before, pair.after), (before, after))
+
+    def shared(one: Request, other: Request, order: Order) -> int:
+        return round(_shared(one, other, order) * per_char)
+
+    orders = _ORDERS if order is None else (order,)
+    if order is None and reused is not None:
+        orders = (
+            min(orders, key=lambda each: abs(shared(pair.before, pair.after, each) - reused)),
+        )
+    return Won(
+        counted, shared(pair.before, pair.after, orders[0]), shared(before, after, orders[0]), tried
     )
-    return Won(counted, shared, kept, tried)
 
 
 def _shared(before: Request, after: Request, order: Order) -> int:

@@ -129,7 +129,7 @@ def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:
     anchor = _anchor(changes)
     if not (anchor.before + anchor.after).isprintable():
         raise _RefusedError("control characters stand on the same line")
-    pin = is_pinned(field.kind, changes[0].now)  # a false date is worse than yesterday's
+    pin = is_pinned(field.kind, anchor.before)  # a false date is worse than yesterday's
     return Rule(
         name=_name(field, anchor, names),
         where=_where(field, steps),

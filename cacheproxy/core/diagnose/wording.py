@@ -9,19 +9,19 @@ from cacheproxy.core.diff.kind import Kind
 PINNED = frozenset((Kind.DATE, Kind.CLOCK, Kind.PATH, Kind.GIT))
 """Kinds whose value the model may need: a constant in their place would be a lie."""
 _VOLATILE = r"\g<volatile>"
-_SECONDS = re.compile(r"\d:\d\d:\d\d")
+_CALENDAR = re.compile(r"(?i)\b(?:week|kw|cw|day|month|quarter|year|hour|minute)\W*\Z")
 _TODAY = re.compile(r"(?i)\b(?:today|current|now)\b|\A\W*(?:the )?date\W*\Z")
 _LABEL = re.compile(r"(?<![A-Za-z0-9 '_-])[0-9 '_-]*+([A-Za-z][A-Za-z0-9 '_-]*)\Z")
 _IS = re.compile(r"(?i)(?<!\s)\s*\b(?:is|was|are)\Z")
 _LEAST = 8
 
 
-def is_pinned(kind: Kind, value: str) -> bool:
+def is_pinned(kind: Kind, before: str) -> bool:
     """Whether a field is pinned, and told when it changes; else it is made constant.
 
-    Nobody needs the second at which a prompt was made: ``value`` is one of the field's.
+    ``before``: what the line says before it: a number of the calendar's is no counter.
     """
-    return kind in PINNED and not (kind is Kind.CLOCK and _SECONDS.search(value))
+    return kind in PINNED or (kind is Kind.COUNTER and bool(_CALENDAR.search(before)))
 
 
 def note_for(kind: Kind, before: str) -> str:

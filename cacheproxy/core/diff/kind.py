@@ -31,7 +31,9 @@ class Kind(StrEnum):
 
 
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*\.?"
-_DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?,? "
+_NAME = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*\.?"
+_DAY = _NAME + r",? "
+_WEEK = r"(?:,? \(?(?:calendar |ISO )?(?:[Ww]eek|KW|CW) \d{1,2}\)?)?"
 _TIME = r"[0-2]?\d:[0-5]\d(?::[0-6]\d(?:[.,]\d{1,9})?)?(?: ?[AaPp]\.?[Mm]\.?)?"
 _ZONE = r"(?:Z| ?(?:UTC|GMT|[A-Z]{3,4})(?:[+-]\d{1,2}(?::?\d{2})?)?|[+-]\d{2}:?\d{2})"
 _DATES = (
@@ -41,8 +43,22 @@ _DATES = (
     rf"\d{{1,2}}\.? {_MONTH} \d{{4}}",
     rf"{_MONTH},? \d{{4}}",
 )
-_DATE = rf"(?:(?:{_DAY})?(?:{'|'.join(_DATES)}))"
-DATES = (*_DATES, *(_DAY + shape for shape in _DATES))
+_ANY = f"(?:{'|'.join(_DATES)})"
+_WITH_DAY = (
+    rf"{_NAME} \({{}}\)",
+    rf"{_NAME}(?:, ?| - | ){{}}",
+    rf"{{}} \({_NAME}\)",
+    rf"{{}}(?:, ?| - | ){_NAME}(?![0-9A-Za-z])",
+    "{}",
+)
+"""A date and the day of the week that goes with it are one field: one alone would be false."""
+_DATE = f"(?:{'|'.join(form.format(_ANY) + _WEEK for form in _WITH_DAY)})"
+DATES = tuple(
+    form.format(shape) + week
+    for week in ("", _WEEK)
+    for form in reversed(_WITH_DAY)
+    for shape in _DATES
+)
 """Patterns of dates in one way of writing each."""
 SHAPES = {
     Kind.UUID: r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}",

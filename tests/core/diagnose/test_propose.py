@@ -1,7 +1,9 @@
 """Rules are proposed only where they keep their promises."""
 
+import json
 import re
 import tomllib
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
@@ -151,9 +153,50 @@ def test_what_the_model_may_need_is_pinned_and_told(bodies, note):
     assert_extends(earlier, later, [proposal.rule])
 
 
-def test_the_second_of_a_prompt_is_made_constant():
-    (proposal,), _ = proposals(replaced("9:05:01", "9:05:02", label="Time: ")[:2])
-    assert (proposal.rule.pin, proposal.rule.replacement) == (False, "00:00")
+@pytest.mark.parametrize(
+    ("label", "texts"),
+    [
+        (
+            "Today's date is ",
+            ("2026-11-22 (Sunday).", "2026-11-23 (Monday).", "2026-11-24 (Tuesday)."),
+        ),
+        ("Today is ", ("Saturday (2026-11-21).", "Sunday (2026-11-22).", "Monday (2026-11-23).")),
+        (
+            "Date: ",
+            ("Sunday, 22 November 2026", "Monday, 23 November 2026", "Tuesday, 24 November 2026"),
+        ),
+        ("Date: ", ("2026-11-22, Sunday", "2026-11-23, Monday", "2026-11-24, Tuesday")),
+        ("Date: ", ("2026-11-22 (week 47)", "2026-11-23 (week 48)", "2026-11-24 (week 48)")),
+        ("It is ", ("Sun Nov 22, 2026", "Mon Nov 23, 2026", "Tue Nov 24, 2026")),
+        ("It is ", ("22/11/2026 - Sun", "23/11/2026 - Mon", "24/11/2026 - Tue")),
+        (
+            "Now: ",
+            ("2026-11-22 23:59:58 UTC", "2026-11-23 00:00:01 UTC", "2026-11-24 00:00:02 UTC"),
+        ),
+        ("Session in week ", ("47", "48", "49")),
+    ],
+)
+def test_a_date_and_its_day_are_one_field_and_one_note(label, texts):
+    """Over two midnights the first stays whole, and each new one is told whole."""
+    bodies = replaced(*texts, label=label)[:3]
+    (proposal,), refused = proposals(bodies[:2])
+    assert (refused, proposal.rule.pin, proposal.rule.replacement) == ([], True, None)
+    before = None
+    for number, one in enumerate(requests(bodies)):
+        sent = normalize(one, [proposal.rule], before).request
+        said = json.dumps(sent.json, ensure_ascii=False)
+        assert label + texts[0] in said
+        for at, text in enumerate(texts[1:], 1):
+            value = text.removesuffix(".")
+            assert said.count(f"now {value}.") == (at <= number), said[-900:]
+        if before is not None:
+            assert_extends(bodies_as(before), bodies_as(sent), [])
+        before = sent
+
+
+def bodies_as(request):
+    """The request, to be compared as it is."""
+    return replace(request, memo=None)
 
 
 @pytest.mark.parametrize(
