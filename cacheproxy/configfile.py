@@ -9,13 +9,18 @@ import contextlib
 import os
 import tempfile
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cacheproxy.config import ENV_PREFIX, ConfigError
 from cacheproxy.core.rules.slow import slow_words
 from cacheproxy.sources import default_file, load
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 class AppendError(Exception):
@@ -45,17 +50,21 @@ class Appended:
         So is what stood there already, word for word. Raises AppendError.
         """
         try:
-            text = _read(self.file)
-            if text == self.after and self.before is None:
-                self.file.unlink()
-                return
-            if text == self.after and self.before != self.after:
-                text = self.before or ""
-            else:
-                text = self._without(text or "")
-            _replace(self.file, text)
+            with _alone(self.file):
+                self._undo()
         except (OSError, UnicodeDecodeError) as error:
             raise AppendError(f"nothing undone: cannot write {self.file}: {error}") from None
+
+    def _undo(self) -> None:
+        text = _read(self.file)
+        if text == self.after and self.before is None:
+            self.file.unlink()
+            return
+        if text == self.after and self.before != self.after:
+            text = self.before or ""
+        else:
+            text = self._without(text or "")
+        _replace(self.file, text)
 
     def _without(self, text: str) -> str:
         for piece in self.added:
@@ -72,6 +81,8 @@ class Appended:
 def append(tables: Sequence[str], config: str | None, enable: Sequence[str] = ()) -> Appended:
     """Append ``tables`` to the config file, and switch the rules in ``enable`` on. Blocks.
 
+    Others that do so at the same time wait for it.
+
     Raises AppendError, also for a rule whose pattern is slow.
 
     ``config``: its name, else that in CACHEPROXY_CONFIG, else the user's own file, which is made
@@ -85,6 +96,14 @@ def append(tables: Sequence[str], config: str | None, enable: Sequence[str] = ()
             raise AppendError(
                 f"nothing appended: {file} is not a regular file: name one with --config"
             )
+    except (OSError, RuntimeError) as error:
+        raise AppendError(f"nothing appended: {error}") from None
+    with _alone(file):
+        return _append(tables, file, enable)
+
+
+def _append(tables: Sequence[str], file: Path, enable: Sequence[str]) -> Appended:
+    try:
         before = _read(file)
         text = before or ""
         known = {rule.name for rule in load({}, {}, str(file)).rule} if text else set()
@@ -112,13 +131,36 @@ def _read(file: Path) -> str | None:
     return file.read_bytes().decode() if file.exists() else None
 
 
+@contextlib.contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Keep other processes and threads from writing ``file``, where its folder can be locked.
+
+    The folder, since the file itself is replaced, and a lock file would stay behind.
+    """
+    folder = next((one for one in file.parents if one.is_dir()), None)
+    if fcntl is None or folder is None:
+        yield
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
+
+
 def _enabling(text: str, names: Sequence[str], file: Path) -> str:
     """Return the line with ``enable``, which comes before the tables of the file's ``text``."""
     if not names:
         return ""
     listed = ", ".join(f'"{name}"' for name in names)
-    if "enable" in tomllib.loads(text):
+    values = tomllib.loads(text)
+    if "enable" in values:
         raise AppendError(f"nothing appended: add {listed} to enable in {file}")
+    both = [name for name in names if name in values.get("disable", ())]
+    if both:
+        raise AppendError(f"nothing appended: take {', '.join(both)} out of disable in {file}")
     return f"enable = [{listed}]\n"
 
 

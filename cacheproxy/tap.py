@@ -33,6 +33,7 @@ from cacheproxy.daemon.records import Records
 from cacheproxy.daemon.reloading import Reloading
 from cacheproxy.daemon.service import ProxyService, stop, version
 from cacheproxy.daemon.shown import Shown
+from cacheproxy.daemon.signals import hold
 from cacheproxy.daemon.wiring import Arrangement, Lasting
 from cacheproxy.observe.capture import Capture
 from cacheproxy.observe.capturefolder import CaptureError, CaptureFolder
@@ -81,6 +82,7 @@ def makeService(options: Options) -> IService:
     """Return the proxy as a service; a bad setting is one line and exit code 2."""
     from twisted.internet import reactor  # noqa: PLC0415 - it must not be chosen on import
 
+    hold()
     raise_limit()
     sys.setswitchinterval(_SWITCH_SECONDS)
     poll_plainly(reactor)
@@ -99,7 +101,11 @@ def makeService(options: Options) -> IService:
     ) as error:
         stop(2, str(error))
     reloading = Reloading(
-        lasting.plugins.workers, options.read, partial(arrange, lasting), options.settings
+        lasting.plugins.workers,
+        options.read,
+        partial(arrange, lasting),
+        options.settings,
+        options.file,
     )
     return ProxyService(lasting, listening, arrangement, reloading, options.parent)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+
 import pytest
 
 from cacheproxy.configfile import AppendError, append
@@ -73,3 +77,29 @@ def test_a_key_that_only_the_proxy_has_is_not_needed(tmp_path):
     )
     append([RULE], str(file))
     assert file.read_text().endswith(f"\n{RULE}")
+
+
+WRITES = "import sys; from cacheproxy.configfile import append; append([sys.argv[1]], sys.argv[2])"
+
+
+@pytest.mark.slow
+def test_who_writes_at_the_same_time_loses_nothing(tmp_path):
+    """Six commands, each of which reads the file and writes it anew; no lock stays behind."""
+    file = tmp_path / "config.toml"
+    file.write_text("verbose = true\n")
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITES, RULE.replace("stamp", f"stamp-{number}"), str(file)]
+        )
+        for number in range(6)
+    ]
+    assert [writer.wait(60) for writer in writers] == [0] * 6
+    assert sorted(re.findall(r"stamp-\d", file.read_text())) == [f"stamp-{n}" for n in range(6)]
+    assert [each.name for each in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_a_rule_that_is_disabled_is_not_enabled_beside(tmp_path):
+    file = tmp_path / "config.toml"
+    file.write_text('disable = ["stamp"]\n')
+    with pytest.raises(AppendError, match="take stamp out of disable"):
+        append([], str(file), ["stamp"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ def run(line: list[str]) -> None:
     # Not on import: this installs the reactor.
     from twisted.scripts import twistd  # noqa: PLC0415
 
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, lambda *_: None)  # the settings are yet to be read
     sys.argv = ["twistd", *line]
     try:
         twistd.run()

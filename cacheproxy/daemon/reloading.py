@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 from twisted.internet.defer import Deferred
@@ -39,8 +40,8 @@ class Reloading:
     """Reads and arranges in a thread of ``workers``, then hands over on the reactor's.
 
     ``read`` returns what is configured now, ``arrange`` makes of it what is needed; ``running``
-    is the configuration in force. What is wrong is one line, and changes nothing; so is a plugin's
-    file that does not come to its end.
+    is the configuration in force, ``file`` where it may stand. What is wrong is one line, and
+    changes nothing; so is a plugin's file that does not come to its end.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Reloading:
         read: Callable[[], Config],
         arrange: Callable[[Config], Arrangement],
         running: Config,
+        file: str = "",
     ) -> None:
         self._workers = workers
+        self._file = file
         self._read = read
         self._arrange = arrange
         self._running = running
@@ -107,7 +110,24 @@ class Reloading:
     def _prepare(self) -> tuple[Config, Arrangement]:
         wanted = self._read()
         lasting = {name: getattr(self._running, name) for name in NEED_A_RESTART}
-        return wanted, self._arrange(msgspec.structs.replace(wanted, **lasting))
+        arrangement = self._arrange(msgspec.structs.replace(wanted, **lasting))
+        if _lost_its_upstream(self._running, wanted, self._file):
+            raise ConfigError(
+                f"{self._file or 'the config file'} names no upstream any more. If it is whole, "
+                "and the default is meant, write upstream there"
+            )
+        return wanted, arrangement
+
+
+def _lost_its_upstream(running: Config, wanted: Config, file: str) -> bool:
+    """Whether the default is meant by nobody: a file that is empty, or half written, names none."""
+    default = Config().upstream
+    if wanted.upstreams or wanted.upstream != default or running.upstream == default:
+        return False
+    try:
+        return "upstream" not in Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return True
 
 
 def summary(running: Config, wanted: Config, plugins: Iterable[str] = ()) -> str:

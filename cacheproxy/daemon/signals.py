@@ -57,6 +57,15 @@ class Signals:
             self._reactor.callFromThread(self._stop)
 
 
+def hold() -> None:
+    """Let a SIGHUP pass while the process starts: the settings are about to be read.
+
+    Without a handler it would end the process.
+    """
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, lambda *_: None)
+
+
 def exit_with(code: int) -> None:
     """Let the process end with ``code`` once twistd is done; twistd itself only knows 0.
 

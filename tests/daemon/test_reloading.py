@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -157,20 +160,22 @@ def test_rules_change_and_sessions_are_remembered(reloaded, client, first):
     proxy = reloaded.start(base + STAMP)
 
     def sent(number, *users):
-        client().ask("/v1/chat/completions", turn(f"stamp={number} id=a{number}", *users))
+        body = turn(f"stamp={number} id=a{number}", *users)
+        client().ask("/v1/chat/completions", body, b"X-Session-ID: s")
         assert client().answer().status == 200
         received = relayed(first, b"/v1/chat/completions", b"stamp=")
         return json.loads(received.body)["messages"][0]["content"]
 
     assert sent(1, "a") == "stamp=0 id=a1"
-    assert reloaded.reload(base) == "reloaded: rule changed"
-    assert sent(2, "a", "b") == "stamp=2 id=a2"
     assert reloaded.reload(base + STAMP + PIN) == "reloaded: rule changed"
-    assert sent(3, "a", "b", "c") == "stamp=0 id=a2"
-    assert sent(4, "a", "b", "c", "d") == "stamp=0 id=a2"
+    assert sent(2, "a", "b") == "stamp=0 id=a1"
+    assert reloaded.reload(base) == "reloaded: rule changed"
+    assert sent(3, "a", "b", "c") == "stamp=3 id=a3"
+    assert reloaded.reload(base + STAMP + PIN) == "reloaded: rule changed"
+    assert sent(4, "a", "b", "c", "d") == "stamp=0 id=a4"  # a text that no turn before has had
     said = reloaded.reload(base + STAMP + PIN + "\n[[rule]]\nname = 'x'\n")
     assert said.startswith("warn: settings not reloaded")
-    assert sent(5, "a", "b", "c", "d", "e") == "stamp=0 id=a2"
+    assert sent(5, "a", "b", "c", "d", "e") == "stamp=0 id=a4"
     disabled = 'disable = ["id"]\n' + base + STAMP + PIN
     assert reloaded.reload(disabled) == "reloaded: disable changed"
     assert sent(6, "a", "b", "c", "d", "e", "f") == "stamp=0 id=a6"
@@ -188,6 +193,8 @@ WRONG = [
     (STAMP + STAMP, "rule 'stamp' comes from both"),
     (RULE.format(name="x", pattern="(", more=""), "rule 'x': bad pattern"),
     ('enable = ["nosuch"]', "no rule is called nosuch"),
+    ("", "names no upstream any more"),
+    ("verbose = true", "names no upstream any more"),
     ('upstream = "localhost"', "is not an http or https URL:"),
     ('upstream = "http://u:kanarienvogel@h"', "user, query or fragment"),
     ('upstream = "{self}"', "is this proxy itself"),
@@ -213,6 +220,41 @@ def test_what_is_wrong_changes_nothing(reloaded, client, first, tmp_path):
     assert "No such file" in proxy.wait_for("not reloaded", since=mark)
     assert reloaded.reload(good) == "reloaded: nothing changed"
     assert "kanarienvogel" not in proxy.output
+
+
+SLOW = """
+import time
+from cacheproxy import Client
+CLIENT, RULES = Client(name="slow"), ()
+print("begun", flush=True)
+time.sleep(1)
+"""
+SERVE = ["-m", "cacheproxy", "serve"]
+TWISTD = ["-c", "from twisted.scripts.twistd import run; run()", "-n", "cacheproxy"]
+
+
+@pytest.mark.parametrize("command", [SERVE, TWISTD], ids=["serve", "twistd"])
+def test_a_signal_while_it_starts_is_no_harm(tmp_path, command):
+    """It reads its settings anyway; without a handler it would end."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    given = ["--port", "0", "--upstream", "http://127.0.0.1:9", "--plugin", "slow.py"]
+    process = subprocess.Popen(
+        [sys.executable, *command, *given],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert "begun" in process.stdout.readline()
+    process.send_signal(signal.SIGHUP)
+    said = ""
+    while "Ready." not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    process.terminate()
+    process.communicate(timeout=60)
 
 
 def test_what_cannot_change_is_named(reloaded, client, first, tmp_path):
