@@ -46,13 +46,15 @@ class Standing(NamedTuple):
     """How a target is doing now.
 
     ``context``: tokens of one prompt, None for not known. ``speed``: evaluated tokens a second,
-    None for not known. ``waiting``: requests under way there.
+    None for not known. ``waiting``: requests under way there. ``is_silent``: it answers nothing, so
+    that it gets no new conversations while others do.
     """
 
     is_up: bool = True
     context: int | None = None
     speed: float | None = None
     waiting: int = 0
+    is_silent: bool = False
 
 
 class Known(NamedTuple):
@@ -148,6 +150,7 @@ def _ordered(
         names.sort(key=costs.__getitem__)
     elif route.prefer == "latency":
         names.sort(key=lambda name: _seconds(standing(name), facts))
+    names.sort(key=lambda name: standing(name).is_silent)
     if known.home in names:
         names.remove(known.home)
         names.insert(0, known.home)

@@ -54,7 +54,8 @@ class Server:
     def standing(self, speed: float | None) -> Standing:
         """Return how it is doing; ``speed``: of its prefill, tokens a second."""
         context = self.max_context or self.profiling.profile.memory.context
-        return Standing(self.health.is_up, context, speed, self.health.waiting)
+        health = self.health
+        return Standing(health.is_up, context, speed, health.waiting, health.is_silent)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for a page."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from twisted.internet import defer
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.internet.task import LoopingCall
@@ -21,13 +22,16 @@ EVERY = 5.0
 """Seconds between two questions."""
 _SECONDS = 4.0
 """For an answer. A server that is slow to tell is busy, not down."""
+_SILENT = 2
+"""Questions in a row without an answer, after which new conversations go elsewhere: within
+15 seconds. If it is at work on nothing of ours it counts as down, since it hangs."""
 
 
 class Health:
     """Asks ``upstream`` every few seconds, once started. ``name``: as people know it.
 
     ``waiting``: requests of ours that are under way there. It counts as up until it refuses a
-    connection or says that it is not. ``is_asking``: whether a question is under way.
+    connection or says that it is not, or hangs. ``is_asking``: whether a question is under way.
     """
 
     def __init__(self, upstream: Upstream, name: str, clock: Any, via: bytes = b"") -> None:
@@ -39,8 +43,14 @@ class Health:
         self._via = via
         self._asking: Deferred[None] | None = None
         self.is_asking = False
+        self._unanswered = 0
         self._loop = LoopingCall(self._ask)
         self._loop.clock = clock
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it answers nothing: it hangs, or a prompt keeps it from answering."""
+        return self._unanswered >= _SILENT
 
     def start(self) -> None:
         """Ask now, and from now on."""
@@ -80,12 +90,18 @@ class Health:
         self.is_asking = True
         try:
             status, _ = await ask(self._upstream, question, self._clock, _SECONDS, via=self._via)
+        except defer.TimeoutError:
+            self._unanswered += 1
+            if self.is_silent and not self.waiting:
+                self.set(is_up=False)
+            return
         except (ConnectError, DNSLookupError) as error:
             if not is_ours(error):  # else prompts might go to a fallback because of us
                 self.set(is_up=False)
         except ResponseError:  # broken off: it may just be ending
             return
         else:
+            self._unanswered = 0
             self.set(is_up=status not in DOWN)
         finally:
             self.is_asking = False

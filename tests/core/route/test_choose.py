@@ -45,6 +45,15 @@ def test_it_leaves_a_server_that_is_down():
     assert sorted(names(THREE, a=DOWN, b=DOWN, c=DOWN)) == NAMES
 
 
+def test_a_new_one_leaves_a_server_that_is_silent():
+    """It may be busy, so its own stay; where all are silent, nothing changes."""
+    first, second, third = ranked("k", NAMES)
+    silent = Standing(is_silent=True)
+    assert names(THREE, Known("k"), **{first: silent}) == [second, third, first]
+    assert names(THREE, Known("k", first), **{first: silent}) == [first, second, third]
+    assert names(THREE, Known("k"), a=silent, b=silent, c=silent) == ranked("k", NAMES)
+
+
 def test_it_leaves_a_server_whose_context_it_has_outgrown():
     """Where none has the room, the widest one says so itself."""
     narrow, wide = Standing(context=8192), Standing(context=32_768)

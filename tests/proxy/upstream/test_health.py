@@ -132,12 +132,37 @@ def test_it_is_asked_again_every_few_seconds(ask, server):
 
 
 def test_one_that_is_slow_stays_what_it_was(ask, server):
-    """It is busy: its conversations are not to move for that."""
+    """It is busy: its conversations are not to move for that, but new ones go elsewhere."""
+    server.reset(lambda peer, _: peer.wait_closed())
+    asked = ask(server.url)
+    asked.health.waiting = 1
+    asked.health.start()
+    assert asked.health.is_asking
+    asked.clock.advance(4.0)
+    assert asked.told()
+    assert not asked.health.is_silent
+    asked.clock.advance(1.0)
+    asked.clock.advance(4.0)
+    assert asked.told()
+    assert asked.health.is_silent
+    server.reset(saying(200))
+    asked.clock.advance(1.0)
+    assert asked.told()
+    assert not asked.health.is_silent
+
+
+def test_one_that_is_silent_and_has_no_work_of_ours_hangs(ask, server):
+    """After two questions, which is within fifteen seconds."""
     server.reset(lambda peer, _: peer.wait_closed())
     asked = ask(server.url)
     asked.health.start()
-    assert asked.health.is_asking
-    asked.clock.advance(EVERY)
+    asked.clock.advance(4.0)
+    assert asked.told()
+    asked.clock.advance(1.0)
+    asked.clock.advance(4.0)
+    assert not asked.told()
+    server.reset(saying(200))
+    asked.clock.advance(1.0)
     assert asked.told()
 
 
