@@ -103,17 +103,19 @@ class Search:
     def match(self, text: str, at: int) -> regex.Match[str] | None:
         """Return the match that begins at ``at``."""
         while True:
+            begun = worked()
             try:
                 return self._regex.match(
                     text, at, timeout=self._left(), concurrent=self._lets_in(text)
                 )
             except TimeoutError:
-                self._patience *= 4
+                self._once_more(begun)
 
     def finditer(self, text: str) -> Iterator[regex.Match[str]]:
         """Yield the matches in ``text``."""
         done = 0
         while True:
+            begun = worked()
             matches = self._regex.finditer(
                 text, timeout=self._left(), concurrent=self._lets_in(text)
             )
@@ -122,9 +124,16 @@ class Search:
                     done += 1
                     yield found
             except TimeoutError:
-                self._patience *= 4
+                self._once_more(begun)
             else:
                 return
+
+    def _once_more(self, begun: float) -> None:
+        """Begin anew where other threads took the time: what is done again is no fault of its."""
+        now = worked()
+        if now < self._until:
+            self._until += now - begun
+        self._patience *= 4
 
     def _lets_in(self, text: str) -> bool:
         """Whether other threads run meanwhile."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cacheproxy.core.conversation.exchange import Exchange
+from cacheproxy.core.conversation.prepare import Prepared
 from cacheproxy.core.conversation.store import Store
+from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.prefill import Prefill
 from cacheproxy.proxy.exchange.normalizing import Normalizing
 from cacheproxy.proxy.exchange.servers import Servers
@@ -38,3 +40,12 @@ class ExchangeContext:
     keep_bodies: bool = False
     ping_after: float = 0.0
     progressed: Callable[[int, Prefill | None], None] = lambda _, __: None
+
+    async def prepare(self, came: Request) -> tuple[Request, Prepared]:
+        """Return ``came`` with a plain body, and prepared; raises CodingError."""
+
+        async def work() -> tuple[Request, Prepared]:
+            received = await self.unpacking.plain(came)
+            return received, await self.normalizing.prepare(received)
+
+        return await self.unpacking.in_turn(came, work)

@@ -67,6 +67,7 @@ class _Running:
     received: Request = field(init=False)
     started: float = field(init=False)
     wall: float = field(init=False)
+    is_probe: bool = field(init=False)
     attempt: Attempt = field(init=False)
     session: Session | None = None
     turn: int = 0
@@ -84,6 +85,7 @@ class _Running:
     def __post_init__(self) -> None:
         down, context = self.down, self.context
         self.started, self.wall = context.clock.seconds(), context.wall()
+        self.is_probe = context.probe in down.header_values(PROBE)
         method, target = down.method.decode("latin-1"), down.uri.decode("latin-1")
         memo = context.normalizing.memo
         came = self.came = self.received = Request(method, target, down.headers, down.body, memo)
@@ -101,7 +103,7 @@ class _Running:
         self.context.progressed(id(self), None)
         relay, self.relay = self.relay, None  # else each would keep the other, and all bodies
         body = self._answered(relay)
-        if not self._is_probe:  # else it is nobody's conversation
+        if not self.is_probe:  # else it is nobody's conversation
             self.context.finished(self._record(relay, body, outcome, error))
 
     def client_left(self, failure: Failure, done: Deferred[None]) -> None:
@@ -109,19 +111,14 @@ class _Running:
         self.gone = failure
         done.cancel()
 
-    @property
-    def _is_probe(self) -> bool:
-        return self.context.probe in self.down.header_values(PROBE)
-
     # The way up and down.
 
     async def _relay(self) -> None:
         """Take the request up and the answer down. What goes wrong is raised."""
         context, down = self.context, self.down
         # 1. It is unpacked; the rules edit it, and it is found out whose conversation it is.
-        self.received = await context.unpacking.plain(self.came)
-        prepared = await context.normalizing.prepare(self.received)
-        if prepared.turn is not None and not self._is_probe:  # else it is no turn
+        self.received, prepared = await context.prepare(self.came)
+        if prepared.turn is not None and not self.is_probe:  # else it is no turn
             self._begin(prepared.turn, prepared.request)
         # 2. It is sent, to a server that is chosen, as that can take it.
         response = await self._send(prepared)
