@@ -1,17 +1,23 @@
 """Captures on disk: files of captured exchanges, ours and those of other programs.
 
-It reads JSON lines (see ``cacheproxy.core.capture.jsonl``), HAR files, and folders of both. An
-error in a file becomes one line that quotes nothing of it; the valid entries are used.
+It reads JSON lines (see ``cacheproxy.core.capture.jsonl``), HAR files, both also packed by gzip, xz
+or bzip2, and folders of them. An error in a file becomes one line that quotes nothing of it; the
+valid entries are used.
 """
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from cacheproxy.core.capture.har import from_har
 from cacheproxy.core.capture.jsonl import CapturedError, from_fields, parse
@@ -19,6 +25,11 @@ from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.server.profile import Profile
 
 _ENDINGS = (".jsonl", ".har")
+_PACKED = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open, b"BZh": bz2.open}
+"""What opens a packed file, by its first bytes."""
+_ALL_ENDINGS = (*_ENDINGS, *(a + b for a in _ENDINGS for b in (".gz", ".xz", ".bz2")))
+_MOST_BYTES = 1 << 30
+"""Of a packed file, once it is unpacked: a small one may come to anything."""
 _MOST_PROBLEMS = 10
 """Of one file; the rest is counted in one line."""
 _HEAD = 4096
@@ -28,9 +39,8 @@ _WHOLE = re.compile(rb'\s*\{\s*(?:[\r\n]|"log"\s*:)')
 
 # What people hand over by mistake, by the first bytes.
 _KINDS = (
-    (re.compile(rb"\x1f\x8b"), "compressed by gzip: unpack it first"),
     (re.compile(rb"PK\x03\x04"), "a zip archive: unpack it first"),
-    (re.compile(rb"\xfd7zXZ|\x28\xb5\x2f\xfd|BZh"), "compressed: unpack it first"),
+    (re.compile(rb"\x28\xb5\x2f\xfd"), "compressed by zstd: unpack it first"),
     (re.compile(rb"\xff\xfe|\xfe\xff"), "UTF-16 text: save it as UTF-8"),
     (
         re.compile(rb"\A\d+:\d*:?[a-z_]+"),
@@ -63,8 +73,8 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 def read(paths: Paths) -> tuple[list[Captured], list[Problem]]:
     """Return the exchanges in the files and folders at ``paths``, and what is wrong there.
 
-    In the order given; of a folder, ``*.jsonl`` and ``*.har`` by name. Never raises for what
-    the files are or say. Holds everything in memory: ``read_each`` does not.
+    In the order given; of a folder, ``*.jsonl`` and ``*.har`` by name, packed or not. Never raises
+    for what the files are or say. Holds everything in memory: ``read_each`` does not.
     """
     found = list(read_each(paths))
     records = [one for one in found if isinstance(one, Captured)]
@@ -83,7 +93,7 @@ def _read_path(path: Path) -> Iterator[Captured | Problem]:
         if not path.is_dir():
             yield from _read_file(path)
             return
-        files = sorted(file for file in path.iterdir() if file.suffix.lower() in _ENDINGS)
+        files = sorted(one for one in path.iterdir() if one.name.lower().endswith(_ALL_ENDINGS))
     except OSError as error:
         yield Problem(str(path), None, f"cannot be read: {error.strerror or 'input/output error'}")
         return
@@ -95,8 +105,8 @@ def _read_path(path: Path) -> Iterator[Captured | Problem]:
 
 def _read_file(path: Path) -> Iterator[Captured | Problem]:
     seen = 0
-    with path.open("rb", buffering=1 << 20) as file:
-        for line, found in _exchanges(file):
+    with _opened(path) as file:
+        for line, found in _exchanges_of(file):
             if isinstance(found, Captured):
                 yield found
                 continue
@@ -105,6 +115,54 @@ def _read_file(path: Path) -> Iterator[Captured | Problem]:
                 yield Problem(str(path), line, found)
     if seen > _MOST_PROBLEMS:
         yield Problem(str(path), None, f"and {seen - _MOST_PROBLEMS} more such lines")
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file, which may be packed."""
+    file: BinaryIO = path.open("rb", buffering=1 << 20)
+    head = file.peek(8)[:8]  # type: ignore[attr-defined]
+    opener = next((one for start, one in _PACKED.items() if head.startswith(start)), None)
+    if opener is None:
+        return file
+    file.close()
+    return io.BufferedReader(_Unpacked(opener(path, "rb")), 1 << 20)  # type: ignore[operator]
+
+
+class _TooLargeError(Exception):
+    """A packed file comes to more than any capture."""
+
+
+class _Unpacked(io.RawIOBase):
+    """What a packed file holds, up to ``_MOST_BYTES``."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._left = _MOST_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._source.read(len(buffer))
+        self._left -= len(data)
+        if self._left < 0:
+            raise _TooLargeError
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._source.close()
+        super().close()
+
+
+def _exchanges_of(file: BinaryIO) -> Iterator[tuple[int | None, Captured | str]]:
+    """Yield the exchanges of an open file; of one that cannot be unpacked, those before that."""
+    try:
+        yield from _exchanges(file)
+    except _TooLargeError:
+        yield None, f"more than {_MOST_BYTES >> 30} GiB once it is unpacked: split it"
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error):
+        yield None, "packed, and damaged or cut short"
 
 
 def _exchanges(file: BinaryIO) -> Iterator[tuple[int | None, Captured | str]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import threading
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cacheproxy.core.capture import files
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.capture.jsonl import to_line
 from cacheproxy.core.capture.record import Captured
@@ -97,12 +100,27 @@ def test_many_bad_lines_are_counted(tmp_path):
     assert problems[-1] == ": and 990 more such lines"
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_a_packed_file_is_read_as_it_is(tmp_path, pack, monkeypatch):
+    """By its first bytes, whatever it is called; not one that comes to too much."""
+    text = (GOOD_LINE + "\n").encode() * 3
+    records, problems = problems_of(tmp_path / "x", pack(text))
+    assert (len(records), problems) == (3, [])
+    (tmp_path / "one.jsonl.xz").write_bytes(pack(text))
+    assert len(read(tmp_path)[0]) == 3
+    monkeypatch.setattr(files, "_MOST_BYTES", len(text) - 1)
+    assert "once it is unpacked" in problems_of(tmp_path / "x", pack(text))[1][0]
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         (b"", "empty"),
         (b" \n\n", "empty"),
-        (gzip.compress(GOOD_LINE.encode(), mtime=0), "compressed by gzip"),
+        (gzip.compress(GOOD_LINE.encode(), mtime=0)[:40], "packed, and damaged or cut short"),
+        (lzma.compress(GOOD_LINE.encode())[:-30], "packed, and damaged or cut short"),
+        (gzip.compress(b"PK\x03\x04\x14", mtime=0), "a zip archive"),
+        (b"\x28\xb5\x2f\xfd\x00", "compressed by zstd"),
         (b"PK\x03\x04\x14", "a zip archive"),
         (GOOD_LINE.encode("utf-16"), "UTF-16 text"),
         (b"6741:9:websocket;0:~8:response;", "mitmproxy's own format"),
