@@ -96,7 +96,8 @@ class Placing:
         if self.setting == OFF or placed.request.dialect is None:
             return None
         status = response.head.status
-        error = await peek(response, LARGEST) if _may_refuse(response.head) else None
+        may = _may_refuse(response.head) and (placed.late or response.head.length is not None)
+        error = await peek(response, LARGEST) if may else None  # others pass piece by piece
         if error is None or not may_heal:
             self._answered(placed, status, error or b"")
             return None
