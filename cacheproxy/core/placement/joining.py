@@ -1,8 +1,9 @@
 """Late system messages joined to their neighbours, for templates that require alternating roles.
 
-Each text goes to the end of the user message before it (or of the tool result, if no user message
-may follow one), otherwise to the beginning of the next user message. A text between a tool call
-and its result goes to the end of the result.
+Each text goes to the end of the user message before it (or of the tool result, if a user message
+behind one is refused, or costs the turn's reasoning), otherwise to the beginning of the next user
+message. A text between a tool call and its result goes to the end of the result. User messages in
+a row become one, also without a late message between them.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ def join_late(
 class _Run:
     """Messages that become one, in their order. ``home``: the one that the others join.
 
-    ``is_result``: it ends with what a tool returned. ``has_late``: there is a late one among
-    them, or there was an empty one.
+    ``is_result``: it ends with what a tool returned. ``changes``: there is a late one among
+    them, or more than one.
     """
 
     home: int
     is_result: bool = False
-    has_late: bool = False
+    changes: bool = False
     before: list[int] = field(default_factory=list)
     behind: list[int] = field(default_factory=list)
 
@@ -60,43 +61,40 @@ def _runs(
     run: _Run | None = None
     for index, item in enumerate(items):
         if index in gone:
-            if run is not None and not run.is_result:
-                run.has_late = True
             continue
         if run is not None and _joins(run, items, index, moved, placement):
             if run.home in moved and index not in moved:
                 run.before, run.behind = [run.home, *run.behind], []
-                run.home, run.is_result = index, _ends_with_result(item)
+                run.home, run.is_result = index, ends_with_result(item)
             else:
                 run.behind.append(index)
-            run.has_late = run.has_late or index in moved
+            run.changes = True
             continue
-        if run is not None and run.has_late:
+        if run is not None and run.changes:
             yield run
         run = None
         if index in moved:
-            run = _Run(index, has_late=True)
+            run = _Run(index, changes=True)
         elif _is_user(item) or _is_result(item):
-            run = _Run(index, is_result=_ends_with_result(item))
-    if run is not None and run.has_late:
+            run = _Run(index, is_result=ends_with_result(item))
+    if run is not None and run.changes:
         yield run
 
 
 def _joins(
     run: _Run, items: Sequence[Any], index: int, moved: set[int], placement: Placement
 ) -> bool:
-    """Whether the message at ``index`` is one with the run before it.
-
-    Two user messages that the client itself sends in a row are its own affair.
-    """
+    """Whether the message at ``index`` is one with the run before it."""
     item = items[index]
+    if isinstance(item, dict) and item.get("images"):  # Ollama's: they have no place in a text
+        return False
     if index in moved:
         if run.is_result:
             return placement.joins_tool and is_all_text(item["content"])
         return placement.joins_user
     if run.home in moved and _begins_with_result(item):
         return all(is_all_text(items[late]["content"]) for late in (run.home, *run.behind))
-    return placement.joins_user and run.has_late and not run.is_result and _is_user(item)
+    return placement.joins_user and not run.is_result and _is_user(item)
 
 
 def _settle(run: _Run, items: Sequence[Any], moved: set[int], root: str) -> Iterator[Edit]:
@@ -107,12 +105,12 @@ def _settle(run: _Run, items: Sequence[Any], moved: set[int], root: str) -> Iter
     before, behind = run.before, run.behind
     if _begins_with_result(item):  # nothing comes between it and its call
         before, behind = [], others
-    plain = moved.issuperset(others) and all(is_all_text(items[n]["content"]) for n in others)
+    plain = all(_is_plain(items[n]["content"], is_late=n in moved) for n in others)
     if home in moved and plain and (not others or _has_text_at(content, -1)):
-        yield from re_role(pointer, item, _texts(items, others))
+        yield from re_role(pointer, item, _texts(items, others, moved))
     elif home not in moved and run.is_result:
         if others:
-            yield from _after_result(pointer, item, BETWEEN + _texts(items, others))
+            yield from _after_result(pointer, item, BETWEEN + _texts(items, others, moved))
     elif (
         home not in moved
         and plain
@@ -120,9 +118,9 @@ def _settle(run: _Run, items: Sequence[Any], moved: set[int], root: str) -> Iter
         and (not behind or _has_text_at(content, -1))
     ):
         if before:
-            yield _insert(pointer, content, 0, _texts(items, before) + BETWEEN)
+            yield _insert(pointer, content, 0, _texts(items, before, moved) + BETWEEN)
         if behind:
-            yield _insert(pointer, content, -1, BETWEEN + _texts(items, behind))
+            yield _insert(pointer, content, -1, BETWEEN + _texts(items, behind, moved))
     elif others:
         numbers = [*before, home, *behind]
         contents = [_marked(items[n]["content"], is_late=n in moved) for n in numbers]
@@ -176,9 +174,15 @@ def _has_text_at(content: Any, end: int) -> bool:
     return isinstance(content, str) or (bool(content) and is_text(content[end]))
 
 
-def _texts(items: Sequence[Any], numbers: Sequence[int]) -> str:
-    """Return the texts of late messages, each marked."""
-    return BETWEEN.join(wrapped(text_in(items[number]["content"])) for number in numbers)
+def _is_plain(content: Any, *, is_late: bool) -> bool:
+    """Whether a message can join another as a text; lists of the user's own stay lists."""
+    return is_all_text(content) if is_late else isinstance(content, str)
+
+
+def _texts(items: Sequence[Any], numbers: Sequence[int], moved: set[int]) -> str:
+    """Return the texts of messages; late ones are marked."""
+    texts = ((number, text_in(items[number]["content"])) for number in numbers)
+    return BETWEEN.join(wrapped(text) if number in moved else text for number, text in texts)
 
 
 def _marked(content: Any, *, is_late: bool) -> Any:
@@ -209,7 +213,7 @@ def _begins_with_result(item: Any) -> bool:
     return _is_result(item) or _is_result_block(item, 0)
 
 
-def _ends_with_result(item: Any) -> bool:
+def ends_with_result(item: Any) -> bool:
     """Whether a tool's result is the last that ``item`` says."""
     return _is_result(item) or _is_result_block(item, -1)
 

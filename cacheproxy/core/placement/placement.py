@@ -5,12 +5,13 @@ The head is the first system text of a request: ``system`` (Messages), ``instruc
 roles is late. A template takes one where it stands, renders it as a user message, moves it to the
 head ("hoists" it), refuses the request, or drops the message. The last three cost the whole
 history, the request, or the text. In these cases the proxy sends the message as a user message, in
-its place.
+its place; or it joins the message beside it, where a user message would be refused, or would cost
+the reasoning of the running turn.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -36,19 +37,25 @@ class Late(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How one role fares: after other messages (``late``), and as a second text at the head."""
+    """How one role fares: after other messages (``late``), and as a second text at the head.
+
+    ``costs``: as it is sent, behind a tool's result, it costs more than placed.
+    """
 
     late: Late = Late.UNKNOWN
     lead: Late = Late.UNKNOWN
+    costs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What one server does with late messages of each role.
+    """What one server does with late messages of each role, and what else it cannot take.
 
-    ``joins_user``: it refuses two user messages in a row, ``joins_tool``: a user message behind
-    a tool's result; the placed text is joined to its neighbour there. ``told_by``: how this is
-    known, for people.
+    ``joins_user``: it refuses two user messages in a row, which become one. ``joins_tool``: a
+    late message joins the tool's result before it: as a user message there it would be refused,
+    or cost what was rendered before it (the reasoning of the running turn). ``told_by``: how this
+    is known, for people. ``short_ids``: it refuses ids of calls unless they are nine letters or
+    digits. ``refuses``: what it refuses and nobody can mend, for people.
     """
 
     system: Treatment
@@ -56,6 +63,8 @@ class Placement:
     joins_user: bool = False
     joins_tool: bool = False
     told_by: str = ""
+    short_ids: bool = False
+    refuses: tuple[str, ...] = ()
 
     @property
     def late(self) -> Late:
@@ -64,17 +73,22 @@ class Placement:
 
     @property
     def places(self) -> bool:
-        """Whether any late message has to go on as the user's."""
+        """Whether any late message has to be placed."""
         of_all = (self.system, self.developer)
-        return any(each.late.harms or each.lead.harms for each in of_all)
+        return any(each.late.harms or each.lead.harms or each.costs for each in of_all)
 
-    def moves(self, role: str, *, leads: bool) -> bool:
-        """Return whether a late message of ``role`` goes on as the user's.
+    @property
+    def mends(self) -> bool:
+        """Whether requests without late messages may have to be edited, too."""
+        return self.joins_user or self.short_ids
 
-        ``leads``: only system text stands before it.
+    def moves(self, role: str, *, leads: bool, behind: bool = False) -> bool:
+        """Return whether a late message of ``role`` is placed.
+
+        ``leads``: only system text stands before it. ``behind``: a tool's result does.
         """
         treatment = self.developer if role == "developer" else self.system
-        return (treatment.lead if leads else treatment.late).harms
+        return (treatment.lead if leads else treatment.late).harms or (behind and treatment.costs)
 
     @property
     def says(self) -> str:
@@ -82,7 +96,23 @@ class Placement:
         if self.told_by == BY_OPTION:
             return f"was not asked where late system messages stand: {_DONE}"
         does = DOES[self.late]
-        return f"{does}: {_DONE}" if self.late.harms else does
+        if self.late.harms:
+            does += f": {_DONE}{self._joins}"
+        elif self.system.costs:
+            does += f", but behind a tool's result that costs what stands before: {_JOINED}"
+        if self.joins_user:
+            does += "; two user messages in a row become one, since it refuses them"
+        if self.short_ids:
+            does += "; ids of calls become nine letters, since it refuses others"
+        return "; ".join([does, *(f"it refuses {what}" for what in self.refuses)])
+
+    @property
+    def _joins(self) -> str:
+        if self.joins_user:
+            return ", joined to the message beside them"
+        if self.joins_tool:
+            return f"; {_JOINED}, since a user message there can cost the reasoning before it"
+        return ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for a page."""
@@ -95,9 +125,19 @@ def alike(late: Late, told_by: str, *, joins: bool = False) -> Placement:
     return Placement(treatment, treatment, joins, joins, told_by)
 
 
+def guessed(late: Late, told_by: str, *, joins: bool = False) -> Placement:
+    """Return the placement of a server that cannot be asked what it renders.
+
+    Behind a tool's result a late message joins it: no template is known that refuses this or drops
+    reasoning for it, as some do for a user message.
+    """
+    return replace(alike(late, told_by, joins=joins), joins_tool=True)
+
+
 BY_OPTION = "the option --placement user"
 """``Placement.told_by`` where nobody asked the server."""
 _DONE = "the proxy sends them as user messages, in their place"
+_JOINED = "the proxy adds those behind a tool's result to it"
 DOES: dict[str, str] = {
     Late.INLINE: "takes late system messages where they stand",
     Late.USER: "renders late system messages as user messages",

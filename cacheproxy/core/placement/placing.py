@@ -1,10 +1,11 @@
 r"""Places late system messages: each becomes a user message where it stands.
 
 The text is wrapped in ``<system-reminder>``, as Claude Code itself does, unless it already is. If
-a template requires user and assistant in turns, the text joins its neighbour: the user message
-before it (or the tool result, if no user message may follow one), otherwise the next one. User
-messages that were separated only by a late one are then joined, and a text between a tool call and
-its result goes after the result.
+a user message behind a tool's result is refused, or costs the reasoning of the running turn, the
+text joins the result. If a template requires user and assistant in turns, the text joins its
+neighbour: the user message before it, otherwise the next one. User messages in a row are then
+joined, too, and a text between a tool call and its result goes after the result. Ids of calls
+are spelled anew for templates that refuse them.
 
 The result for a message depends only on the messages before it (and, if messages are joined, on
 the user message or tool result right after it). So each later turn shows it the same, and the
@@ -21,7 +22,8 @@ from typing import Any, NamedTuple
 
 from cacheproxy.core.document.document import Document, Splice
 from cacheproxy.core.document.edits import REMOVE, Edit, encode, splice, splices_of
-from cacheproxy.core.placement.joining import join_late
+from cacheproxy.core.placement.call_ids import short_ids
+from cacheproxy.core.placement.joining import ends_with_result, join_late
 from cacheproxy.core.placement.placement import ROLES, Placement
 from cacheproxy.core.placement.reroling import WHY, re_role
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, OLLAMA, RESPONSES
@@ -83,15 +85,15 @@ def place(request: Request, placement: Placement) -> tuple[Request, Report | Non
     It never raises: what cannot be placed goes on as it came, and the report says why.
     """
     items, document = _items(request), request.document
-    moved, gone = _needed(request, items, placement)
-    if document is None or not (moved or gone):
+    if document is None or not items:
         return request, None
     root = _name(request.dialect)
     splices: list[Splice] = []
-    edits = [Edit(f"/{root}/{number}", REMOVE, _EMPTY) for number in sorted(gone)]
-    done = list(edits)
     try:
-        if placement.joins_user or placement.joins_tool:
+        moved, gone = _needed(request, items, placement)
+        edits = [Edit(f"/{root}/{number}", REMOVE, _EMPTY) for number in sorted(gone)]
+        done = list(edits)
+        if placement.joins_user or (moved and placement.joins_tool):
             edits += join_late(items, moved, gone, placement, f"/{root}")
             done = edits
         else:
@@ -101,25 +103,39 @@ def place(request: Request, placement: Placement) -> tuple[Request, Report | Non
                 splices += [] if plain is None else [plain]
                 edits += re_role(pointer, items[number]) if plain is None else ()
                 done.append(Edit(f"{pointer}/role", "user", WHY))
-        splices = [*splices_of(document, edits), *splices]
-        body = splice(document.body, splices)
+        placed = _edited(request, [*splices_of(document, edits), *splices])
+        if placement.short_ids:  # in what was placed: a result may have become another
+            spelled = list(short_ids(_items(placed), f"/{root}"))
+            if spelled and placed.document is not None:
+                placed = _edited(placed, splices_of(placed.document, spelled))
+                done = [*done, *spelled]
     except Exception as error:  # law 4
         return request, Report(NAME, error=describe(error))
-    if body is request.body:
+    if placed is request:
         return request, None
-    return request.with_body(body, splices), Report(NAME, tuple(done))
+    return placed, Report(NAME, tuple(done))
+
+
+def _edited(request: Request, splices: list[Splice]) -> Request:
+    body = splice(request.body, splices)
+    return request if body is request.body else request.with_body(body, splices)
 
 
 def _needed(request: Request, items: list[Any], placement: Placement) -> tuple[set[int], set[int]]:
     """Return which late messages become the user's, and which go: they say nothing."""
     moved: set[int] = set()
     gone: set[int] = set()
+    behind: set[int] = set()
     for number, role, leads in late_messages(request):
         content = items[number].get("content")
         if not isinstance(content, str | list):
             continue
+        before = number - 1
+        is_behind = before in behind or (before >= 0 and ends_with_result(items[before]))
+        if is_behind:
+            behind.add(number)
         # What leads behind one that becomes the user's leads no more.
-        if not placement.moves(role, leads=leads and not moved):
+        if not placement.moves(role, leads=leads and not moved, behind=is_behind):
             continue
         says = says_something(content) or items[number].get("images")
         (moved if says else gone).add(number)

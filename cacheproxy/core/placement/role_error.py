@@ -4,7 +4,8 @@ Templates raise such errors while the prompt is rendered, before anything is eva
 Qwen3.5 and Ministral ("System message must be at the beginning."), Mistral and Gemma
 ("conversation roles must alternate user/assistant/…"), Mistral-Small ("Only user, assistant and
 tool roles are supported, got system."), Qwen and Apertus ("Unexpected message role.", "Invalid
-role: system"), pydantic's literal checks ("Input should be 'user' or 'assistant'").
+role: system"), Mistral's of September 2024 on ("Tool call IDs should be alphanumeric strings with
+length 9!"), pydantic's literal checks ("Input should be 'user' or 'assistant'").
 """
 
 from __future__ import annotations
@@ -30,12 +31,18 @@ _ROLE = re.compile(
 _ALTERNATE = re.compile(
     rb"\broles?\b.{0,20}\bmust alternate|\balternat\w+ .{0,40}\brole", re.IGNORECASE
 )
+_SHORT_IDS = re.compile(rb"\bids? should be alphanumeric\b.{0,40}\b9\b", re.IGNORECASE)
 
 
 def refuses_late(body: bytes) -> bool:
     """Whether the error answer may be about a system message that comes late."""
     text = body[:LARGEST]
     return any(words.search(text) for words in (_ORDER, _ROLE, _ALTERNATE))
+
+
+def wants_short_ids(body: bytes) -> bool:
+    """Whether it says that the ids of calls have to be nine letters or digits."""
+    return _SHORT_IDS.search(body[:LARGEST]) is not None
 
 
 def wants_turns(body: bytes) -> bool:

@@ -33,6 +33,9 @@ _TOOLS = [
 ]
 PLAIN = "plain"
 """The question that comes first: a conversation without late messages."""
+TOOL, JOINED, LONG_IDS = "tool", "tool joined", "tool long ids"
+"""A running turn; the same with a late message added to its result; with ids as most clients have.
+"""
 FIRST, OPEN, ENDED = "first", "open", "ended"
 """A conversation's first request, the same behind a tool's result, and when the user has answered.
 """
@@ -65,12 +68,18 @@ def first_questions() -> dict[str, Json]:
 
 
 def tool_questions() -> dict[str, Json]:
-    """Return what is asked besides where late messages have to be the user's."""
-    called = turn()[OPEN]["messages"]
-    return {
-        "tool": {"messages": called, "tools": _TOOLS},
-        "tool user": {"messages": [*called, _said("user", LATE)], "tools": _TOOLS},
-    }
+    """Return what is asked of a late message behind a tool's result, and of calls at all.
+
+    The turn has reasoning: what becomes of it tells the ways to place the message apart.
+    """
+    called = turn(THOUGHT)[OPEN]["messages"]
+    result = called[-1]
+    asked = {TOOL: called}
+    for role in ("user", *ROLES):
+        asked[f"{TOOL} {role}"] = [*called, _said(role, LATE)]
+    asked[JOINED] = [*called[:-1], result | {"content": f"{result['content']}\n\n{LATE}"}]
+    asked[LONG_IDS] = turn(call_id=f"call_{_CALL_ID * 3}")[OPEN]["messages"]
+    return {name: {"messages": messages, "tools": _TOOLS} for name, messages in asked.items()}
 
 
 def turn_questions() -> dict[str, Json]:
@@ -84,18 +93,18 @@ def turn_questions() -> dict[str, Json]:
     }
 
 
-def turn(thought: str = "") -> dict[str, Json]:
+def turn(thought: str = "", call_id: str = _CALL_ID) -> dict[str, Json]:
     """Return one conversation as it grows: FIRST, OPEN, ENDED.
 
     ``thought``: the reasoning before the tool's call, if the client sends it back. It stands under
     both its names; servers read one of them.
     """
     function = {"name": _TOOL, "arguments": json.dumps({"what": CALL})}
-    call = {"id": _CALL_ID, "type": "function", "function": function}
+    call = {"id": call_id, "type": "function", "function": function}
     calling: Json = {"role": "assistant", "content": "", "tool_calls": [call]}
     if thought:
         calling |= {"reasoning_content": thought, "reasoning": thought}
-    result = {"role": "tool", "tool_call_id": _CALL_ID, "content": RESULT}
+    result = {"role": "tool", "tool_call_id": call_id, "content": RESULT}
     first = [_said("system", HEAD), _said("user", ONE)]
     called = [*first, calling, result]
     ended = [*called, _said("assistant", TWO), _said("user", THREE)]

@@ -7,15 +7,20 @@ for each question. Marks in the rendered text give the answer. Sources: llama-se
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import TypeVar
 
+from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.placement.placement import ROLES, Late, Placement, Treatment
 from cacheproxy.core.template.questions import (
+    JOINED,
     LATE,
+    LONG_IDS,
     ONE,
     PLAIN,
+    RESULT,
     THREE,
+    TOOL,
     TWO,
     Json,
     body_of,
@@ -45,21 +50,51 @@ def placement_of(rendered: Rendered, told_by: str) -> Placement | None:
     if plain is None or not _in_order(plain, (ONE, TWO, THREE)) or LATE in plain:
         return None
     as_user = rendered.get("late user")
-    treatments = [
-        Treatment(
-            _late(rendered, f"late {role}", (ONE, TWO), as_user),
-            _late(rendered, f"second {role}", ("", ONE), None),
-        )
-        for role in ROLES
-    ]
-    has_tools = rendered.get("tool") is not None
+    as_users, joined = _kept(rendered, f"{TOOL} user"), _kept(rendered, JOINED)
+    treatments = []
+    for role in ROLES:
+        late = _late(rendered, f"late {role}", (ONE, TWO), as_user)
+        lead = _late(rendered, f"second {role}", ("", ONE), None)
+        sent = _kept(rendered, f"{TOOL} {role}", joined)
+        costs = not late.harms and sent < max(joined, as_users)
+        treatments.append(Treatment(late, lead, costs))
+    refuses = [f"{what}, which nothing can mend" for what in _refused(rendered)]
     return Placement(
         system=treatments[0],
         developer=treatments[1],
         joins_user="late user" in rendered and as_user is None,
-        joins_tool=has_tools and "tool user" in rendered and rendered["tool user"] is None,
+        joins_tool=_is_refused(rendered, f"{TOOL} user") or 0 <= as_users < joined,
         told_by=told_by,
+        short_ids=_is_refused(rendered, LONG_IDS),
+        refuses=tuple(refuses),
     )
+
+
+def _kept(rendered: Rendered, name: str, unasked: int = -1) -> int:
+    """Return how much a turn keeps of what was rendered of it when a late message comes behind it.
+
+    In characters, up to the end of the tool's result: all of it if the answer ``name`` only adds
+    to it. -1 where the message is refused or dropped; ``unasked`` where that was not asked.
+    """
+    before, text = rendered.get(TOOL), rendered.get(name)
+    if before is None or name not in rendered:
+        return unasked
+    if text is None or LATE not in text:
+        return -1
+    at = before.find(RESULT)
+    return common_prefix(before[: at + len(RESULT)] if at >= 0 else "", text)
+
+
+def _is_refused(rendered: Rendered, name: str) -> bool:
+    """Whether a running turn is rendered, but not with what ``name`` changes in it."""
+    return rendered.get(TOOL) is not None and name in rendered and rendered[name] is None
+
+
+def _refused(rendered: Rendered) -> Iterator[str]:
+    if TOOL in rendered and rendered[TOOL] is None:
+        yield "calls of tools and their results"
+    if _is_refused(rendered, f"{TOOL} user"):
+        yield "a user's message right behind a tool's result"
 
 
 def asking(path: str, model: str = "") -> Asking[Placement | None]:
@@ -73,11 +108,13 @@ def asking(path: str, model: str = "") -> Asking[Placement | None]:
     placement = None
     for questions in (first_questions(), tool_questions()):
         for name, question in questions.items():
+            if name != TOOL and rendered.get(TOOL, "") is None:
+                break
             rendered[name] = yield from render(path, question, model)
             if rendered[name] is None and name == PLAIN:
                 return None
         placement = placement_of(rendered, path)
-        if placement is None or not placement.places:
+        if placement is None:
             break
     return placement
 

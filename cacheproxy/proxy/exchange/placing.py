@@ -12,9 +12,15 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.http1.response_head import ResponseHead
-from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, alike
+from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, alike, guessed
 from cacheproxy.core.placement.placing import late_messages, place
-from cacheproxy.core.placement.role_error import LARGEST, STATUSES, refuses_late, wants_turns
+from cacheproxy.core.placement.role_error import (
+    LARGEST,
+    STATUSES,
+    refuses_late,
+    wants_short_ids,
+    wants_turns,
+)
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import Report
@@ -67,12 +73,18 @@ class Placing:
 
     async def place(self, request: Request) -> Placed:
         """Return ``request`` as this upstream can take it. It never fails for this."""
-        if self.setting == OFF or not late_messages(request):
+        if self.setting == OFF:
             return Placed(request)
-        placement = await self._of(request)
-        if placement is None or not placement.places:
-            return Placed(request, late=True, by=placement)
-        return await self._placed(request, placement)
+        late = bool(late_messages(request))
+        if late:
+            placement = await self._of(request)
+        elif self._profiling.mends:
+            placement = self._profiling.known(request, fresh=False)
+        else:
+            return Placed(request)
+        if placement is None or not (placement.places or placement.mends):
+            return Placed(request, late=late, by=placement)
+        return await self._placed(request, placement, late=late)
 
     async def healed(
         self, placed: Placed, received: Request, response: UpstreamConnection, *, may_heal: bool
@@ -81,10 +93,11 @@ class Placing:
 
         Else ``response`` is the answer.
         """
-        if not placed.late:
+        if self.setting == OFF or placed.request.dialect is None:
             return None
         status = response.head.status
-        error = await peek(response, LARGEST) if _may_refuse(response.head) else None
+        may = _may_refuse(response.head) and (placed.late or response.head.length is not None)
+        error = await peek(response, LARGEST) if may else None  # others pass piece by piece
         if error is None or not may_heal:
             self._answered(placed, status, error or b"")
             return None
@@ -95,23 +108,23 @@ class Placing:
 
         None where the error is about something else, or nothing else can be done.
         """
-        if not refuses_late(error):
+        joins, short_ids = wants_turns(error), wants_short_ids(error)
+        if not (joins or short_ids or (placed.late and refuses_late(error))):
             return None
         known = self._profiling.known(received)
         if known is not None and known == placed.by:
             # Another server, or model, may have taken the place of the one we knew.
             self._profiling.forget()
             known = await self._of(received, quietly=True)
-        joins, guess = wants_turns(error), None
-        if known is None or not known.places:
-            guess = alike(Late.REFUSED, "its answer to a request", joins=joins)
-        elif joins and not known.joins_user:
-            guess = replace(known, joins_user=True, joins_tool=True)
-        again = await self._placed(received, guess or known or _ALWAYS)
+        guess = known or _UNKNOWN
+        if not guess.places and placed.late and not short_ids:
+            guess = guessed(Late.REFUSED, _BY_ANSWER)
+        guess = _with(guess, error)
+        again = await self._placed(received, guess, late=placed.late)
         if again.request.body == placed.request.body:
             return None
         return replace(
-            again, guess=None if guess is None else (self._profiling.key(received), guess)
+            again, guess=None if guess == known else (self._profiling.key(received), guess)
         )
 
     def _answered(self, placed: Placed, status: int, error: bytes = b"") -> None:
@@ -121,8 +134,8 @@ class Placing:
         key, guess = placed.guess
         if status < 400:
             self._profiling.keep(key, guess)
-        elif wants_turns(error) and not guess.joins_user:
-            self._profiling.keep(key, replace(guess, joins_user=True, joins_tool=True))
+        elif (more := _with(guess, error)) != guess:
+            self._profiling.keep(key, more)
 
     def forget(self) -> None:
         """The upstream is down: another server may take its place."""
@@ -137,10 +150,11 @@ class Placing:
 
     # Acting on it.
 
-    async def _placed(self, request: Request, placement: Placement) -> Placed:
+    async def _placed(self, request: Request, placement: Placement, *, late: bool) -> Placed:
         # To join takes ten times as long as to give a message to the user in its place.
         is_short = len(request.body) <= _THREAD_ABOVE
-        if is_short or (not placement.joins_user and request.is_quick(_THREAD_ABOVE)):
+        joins = placement.joins_tool or placement.mends
+        if is_short or (not joins and request.is_quick(_THREAD_ABOVE)):
             after, report = place(request, placement)
         else:
             pool = self._reactor.getThreadPool()
@@ -149,7 +163,7 @@ class Placing:
             _log.warn("late system messages stay as they are: {error}", error=report.error)
         elif report is not None:
             self._say_once(placement, client_of(request))
-        return Placed(after, report, late=True, by=placement)
+        return Placed(after, report, late=late, by=placement)
 
     def _say_once(self, placement: Placement, client: str) -> None:
         says = placement.says
@@ -168,4 +182,13 @@ def _may_refuse(head: ResponseHead) -> bool:
     return head.status in STATUSES and has_length and not head.values(b"content-encoding")
 
 
+def _with(guess: Placement, error: bytes) -> Placement:
+    """Return ``guess`` with what the answer ``error`` says that the server refuses."""
+    if wants_turns(error):
+        guess = replace(guess, joins_user=True, joins_tool=True)
+    return replace(guess, short_ids=True) if wants_short_ids(error) else guess
+
+
 _ALWAYS = alike(Late.REFUSED, BY_OPTION)
+_BY_ANSWER = "its answer to a request"
+_UNKNOWN = guessed(Late.UNKNOWN, _BY_ANSWER)

@@ -12,7 +12,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from cacheproxy.core.conversation.usage import usage_of
 from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.http1.headers import credentials_in
-from cacheproxy.core.placement.placement import Late, Placement, alike
+from cacheproxy.core.placement.placement import Late, Placement, alike, guessed
 from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.role_error import STATUSES, refuses_late
 from cacheproxy.core.prompt.request import Headers, Request
@@ -151,7 +151,7 @@ class Inquiry:
             status, body = await self._sent(again)
             if status != 200 and not (status in STATUSES and refuses_late(body)):
                 return None
-            return alike(Late.REFUSED, told_by, joins=status != 200)
+            return guessed(Late.REFUSED, told_by, joins=status != 200)
         if status in (429, 502, 503, 504):
             raise NotNowError
         if status != 200:
@@ -159,7 +159,7 @@ class Inquiry:
         first = usage_of(parsed(body))
         status, body = await self._sent(short_prompt(request, MANY, nonce))
         late = late_of(first, usage_of(parsed(body))) if status == 200 else Late.UNKNOWN
-        return None if late is Late.UNKNOWN else alike(late, told_by)
+        return None if late is Late.UNKNOWN else guessed(late, told_by)
 
     async def _sent(self, request: Request) -> tuple[int, bytes]:
         translated = await self._translating.translate(request)

@@ -54,7 +54,7 @@ class Profiling:
     speak it. ``wall``: returns seconds since the epoch. ``via``: our mark, against loops.
 
     ``inferred``: what its answers have shown, for whoever judges them. ``last_look``: at its status
-    pages, None before the first.
+    pages, None before the first. ``mends``: of what is known of any model, see ``Placement``.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Profiling:
     ) -> None:
         self.inferred = Inferred()
         self.last_look: Look | None = None
+        self.mends = False
         self._reactor = reactor
         self._inquiry = Inquiry(reactor, upstream, translating, wall, via)
         self._dialects = dialects
@@ -130,6 +131,7 @@ class Profiling:
         self._stale.discard(key)
         if len(self._learned) > _MOST:
             self._stale.discard(self._learned.popitem(last=False)[0])
+        self.mends = any(each.mends for each in self._learned.values())
         self._compose()
 
     def forget(self) -> None:

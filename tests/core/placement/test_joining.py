@@ -59,8 +59,12 @@ TWO = user([text("b"), text("c")])
         # user messages that it held apart become one, also where it said nothing
         ([user("a"), system("news"), TWO], [user([text(f"a\n\n{NEWS}\n\nb"), text("c")])]),
         ([user("a"), system(""), TWO], [user([text("a\n\nb"), text("c")])]),
-        # two that the client sends in a row stay two
-        ([user("a"), user("b"), system("news")], [user("a"), user(f"b\n\n{NEWS}")]),
+        # so do two that the client sends in a row: the template refuses them
+        ([user("a"), user("b"), system("news")], [user(f"a\n\nb\n\n{NEWS}")]),
+        (
+            [user("a"), assistant("b"), user("c"), user("d")],
+            [user("a"), assistant("b"), user("c\n\nd")],
+        ),
         # images beside it stay where they are, the text becomes a block of its own
         (
             [user([text("a"), IMAGE]), system("news"), user("b")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,17 @@ from hypothesis import strategies as st
 from cacheproxy.core.placement.placement import Late, Placement, Treatment
 from cacheproxy.core.template.questions import PLAIN, body_of, first_questions, tool_questions
 from cacheproxy.core.template.rendering import LLAMA, asking, placement_of, wants_model
-from tests.core.templates import RefusedError, as_user, asked, drop, hoist, inline, strict, turns
+from tests.core.templates import (
+    RefusedError,
+    as_user,
+    asked,
+    drop,
+    hoist,
+    inline,
+    strict,
+    thinking,
+    turns,
+)
 
 QUESTIONS = first_questions() | tool_questions()
 
@@ -34,7 +45,51 @@ def ask(template):
 def test_each_kind_of_template_is_told_by_its_text(template, late, lead):
     """For both roles; one of these wants roles in turns, behind a tool's result, too."""
     treatment, joins = Treatment(late, lead), template is turns
-    assert ask(template) == Placement(treatment, treatment, joins, joins, told_by=LLAMA)
+    placement = ask(template)
+    assert bool(placement.refuses) is joins  # a user's own message behind a tool's result
+    placement = replace(placement, refuses=())
+    assert placement == Placement(treatment, treatment, joins, joins, told_by=LLAMA)
+
+
+def test_behind_a_tools_result_what_costs_the_least_is_chosen():
+    """Reasoning that goes at the next user message stays if the late one joins the result."""
+
+    def refuses(messages, tools=None):
+        return strict(messages) and thinking(messages, tools)
+
+    def as_users(messages, tools=None):
+        roles = [
+            m if not n or m["role"] != "system" else m | {"role": "user"}
+            for n, m in enumerate(messages)
+        ]
+        return thinking(roles, tools)
+
+    assert ask(refuses).joins_tool
+    assert not ask(strict).joins_tool
+    placement = ask(as_users)
+    assert placement.system == Treatment(Late.USER, Late.INLINE, costs=True)
+    assert placement.places
+    assert not placement.moves("system", leads=False)
+    assert placement.moves("system", leads=False, behind=True)
+
+
+def test_ids_and_tools_that_are_refused_are_told():
+    """Ids can be mended, the tools themselves not."""
+
+    def nine(messages, tools=None):
+        if any(len(m.get("tool_call_id", "123456789")) != 9 for m in messages):
+            raise RefusedError
+        return inline(messages, tools)
+
+    def no_tools(messages, tools=None):
+        if any(m["role"] == "tool" for m in messages):
+            raise RefusedError
+        return inline(messages, tools)
+
+    assert ask(nine).short_ids
+    assert ask(no_tools).refuses
+    assert "refuses calls of tools" in ask(no_tools).says
+    assert not ask(inline).short_ids
 
 
 def test_the_roles_are_told_apart():
