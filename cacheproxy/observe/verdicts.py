@@ -26,9 +26,9 @@ from cacheproxy.observe.passed import Passed, PassedTurns
 
 _ENOUGH = 512
 """Tokens of a prompt from which a server is expected to reuse some of it."""
-_REWOUND = 1
-"""Tokens between what was reused and where two prompts part: a memory that can rewind goes back to
-that very token."""
+_REWOUND, _BEFORE_THE_END = 1, 16
+"""Tokens between what was reused and where two prompts part. A memory that can rewind goes back to
+that very token; llama.cpp's last checkpoint stands some four tokens before the end of a prompt."""
 _ORDERED = (Reason.SYSTEM_CHANGED, Reason.TOOLS_CHANGED)
 """Reasons by which the order of the tools and the system text shows."""
 
@@ -240,9 +240,13 @@ def learn(inferred: Inferred, verdict: Verdict, proof: Proof | None, usage: Usag
     """Learn from rendered prompts how a memory can be gone back in."""
     if proof is None or verdict.basis is not Basis.RENDERED or usage.reused is None:
         return
-    further = proof.shared - usage.reused
-    # A few tokens short of where they part is no proof: any server may stop there.
+    # What is rendered for us may begin with a mark more, or less, than what was counted.
+    beside = proof.now - (usage.prompt or proof.now)
+    further = proof.shared - beside - usage.reused
+    is_close = _REWOUND < further <= _BEFORE_THE_END and proof.lost > 0
     if verdict.reason is Reason.CHECKPOINT:
         inferred.saw_checkpoint()
+    elif is_close and verdict.reason is not Reason.EVICTED:
+        inferred.saw_checkpoint(is_close=True)
     elif verdict.reason is not Reason.EVICTED and abs(further) <= _REWOUND:
         inferred.saw_rewind()

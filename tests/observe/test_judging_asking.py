@@ -79,15 +79,26 @@ def test_a_proof_makes_the_verdict_and_teaches(asking, delivered):
 
 @pytest.mark.parametrize(
     ("reused", "kind"),
-    [(400, Kind.REWINDABLE), (399, Kind.REWINDABLE), (396, Kind.UNKNOWN)],
+    [(400, Kind.REWINDABLE), (399, Kind.REWINDABLE), (396, Kind.CHECKPOINTED)],
 )
-def test_a_few_tokens_short_of_where_prompts_part_prove_no_checkpoint(asking, reused, kind):
-    """A memory that can rewind may stop there, too; to the token, it is proven to be one."""
+def test_a_few_tokens_short_of_where_prompts_part_a_checkpoint_stands(asking, reused, kind):
+    """Llama.cpp saves one some four tokens before the end of a prompt; else it is to the token."""
     server = Server().known_to(asking)
     for each in conversation((*LOSES[:2], Usage(1040, reused), LOSES[3]))[:3]:
         asking(each)
     server.asked[-1][-1].callback(Proof(1020, 1040, 400, rewrite=Rewrite.THINKING))
     assert server.inferred.completed(Profile()).memory.kind is kind
+
+
+def test_tokens_that_are_rendered_for_us_alone_are_no_gap(asking):
+    """A mark at the head, say: the two prompts part four tokens sooner than it seems."""
+    server = Server().known_to(asking)
+    for each in conversation((*LOSES[:2], Usage(1040, 396), LOSES[3]))[:3]:
+        asking(each)
+    server.asked[-1][-1].callback(Proof(1024, 1044, 400, rewrite=Rewrite.THINKING))
+    assert server.inferred.completed(Profile()).memory.kind is Kind.REWINDABLE
+    server.inferred.saw_checkpoint(is_close=True)
+    assert server.inferred.completed(Profile()).memory.kind is Kind.REWINDABLE
 
 
 def test_answers_that_come_in_another_order_do_not_change_that_of_the_turns(asking, delivered):

@@ -197,7 +197,9 @@ def prompt_at(upstream):
 
 def remote(folder, url, more=""):
     """A proxy whose upstream is remote."""
-    table = f'[[upstream]]\nname = "far"\nurl = "{url}"\nremote = true\n'
+    table = (
+        f'[[upstream]]\nname = "far"\nurl = "{url}"\nremote = true\nforward_credentials = true\n'
+    )
     (folder / "config.toml").write_text(RULES + table + more)
     return Proxy(folder, "--config", "config.toml")
 

@@ -67,29 +67,27 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     """Return which of the conversations that begin alike a request goes on with, and where.
 
     With none of them, a new one: so it is, too, where several may be meant, unless each would
-    put back the same, or one nothing. What repeats a turn goes on with it only if it is the very
-    same and has not had its whole answer: else it is asked for anew, or is another's. ``known``:
-    their lanes, the latest last.
+    put back the same, or one nothing. ``known``: their lanes, the latest last.
     """
     last = list(known)[-1]
     number = int(last.id.partition("-")[2] or 1) + 1
     begun = Turn(last.numbered(number), kin, kin.prompt)
+    if not kin.prompt.made.run.pieces:
+        return _nearest(kin, known) or begun
     if not kin.has_answers:
         return begun
-    count = len(kin.prompt.made.run.pieces)
     own: list[Turn] = []
     unseen: list[Turn] = []
     akin: list[Turn] = []
     for session, lanes in known.items():
         for lane in lanes:
             shared = kin.shared(lane.plain)
-            is_again = shared == count == len(lane.plain.made.run.pieces)
-            if is_again and (lane.is_answered or not kin.is_equal(lane.plain, count)):
-                continue
             found = Turn(session, kin, kin.prompt, lane, source=lane, shared=shared)
-            way = _way(kin, shared, lane)
-            if way is not None and kin.has_system_of(lane.plain):
-                (own if way is _Way.NEXT else unseen).append(found)
+            way = _way(kin, shared, lane) if kin.has_system_of(lane.plain) else None
+            if way is _Way.AGAIN and not _is_sent_again(kin, found):
+                continue
+            if way is not None:
+                (unseen if way is _Way.UNSEEN else own).append(found)
             elif not is_another(lane, kin.prompt):
                 akin.append(found)
     own = own or unseen
@@ -100,18 +98,30 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
         own = [max(reversed(same or own), key=lambda one: one.shared)]
     if own:
         return _tried(own[0], kin)
+    beside = next((one.session for one in reversed(akin)), begun.session)
+    akin = [one for one in akin if one.lane and find_lane((one.lane,), kin)[0] is not None]
     near = [(kin.answers(end=one.shared), one.shared) for one in akin]
     if not near or near.count(max(near)) > 1:
-        return begun
+        return begun._replace(session=beside) if not near else begun
     nearest = _tried(akin[near.index(max(near))], kin)
     # What is not tried is compared with, and no more.
     return nearest._replace(shared=-1, source=nearest.source if nearest.is_tried else None)
 
 
+def _nearest(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn | None:
+    """Return where a request is most like to belong whose API does not tell its messages apart."""
+    for session, lanes in reversed(list(known.items())):
+        lane, replaced = find_lane(lanes, kin)
+        if lane is not None and not is_another(lane, kin.prompt):
+            return Turn(session, kin, kin.prompt, lane, replaced)
+    return None
+
+
 class _Way(Enum):
-    """How a request may go on with another: as the next one, or with unseen turns between."""
+    """How a request may go on with another: as the next, the same, or with unseen turns between."""
 
     NEXT = "next"
+    AGAIN = "again"
     UNSEEN = "unseen"
 
 
@@ -124,7 +134,21 @@ def _way(kin: Kinship, shared: int, lane: Lane) -> _Way | None:
     is_whole, more = shared == len(lane.plain.made.run.pieces), kin.answers(shared)
     if not shared or not (is_whole or (kin.answers(end=shared) and shared >= lane.first)):
         return None
+    if is_whole and shared == len(kin.prompt.made.run.pieces):
+        return _Way.AGAIN
     return _Way.NEXT if more <= is_whole else _Way.UNSEEN
+
+
+def _is_sent_again(kin: Kinship, turn: Turn) -> bool:
+    """Whether a request that says the same as the last one is that, or gets nothing of it.
+
+    With other values in its fields it may be another conversation's; so it may once the last one
+    has had its whole answer.
+    """
+    lane = turn.source
+    if lane is None or _puts_nothing(kin, turn):
+        return True
+    return not lane.is_answered and kin.is_equal(lane.plain, turn.shared)
 
 
 def _tried(turn: Turn, kin: Kinship) -> Turn:

@@ -167,7 +167,7 @@ def _late(prompt: Prompt) -> Iterator[tuple[str, str]]:
 def _said(prompt: Prompt) -> Iterator[str]:
     """Yield how texts of users begin, the first ones first."""
     for segment in prompt.segments:
-        mark = segment.text.strip()[:_MARK]
+        mark = segment.text.strip()[: 4 * _MARK]
         if segment.source == "user" and not segment.path.endswith("/role") and len(mark) >= _FEW:
             yield mark
 

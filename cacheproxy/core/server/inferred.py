@@ -54,11 +54,16 @@ class Inferred:
             self._kind = Kind.REWINDABLE
             self.changes += 1
 
-    def saw_checkpoint(self) -> None:
-        """Take note that reuse stopped where the rendered prompts still agree."""
-        if self._kind is not Kind.CHECKPOINTED:
-            self._kind = Kind.CHECKPOINTED
-            self.changes += 1
+    def saw_checkpoint(self, *, is_close: bool = False) -> None:
+        """Take note that reuse stopped where the rendered prompts still agree.
+
+        ``is_close``: but a few tokens before they part. One that was seen to rewind is not known by
+        that: its prompts are rendered for us a little otherwise.
+        """
+        if self._kind is Kind.CHECKPOINTED or (is_close and self._kind is Kind.REWINDABLE):
+            return
+        self._kind = Kind.CHECKPOINTED
+        self.changes += 1
 
     def saw_reuse(self, dialect: str, reused: int | None, *, appended: bool = False) -> None:
         """Take note of the ``reused`` tokens that an answer in ``dialect`` told, None for nothing.

@@ -69,11 +69,13 @@ def test_a_rule_changes_its_place_and_nothing_else(ask, filler):
 def test_a_pin_keeps_what_came_first(ask, filler):
     """In its own session, turn after turn; another session has its own."""
     size, session = FILLER[filler], filler.replace(" ", "-").encode()
-    assert ask(body_with(b"id=aaa", size), session) == body_with(b"id=aaa", size)
-    assert ask(body_with(b"id=bbb", size), session) == body_with(b"id=aaa", size)
-    assert ask(body_with(b"id=c stamp=9", size), session) == body_with(b"id=aaa stamp=0", size)
+    kept = body_with(b"id=aaa stamp=0", size)
+    assert ask(body_with(b"id=aaa stamp=7", size), session) == kept
+    assert ask(body_with(b"id=bbb stamp=8", size), session) == kept
     assert ask(body_with(b"id=ddd", size), session + b"2") == body_with(b"id=ddd", size)
-    assert ask(body_with(b"id=eee", size), session) == body_with(b"id=aaa", size)
+    assert ask(body_with(b"id=eee stamp=9", size), session) == kept
+    other = body_with(b"id=fff of another text", size)
+    assert ask(other, session) == other
 
 
 def test_a_session_is_one_across_small_and_large(ask):
