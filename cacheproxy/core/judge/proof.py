@@ -131,7 +131,7 @@ def _rewrite(was: str, now: str, at: int, turn: Compared) -> tuple[Rewrite, str]
         end = at + _BESIDE + len(mark)
         place = now.find(mark, 0, end)
         # Where it was moved to the head, what the user said first stands behind it.
-        is_first = said is None or now.find(said, 0, max(0, place)) < 0
+        is_first = said is None or now.find(said, max(0, place)) >= 0
         if place >= 0 > was.find(mark, 0, end) and is_first:
             return Rewrite.HOISTED, path
     thought = next(_gone(was, now, at, turn.before), None)
