@@ -114,7 +114,7 @@ def uninstall(*, name: str, manager: Manager, dry_run: bool, force: bool) -> Non
     """Stop the service and remove its unit. Configuration, totals and logs stay."""
     file = File(manager.path(name), b"")
     if not file.path.exists():
-        raise UnitError(f"{name} is not installed: there is no {file.path}")
+        raise UnitError(f"service {name} is not installed: there is no {file.path}")
     if file.is_foreign() and not force:
         raise UnitError(f"{file.path} was not written by cacheproxy: --force removes it")
     if dry_run:
@@ -137,7 +137,7 @@ def status(*, name: str, manager: Manager, dry_run: bool) -> None:
     """Say whether it runs, with the service manager's own words and exit code."""
     path = manager.path(name)
     if not dry_run and not path.exists():
-        fail(f"{name} is not installed: {_again('install', name)}", _NOT_INSTALLED)
+        fail(f"service {name} is not installed: {_again('install', name)}", _NOT_INSTALLED)
     _run(manager.status(name), dry_run=dry_run)
 
 

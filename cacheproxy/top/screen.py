@@ -114,7 +114,7 @@ def _verdict(data: Json, place: Place) -> Text:
     if headline["share"] is not None:
         line.append(f"  {share(headline['share'])} reused", "default not bold")
         if without is not None:
-            line.append(f", without it ≈{share(without)}", "default not bold")
+            line.append(f", directly ≈{share(without)}", "default not bold")
     sums = data["overview"]["sums"]
     told = f"  {counted(sums['breaks'], 'break')}" if sums["breaks"] else "  no breaks"
     told += f", {count(sums['lost'])} tokens" if sums["lost"] else ""

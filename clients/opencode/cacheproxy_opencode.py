@@ -1,4 +1,4 @@
-r"""opencode for cacheproxy: what tells its requests, and the date in its system text.
+r"""opencode and Kilo for cacheproxy: what tells their requests, and the date in their system text.
 
 Shapes, from its public sources and releases (``packages/opencode/src/session/system.ts``, 0.5.29 to
 1.18.33), one text that holds them all::
@@ -17,11 +17,14 @@ prompt for the model, behind it what the user's own files say (AGENTS.md), so th
 block is opencode's.
 
 From 1.1 its user agent is ``opencode/…``; before that, and behind a gateway, the beginning of the
-system text tells. Sessions and subagents (``x-session-id``, ``x-parent-session-id``) are read by
+system text tells. Kilo is a fork (``@kilocode/cli`` 7.7.9): its block has more lines behind the
+date. Sessions and subagents (``x-session-id``, ``x-parent-session-id``) are read by
 cacheproxy itself, from any client.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from cacheproxy import SYSTEM_TEXT, Client, Rule
 
@@ -35,17 +38,29 @@ CLIENT = Client(
         "You are a coding agent running in the opencode, a terminal-based coding assistant",
     ),
 )
+_DATE = (
+    r"\A[\s\S]*?Here is some useful information about the environment you are running in:\n"
+    r"<env>\n(?:  [A-Z][^\n]*\n){1,8}?"
+    r"  Today's date: (?P<volatile>[A-Z][a-z]{2} [A-Z][a-z]{2} \d{2} \d{4})\n"
+)
 PIN_DATE = Rule(
     name="opencode-pin-date",
     where=SYSTEM_TEXT,
-    pattern=(
-        r"\A[\s\S]*?Here is some useful information about the environment you are running in:\n"
-        r"<env>\n(?:  [A-Z][^\n]*\n){1,8}?"
-        r"  Today's date: (?P<volatile>[A-Z][a-z]{2} [A-Z][a-z]{2} \d{2} \d{4})\n</env>"
-    ),
+    pattern=_DATE + "</env>",
     why="date of the first turn kept",
     pin=True,
     note=r"Today's date is now \g<volatile>.",
     literals=("  Today's date: ",),
 )
-RULES = (PIN_DATE,)
+KILO = Client(
+    name="kilo",
+    agents=("kilo/", "kilocode/", "kilo-code/"),
+    head=("You are Kilo, ", "You are Kilo Code, "),
+)
+KILO_PIN_DATE = replace(
+    PIN_DATE,
+    name="kilo-pin-date",
+    pattern=_DATE + r"(?:  [A-Z][^\n]*\n){0,8}?</env>",
+    client=KILO,
+)
+RULES = (PIN_DATE, KILO_PIN_DATE)

@@ -46,7 +46,7 @@ def test_what_is_not_known_is_not_said_to_be_nothing():
 
 def test_the_verdict_stands_first():
     assert shown(told(conversation()))[1] == (
-        "Cache works, with breaks  97.1% reused, without it ≈41.2%  3 breaks, 12,400 tok…"
+        "Cache works, with breaks  97.1% reused, directly ≈41.2%  3 breaks, 12,400 token…"
     )
 
 

@@ -26,7 +26,7 @@ function showWorks({ headline, overview, rules, without }) {
   text.href = overview.sums.breaks ? href("overview", "", { filter: "breaks", from: overview.start }) : href("conversations");
   for (const id of ["reused", "evaluated"]) $(id).href = href("conversations");
   say("share", percent(headline.share));
-  say("without", known(without) ? `without it: ${percent(without, 0)}` : "");
+  say("without", known(without) ? `without cacheproxy: ${percent(without, 0)}` : "");
   const bar = $("share-bar");
   bar.className = measured ? "bar" : "bar none";
   bar.firstElementChild.style.width = measured ? `${100 * headline.share}%` : "0";

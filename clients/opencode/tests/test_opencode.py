@@ -6,7 +6,7 @@ from functools import partial
 
 import cacheproxy_opencode
 import pytest
-from cacheproxy_opencode import CLIENT
+from cacheproxy_opencode import CLIENT, KILO
 
 from cacheproxy.testing import APIS, assert_told_once, assert_untouched, conversation, rules_of
 
@@ -88,3 +88,22 @@ def test_any_other_date_is_somebodys_text(path, shape):
         for date in (FIRST, LATER)
     )
     assert_untouched(RULES, later, earlier)
+
+
+KILO_AGENT = {"User-Agent": "kilo/7.7.9"}
+KILO_ENV = ENV.replace(
+    "</env>",
+    "  Project config: .kilo/command/*.md, kilo.json, AGENTS.md.\n"
+    "  Global config: /home/me/.config/kilo/ (same structure)\n</env>",
+)
+
+
+@each_api
+@pytest.mark.parametrize("head", ["You are Kilo, the best coding agent on the planet.\n", "Own.\n"])
+def test_kilo_is_a_fork_with_more_lines_behind_the_date(path, head):
+    """Its session has its own name, and its rule is its own."""
+    kilo = partial(conversation, headers=KILO_AGENT)
+    first, later = (partial(kilo, path, head + KILO_ENV.format(date)) for date in (FIRST, LATER))
+    assert_told_once(RULES, first, later, f"Today's date is now {LATER}.")
+    asked = kilo(path, head + KILO_ENV.format(FIRST), "hi")
+    assert (KILO.sent(asked), CLIENT.sent(asked)) == (True, False)
