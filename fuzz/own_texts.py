@@ -77,6 +77,7 @@ AGENTS = {
         after=shapes.CONTEXT,
     ),
     "opencode": Agent("opencode/1.18.33", (shapes.OPENCODE,)),
+    "kilo": Agent("kilo/7.7.9", (shapes.KILO,)),
     "pi": Agent("OpenAI/JS 6.26.0", (shapes.PI,)),
     "cline": Agent("ai-sdk/openai-compatible/3", (shapes.CLINE,)),
     "codex": Agent("codex_exec/0.169.0", ("You are Codex, based on GPT-5.",)),

@@ -34,6 +34,7 @@ OPENCODE = (
     "Here is some useful information about the environment you are running in:\n<env>\n"
     "  Working directory: /home/me\n  Today's date: Sat Nov 2{} 2026\n</env>"
 )
+KILO = OPENCODE.replace("opencode", "Kilo").replace("</env>", "  Project config: .kilo/\n</env>")
 CLINE = (
     "You are Cline, an AI coding agent.\n\nEnvironment you are running in:\n<env>\n"
     "1. Platform: linux\n2. Date: 11/2{}/2026\n3. IDE: x\n4. Working Directory: /\n</env>"
@@ -65,7 +66,7 @@ GOOSE = (
 SPECIALS = "Today is 2026-11-2{} (Sunday), or 2026-11-2{}T12:00:00.000Z."
 SHAPES = (
     *(STAMP, METADATA, METADATA + STAMP, INBOUND, RUNTIME, ATTEMPT, BILLING, IDENTITY),
-    *(BILLING + "\n" + IDENTITY, REMINDER, GIT, BARE, MONTH, OPENCODE, CLINE, PI),
+    *(BILLING + "\n" + IDENTITY, REMINDER, GIT, BARE, MONTH, OPENCODE, KILO, CLINE, PI),
     *(QWEN_GIT, QWEN, AIDER, CRUSH, GOOSE, SPECIALS),
 )
 """What the rules look for; ``{}``: another digit in each turn, for the rules that pin."""
