@@ -28,4 +28,6 @@ EXPOSE 8081
 HEALTHCHECK --interval=30s --timeout=10s --start-period=10s \
     CMD ["python", "-P", "-m", "cacheproxy.cli.healthy"]
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["cacheproxy", "serve"]
+# Other commands: docker run IMAGE doctor …
+ENTRYPOINT ["cacheproxy"]
+CMD ["serve"]

@@ -55,7 +55,8 @@ def test_the_image():
     assert last("USER").isdecimal()
     assert int(last("USER")) > 0
     assert last("EXPOSE") == "8081"
-    assert last("ENTRYPOINT") == '["cacheproxy", "serve"]'
+    assert last("ENTRYPOINT") == '["cacheproxy"]'
+    assert last("CMD") == '["serve"]'
     assert last("STOPSIGNAL") == "SIGTERM"
     assert not re.search(r"(?i)^\s*(ARG|ENV).*(token|secret|key)\b.*=", DOCKERFILE, re.MULTILINE)
     assert not re.search(r"\bADD\b|https?://(?!HOST)", DOCKERFILE)
