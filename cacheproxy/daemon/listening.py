@@ -103,8 +103,16 @@ class Listening(Service):
         return isinstance(self.host, IPv4Address | IPv6Address) and not is_loopback(self.host)
 
     async def _stop(self, port: IListeningPort) -> None:
+        _accept_all(port)
         await maybeDeferred(port.stopListening)
         self.broken_off = await self._draining.run(self.grace)
+
+
+def _accept_all(port: Any) -> None:
+    """Accept the connections that wait: to stop listening would reset them."""
+    if hasattr(port, "numberAccepts"):
+        port.numberAccepts = _BACKLOG
+        port.doRead()
 
 
 def private(endpoint: str) -> str:

@@ -80,6 +80,7 @@ class ProxyChannel(Protocol):
         self._reader = RequestReader(limits)
         self._head: RequestHead | None = None
         self._phase = _Phase.IDLE
+        self.was_used = False
         self._ahead = bytearray()
         self._reading = False
         self._full = False
@@ -181,7 +182,7 @@ class ProxyChannel(Protocol):
     @property
     def is_ending(self) -> bool:
         """Whether it closes behind the answer that is under way."""
-        return self.site.draining or not self.persistent
+        return self.site.closing or not self.persistent
 
     @property
     def secure(self) -> bool:
@@ -281,7 +282,7 @@ class ProxyChannel(Protocol):
 
     def _answer(self, head: RequestHead, body: bytes) -> None:
         """Have the site's resource answer. The upstream may take its time."""
-        self._phase = _Phase.ANSWER
+        self._phase, self.was_used = _Phase.ANSWER, True
         self._deadline.clear()
         self._reads_much(much=False)
         request = self.request = ProxyRequest(self, head, body, self.site.sharing(head))

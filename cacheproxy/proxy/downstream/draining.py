@@ -11,6 +11,9 @@ from cacheproxy.proxy.downstream.site import ProxySite
 _log = Logger()
 _LOOK_EVERY = 0.02
 """Seconds between two looks at whether the last connection has closed."""
+_LAST_CALL = 1.0
+"""Seconds in which a connection that was just made may send its request: a balancer does so, and
+would tell its client of a reset."""
 _CLOSING_SECONDS = 1.0
 """How long connections that were broken off may take to close: it takes a turn of the reactor."""
 
@@ -30,6 +33,10 @@ class Draining:
         see answers that do not end. Return how many these were. Idle connections close at once.
         """
         site = self._site
+        site.last_call()
+        until = self._clock.seconds() + min(_LAST_CALL, seconds)
+        while site.is_awaited and not self._hurried and self._clock.seconds() < until:
+            await self._pause()
         site.drain()
         await self._pause()  # those that have nothing more to send close meanwhile
         _log_start(len(site.channels), seconds)

@@ -30,6 +30,7 @@ class Settings(Protocol):
     resource: Any
     channels: set[Any]
     draining: bool
+    closing: bool
 
     def refusal(self, head: RequestHead, door: Door) -> Refusal | None:
         """Return why a request with ``head`` is refused, None if it is not.

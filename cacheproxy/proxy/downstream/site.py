@@ -16,7 +16,9 @@ from cacheproxy.proxy.downstream.limits import Limits
 
 
 class ProxySite(Site):
-    """Makes the channels and knows those that are open. ``draining``: no new requests.
+    """Makes the channels and knows those that are open.
+
+    ``closing``: each connection ends behind its answer; ``draining``: no new requests.
 
     There is no access log: query strings hold keys.
     """
@@ -30,7 +32,7 @@ class ProxySite(Site):
         self.limits = limits
         self.access = access
         self.channels: set[ProxyChannel] = set()
-        self.draining = False
+        self.closing = self.draining = False
 
     def buildProtocol(self, addr: Any) -> Any:  # noqa: ARG002
         """Return a channel with the limits as they are now."""
@@ -79,8 +81,20 @@ class ProxySite(Site):
         held, target = access.token_headers(head.values), access.without_token(head.target)
         return head.without(held, target) if held or target != head.target else head
 
+    def last_call(self) -> None:
+        """Close the connections that wait for another request; those before their first may ask."""
+        self.closing = True
+        for channel in tuple(self.channels):
+            if channel.was_used:
+                channel.close_if_idle()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a connection has not asked for anything yet."""
+        return not all(channel.was_used for channel in self.channels)
+
     def drain(self) -> None:
         """Answer no new request; close the connections that wait for one."""
-        self.draining = True
+        self.closing = self.draining = True
         for channel in tuple(self.channels):
             channel.close_if_idle()
