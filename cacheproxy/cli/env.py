@@ -70,7 +70,9 @@ def env(
     try:
         page = get_json(url, HEALTH, settings.token_header())
         if told(page)[0] is None:
-            _warn("the model server does not answer the proxy, or names no model. Start it, then")
+            _warn(
+                "the model server does not answer the proxy, or names no model that may be printed. Start it, then"
+            )
     except RunningError as error:
         _warn(f"{error}, then")
     need = Need(url, settings.token, api_key or "", *told(page), late(page))
