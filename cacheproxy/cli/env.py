@@ -71,7 +71,8 @@ def env(
         page = get_json(url, HEALTH, settings.token_header())
         if told(page)[0] is None:
             _warn(
-                "the model server does not answer the proxy, or names no model that may be printed. Start it, then"
+                "the model server does not answer the proxy, or names no model that may be "
+                "printed. Start it, then"
             )
     except RunningError as error:
         _warn(f"{error}, then")

@@ -59,8 +59,9 @@ def named(kin: Kinship, session: Session, lanes: Sequence[Lane]) -> Turn:
     source = lane if lane is not None and kin.has_system_of(lane.plain) else None
     if source is None:  # as after a compaction
         source = next((one for one in reversed(lanes) if kin.has_system_of(one.plain)), None)
-    turn = Turn(session, kin, kin.prompt, lane, replaced, source=source)
-    return turn if source is None else _tried(turn._replace(shared=kin.shared(source.plain)), kin)
+    shared = 0 if source is None else kin.shared(source.plain)
+    turn = Turn(session, kin, kin.prompt, lane, replaced, source=source, shared=shared)
+    return _tried(turn, kin)
 
 
 def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
@@ -159,8 +160,9 @@ def _tried(turn: Turn, kin: Kinship) -> Turn:
     source = turn.source
     if source is None or turn.shared >= len(source.plain.made.run.pieces):
         return turn
-    is_tried = kin.answers(turn.shared) > 0 and kin.has_answers_of(source.plain)
-    return turn._replace(is_tried=is_tried)
+    if not kin.answers(turn.shared) or not kin.has_answers_of(source.plain):
+        return turn
+    return turn._replace(is_tried=True)
 
 
 def _puts_nothing(kin: Kinship, turn: Turn) -> bool:

@@ -43,9 +43,12 @@ class ExchangeContext:
 
     async def prepare(self, came: Request) -> tuple[Request, Prepared]:
         """Return ``came`` with a plain body, and prepared; raises CodingError."""
+        if came.header("content-encoding") is None:
+            received = await self.unpacking.plain(came)
+            return received, await self.normalizing.prepare(received)
 
         async def work() -> tuple[Request, Prepared]:
             received = await self.unpacking.plain(came)
             return received, await self.normalizing.prepare(received)
 
-        return await self.unpacking.in_turn(came, work)
+        return await self.unpacking.in_turn(work)

@@ -31,13 +31,11 @@ class Unpacking:
         self._told = False
         self._turns = DeferredLock()
 
-    async def in_turn(self, request: Request, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Do ``work`` on ``request``; on one that is packed, behind others: it may become large.
+    async def in_turn(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+        """Do ``work`` on a packed request behind the others: it may become large.
 
         Eight of 57 KB came to 60 MB each, and to 1.9 GB while they were all read at once.
         """
-        if request.header("content-encoding") is None:
-            return await work()
         done: _T = await self._turns.run(lambda: Deferred.fromCoroutine(work()))
         return done
 
