@@ -6,9 +6,10 @@ that rules pin: those change from turn to turn in one conversation.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import chain, compress, count, groupby
+from itertools import chain, compress, count
 from operator import is_not
 
 from cacheproxy.core.document.search import LateError
@@ -17,6 +18,8 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.prompt.segments import Piece
 from cacheproxy.core.rules.fold import is_for
 from cacheproxy.core.rules.rule import Rule
+
+_LONG = 4096
 
 
 class Kinship:
@@ -27,6 +30,8 @@ class Kinship:
         self._request = request
         self._pins = pins
         self._known: dict[tuple[str, str], str] = {}
+        self._begun: list[int] | None = None
+        self._own: list[Rule] | None = None
 
     def system(self) -> int:
         """Return a number for the whole system text without pinned fields."""
@@ -47,9 +52,17 @@ class Kinship:
         return min(len(ours), len(theirs))
 
     def answers(self, start: int = 0, end: int | None = None) -> int:
-        """Return how many answers of the model are in the messages from ``start`` to ``end``."""
-        pieces = self.prompt.made.run.pieces[start:end]
-        return sum(is_answer for is_answer, _ in groupby(map(_is_answer, pieces)))
+        """Return how many answers of the model begin in the messages from ``start`` to ``end``."""
+        if self._begun is None:
+            pieces = self.prompt.made.run.pieces
+            self._begun = [
+                number
+                for number, (one, before) in enumerate(zip(pieces, (None, *pieces), strict=False))
+                if _is_answer(one) and not (before and _is_answer(before))
+            ]
+        first = bisect_left(self._begun, start)
+        last = len(self._begun) if end is None else bisect_left(self._begun, end)
+        return max(0, last - first)
 
     @property
     def has_answers(self) -> bool:
@@ -89,7 +102,9 @@ class Kinship:
         known = self._known.get((pointer, text))
         if known is None:
             known = text
-            for pin in self._pins:
+            if self._own is None and len(text) > _LONG:  # to look for literals takes longer there
+                self._own = [pin for pin in self._pins if is_for(pin, self._request)]
+            for pin in self._pins if self._own is None else self._own:
                 # What a body must hold for a rule to look at it stands in its field, as a rule.
                 if pin.literals and not any(map(text.__contains__, pin.literals)):
                     continue

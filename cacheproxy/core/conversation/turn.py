@@ -78,20 +78,20 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     if not kin.has_answers:
         return begun
     own: list[Turn] = []
-    unseen: list[Turn] = []
-    akin: list[Turn] = []
+    rest: list[tuple[Turn, bool]] = []
     for session, lanes in known.items():
         for lane in lanes:
             shared = kin.shared(lane.plain)
             found = Turn(session, kin, kin.prompt, lane, source=lane, shared=shared)
-            way = _way(kin, shared, lane) if kin.has_system_of(lane.plain) else None
-            if way is _Way.AGAIN and not _is_sent_again(kin, found):
-                continue
-            if way is not None:
-                (unseen if way is _Way.UNSEEN else own).append(found)
-            elif not is_another(lane, kin.prompt):
-                akin.append(found)
-    own = own or unseen
+            way = _way(kin, shared, lane)
+            if way in (None, _Way.UNSEEN) or not kin.has_system_of(lane.plain):
+                rest.append((found, way is _Way.UNSEEN))
+            elif way is _Way.NEXT or _is_sent_again(kin, found):
+                own.append(found)
+    if not own:  # system texts are compared where they have to be: there may be many, and long
+        own = [
+            one for one, unseen in rest if unseen and one.lane and kin.has_system_of(one.lane.plain)
+        ]
     if len(own) > 1:
         same = [one for one in own if _puts_nothing(kin, one)]
         if not same and len({one.previous.body for one in own if one.previous}) > 1:
@@ -99,6 +99,7 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
         own = [max(reversed(same or own), key=lambda one: one.shared)]
     if own:
         return _tried(own[0], kin)
+    akin = [one for one, _ in rest if one.lane and not is_another(one.lane, kin.prompt)]
     beside = next((one.session for one in reversed(akin)), begun.session)
     akin = [one for one in akin if one.lane and find_lane((one.lane,), kin)[0] is not None]
     near = [(kin.answers(end=one.shared), one.shared) for one in akin]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from cacheproxy.core.document.edits import Edit
@@ -39,6 +39,8 @@ VOLATILE = "volatile"
 """A regex group of this name is the only part of a match that is replaced."""
 MOST_REPLACEMENT = 64 << 10
 """Characters of a replacement: it stands for a stamp or an id, and may be put in many places."""
+_KEPT = 64 << 10
+"""Characters of a text of which it is kept what it is without its pinned fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +130,8 @@ class Rule:
         """
         if not any(leads_to(request.json, place, pointer) for place in self._places):
             return text
-        pieces, end = [], 0
-        for start, stop in map(self._span, self._pattern.within(len(text)).finditer(text)):
-            if start >= end:
-                pieces += [text[end:start], "\0"]
-                end = stop
-        return "".join([*pieces, text[end:]])
+        cut = _cut if len(text) <= _KEPT else _cut.__wrapped__
+        return cut(self.pattern, text)
 
     def _texts(self, request: Request) -> list[tuple[Path, str]]:
         """Return the texts at its places, each once; rules with equal places look there once."""
@@ -290,6 +288,20 @@ class Rule:
                 pieces += [text[end:start], self._new(found) or ""]
                 end = stop
         return "".join([*pieces, text[end:]])
+
+
+@lru_cache(maxsize=128)
+def _cut(pattern: str, text: str) -> str:
+    """Return ``text`` without what a pin's ``pattern`` finds: each turn has the same texts."""
+    search = Pattern(pattern)
+    group = VOLATILE if VOLATILE in search.groupindex else 0
+    pieces, end = [], 0
+    for found in search.within(len(text)).finditer(text):
+        start, stop = found.span(group)
+        if start >= end:
+            pieces += [text[end:start], "\0"]
+            end = stop
+    return "".join([*pieces, text[end:]])
 
 
 def _is_agreed(request: Request, path: Path) -> bool:
