@@ -227,7 +227,7 @@ def test_no_package_edits_what_another_client_sends(plugins):
                 continue
             foreign[package.name] += edits
             assert found.request.body == later.body, (client, found.reports, later.body)
-            if number < BODIES // 4:
+            if number < BODIES // 2:
                 for rule in rules:
                     free = normalize(later, [replace(rule, client=None)], earlier)
                     alone[rule.name] += bool(free.reports)

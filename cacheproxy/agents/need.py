@@ -14,9 +14,8 @@ _SMALL_OUTPUT = 8192
 """Tokens of an answer that every model can give, if its context is large enough."""
 _TAKEN = ("inline", "user")
 _UNKNOWN = "unknown"
-_MODEL = re.compile(r"\w[\w.:/@+ ,()\[\]=~%#-]{0,199}")
-"""A model's name that means itself in every shell and file: some clients expand ``${…}``,
-``{env:…}`` and ``{file:…}``, or run what stands behind ``!``."""
+_EXPANDED = re.compile(r"\$\{|\{(?:env|file):|\{\{|\A[!-]")
+"""What some clients expand in their files, or run, wherever it stands: no model has such a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,9 @@ def told(page: Any) -> tuple[str | None, int | None]:
     if server is None:
         return None, None
     model, context = server.get("model"), server.get("context")
-    sane = isinstance(model, str) and _MODEL.fullmatch(model) is not None
+    sane = isinstance(model, str) and model.isprintable() and 0 < len(model) <= 200
+    if isinstance(model, str) and _EXPANDED.search(model):
+        sane = False
     positive = isinstance(context, int) and not isinstance(context, bool) and context > 0
     return model if sane else None, context if positive else None
 
