@@ -64,10 +64,9 @@ class Kinship:
         last = len(self._begun) if end is None else bisect_left(self._begun, end)
         return max(0, last - first)
 
-    @property
-    def has_answers(self) -> bool:
-        """Whether the model has spoken in it."""
-        return any(map(_is_answer, self.prompt.made.run.pieces))
+    def has_answers(self, start: int = 0) -> bool:
+        """Whether the model has spoken in it, from message ``start`` on."""
+        return any(map(_is_answer, self.prompt.made.run.pieces[start:]))
 
     def has_answers_of(self, other: Prompt) -> bool:
         """Whether it has all answers in ``other``, of which there are some."""

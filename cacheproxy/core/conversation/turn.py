@@ -75,7 +75,7 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     begun = Turn(last.numbered(number), kin, kin.prompt)
     if not kin.prompt.made.run.pieces:
         return _nearest(kin, known) or begun
-    if not kin.has_answers:
+    if not kin.has_answers():
         return begun
     own: list[Turn] = []
     rest: list[tuple[Turn, bool]] = []
@@ -161,7 +161,7 @@ def _tried(turn: Turn, kin: Kinship) -> Turn:
     source = turn.source
     if source is None or turn.shared >= len(source.plain.made.run.pieces):
         return turn
-    if not kin.answers(turn.shared) or not kin.has_answers_of(source.plain):
+    if not kin.has_answers(turn.shared) or not kin.has_answers_of(source.plain):
         return turn
     return turn._replace(is_tried=True)
 
