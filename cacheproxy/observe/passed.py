@@ -51,8 +51,8 @@ class PassedTurns:
         held = max(slot.used for slot in look.slots) if idle else None
         self._looks.append(_Seen(look.url, look.wall, look.state is State.DOWN, held))
 
-    def since(self, ended: float, exchange: Exchange, lane: Lane) -> list[Passed]:
-        """Return what other lanes did between ``ended`` and the prefill of ``exchange``."""
+    def since(self, ended: float, exchange: Exchange, lane: Lane | None) -> list[Passed]:
+        """Return what others than ``lane`` did between ``ended`` and ``exchange``'s prefill."""
         begun = exchange.wall + (exchange.first_byte or exchange.seconds)
         return [
             turn

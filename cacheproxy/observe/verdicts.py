@@ -88,7 +88,7 @@ class Verdicts:
             lane = self._lane(session, place.lane)
         if lane is None:
             return None
-        before, order = lane.before, profile.order or Order.TOOLS_FIRST
+        order = profile.order or Order.TOOLS_FIRST
         if request.body is lane.request.body:
             sent: Prompt | None = reordered(lane.prompt, order)
         else:  # it was placed, or translated, or the lane has gone on
@@ -98,7 +98,7 @@ class Verdicts:
             unedited = prompt_of(exchange.received, order)
         if sent is None or unedited is None:
             return None
-        first, usage = lane.turns == 0, _usage(exchange, inferred)
+        before, first, usage = lane.before_of(sent), lane.turns == 0, _usage(exchange, inferred)
         again = partial(
             judge,
             before,
@@ -138,7 +138,13 @@ class Verdicts:
         broke = curable or (verdict.reason is not None and verdict.where is not None)
         is_whole = exchange.outcome is Outcome.COMPLETE
         place = self._store.end(
-            session, place, following, broke=broke, curable=curable, is_whole=is_whole
+            session,
+            place,
+            following,
+            before=before,
+            broke=broke,
+            curable=curable,
+            is_whole=is_whole,
         )
         parts = _parts(sent, usage.prompt, profile)
         return Judged(verdict, place, usage, again, before, sent, meanwhile, parts)
@@ -167,13 +173,16 @@ class Verdicts:
     ) -> Meanwhile:
         """Return what is known of the time between a turn and the one before it."""
         usage = exchange.usage
-        others = self.passed.since(before.ended, exchange, lane)
+        last = self._lane(*lane)
+        is_branch = last is not None and before is not last.before
+        # A branch of its own lane may have come between, as any other conversation.
+        others = self.passed.since(before.ended, exchange, None if is_branch else lane)
         shares = []
         for session, number in dict.fromkeys(one.lane for one in others[-8:]):
             other = self._lane(session, number)
-            last = None if other is None else other.before
-            if last is not None and last.sent.order is sent.order and sent.chars:
-                share = parting(last.sent, sent).shared / sent.chars
+            its = None if other is None else other.before
+            if its is not None and its.sent.order is sent.order and sent.chars:
+                share = parting(its.sent, sent).shared / sent.chars
                 shares.append(round(share * (usage.prompt or 0)))
         reused = usage.reused or 0
         return Meanwhile(

@@ -45,7 +45,8 @@ def with_tool(body, turn):
 
 
 def with_history(body, turn):
-    body["messages"][1].update(content=f"{turn}" * 800)
+    kept = " ".join(map(str, range(1000, 1160)))
+    body["messages"][1].update(content=f"turn {turn}: {kept}")
 
 
 def with_last(body, turn):

@@ -298,3 +298,36 @@ def test_a_turn_takes_as_many_steps_however_long_the_conversation_is(volatile):
             steps[length] = steps_of(partial(known.judge, made, TOOLS_FIRST))
             texts += ["more", "and more"]
     assert steps[400] < steps[10] + 50
+
+
+MINE, YOURS = (" ".join(f"{word}{number}" for number in range(600)) for word in ("mine", "yours"))
+FORKED = ("a",), ("a", "b", YOURS), ("a", "c", MINE), ("a", "b", YOURS, "d", "e")
+
+
+def size(texts):
+    return prompt_of(request(body(*texts))).chars
+
+
+def branches(*reused):
+    """A conversation that was forked behind its first answer; what was ``reused`` each time."""
+    usages = [Usage(size(texts), size(had)) for texts, had in zip(FORKED[1:], reused, strict=True)]
+    return conversation(*FORKED, usages=[Usage(size(FORKED[0]), 0), *usages])
+
+
+def test_each_branch_is_compared_with_its_own_turn_before():
+    """As long as the server has both, nothing is lost, and no change is anybody's fault."""
+    one, two, _, _ = FORKED
+    verdicts, place = judged(Verdicts(Store()), *branches(one, one, two))
+    assert [found.judgement for found in verdicts[1:]] == [Judgement.OK] * 3
+    assert verdicts[-1].expected.tokens == size(two)
+    assert (place.lane, place.turn) == (0, 4)
+
+
+def test_a_branch_that_took_the_place_of_another_evicted_it():
+    one, two, _, _ = FORKED
+    profile = Profile(order=Order.SYSTEM_FIRST, memory=Memory(slots=1))
+    verdicts, _ = judged(Verdicts(Store()), *branches(one, one, one), profile=profile)
+    assert [found.judgement for found in verdicts[1:3]] == [Judgement.OK] * 2
+    found = verdicts[-1]
+    assert (found.judgement, found.reason) == (Judgement.BREAK, Reason.EVICTED)
+    assert (found.evidence, found.lost.tokens) == ((Evidence.OTHERS,), size(two) - size(one))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, compress, count, islice, takewhile
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
-from cacheproxy.core.diff.text import kept_words
+from cacheproxy.core.diff.text import kept_chars
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.prompt.prompt import Part, Prompt, Segment
 from cacheproxy.core.prompt.segments import Piece
@@ -72,26 +73,21 @@ def parting(before: Prompt, after: Prompt) -> Parting:
 def taken_back(before: Prompt, left: Parting, after: Prompt) -> int:
     """Return how many characters of ``before`` its client has taken back, or put in other words.
 
-    Those behind the place where they part that ``after`` has nowhere, if the model has said nothing
-    behind it yet: else the client has rewritten what was answered.
+    Those behind the place where they part that ``after`` has nowhere behind it.
     """
-    was, now = left.was, left.now
-    if was is None or _is_answered(after, now):
+    if left.was is None:
         return 0
-    rest, new = was.text[left.was_at :], "" if now is None else now.text[left.now_at :]
-    segments, kept = before.segments, {segment.text for segment in after.segments}
-    at = next(number for number, segment in enumerate(segments) if segment is was)
-    gone = sum(len(one.text) for one in segments[at + 1 :] if one.text not in kept)
-    return gone + round(len(rest) * (1 - kept_words(rest, new)))
+    ours, theirs = _behind(before, left.was, left.was_at), _behind(after, left.now, left.now_at)
+    gone, new = list((ours - theirs).elements()), list((theirs - ours).elements())
+    return sum(map(len, gone)) - kept_chars("\n".join(gone), "\n".join(new))
 
 
-def _is_answered(prompt: Prompt, segment: Segment | None) -> bool:
-    """Whether the model speaks behind ``segment``, or in it; not where that is None."""
+def _behind(prompt: Prompt, segment: Segment | None, at: int) -> Counter[str]:
+    """Return the texts of ``prompt`` behind that place."""
     if segment is None:
-        return False
-    segments = reversed(prompt.segments)
-    behind = takewhile(lambda one: one is not segment, segments)
-    return segment.source == "model" or any(one.source == "model" for one in behind)
+        return Counter()
+    behind = takewhile(lambda one: one is not segment, reversed(prompt.segments))
+    return Counter([segment.text[at:], *(one.text for one in behind)])
 
 
 def _alike(ours: tuple[Piece, ...], theirs: tuple[Piece, ...]) -> int:

@@ -13,6 +13,7 @@ from itertools import chain, compress
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
+from cacheproxy.core.conversation.divergence import parting, taken_back
 from cacheproxy.core.conversation.kinship import Kinship
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.diff.text import share_of_words
@@ -24,6 +25,7 @@ _EACH, _EACH_HEADER = 2500, 150
 """Bytes that Python adds to the texts of a lane and of a header, as measured."""
 _HALF = 0.5
 _MOST_OTHERS = 3
+_MOST_BRANCHES = 3
 _SAME_SYSTEM = 0.6
 """Share of its words from which a system text is the same one, some fields of it changed."""
 
@@ -96,8 +98,9 @@ class Lane:
     pins had put anything back, by which it is known again. ``first``: messages of the first request
     that all later ones have begun with. ``others``: the last requests
     with other tools, by the tools' names. ``turns``: how many were evaluated; ``before``: the last
-    of these, None before the first. ``broken``: the last turn that broke, for a rule to be proven
-    on. ``is_answered``: whether the last one has had its whole answer, as far as is known by now.
+    of these, None before the first; ``branches``: the last ones of other branches (siblings that go
+    on side by side, turns taken back). ``broken``: the last turn that broke, for a rule to be
+    proven on. ``is_answered``: whether the last one has had its whole answer, as far as is known.
     ``home``: None where there is one upstream. ``cost``: bytes that all of it takes, roughly.
     """
 
@@ -110,6 +113,7 @@ class Lane:
     turns: int = 0
     is_answered: bool = False
     before: Before | None = None
+    branches: tuple[Before, ...] = ()
     broken: Pair | None = None
     home: Home | None = None
     cost: int = 0
@@ -128,25 +132,43 @@ class Lane:
         self.is_answered = False
         self.count()
 
+    def before_of(self, sent: Prompt) -> Before | None:
+        """Return the turn before ``sent``: the last one, or that of the branch it goes on with."""
+        if self.branches and self.before is not None and not _extends(sent, self.before):
+            for one in reversed(self.branches):
+                if _extends(sent, one):
+                    return one
+        return self.before
+
+    def evaluated(self, turn: Before | None, before: Before | None) -> None:
+        """Take note that ``turn`` was evaluated; ``before``: the one that it was compared with."""
+        if turn is before:  # nothing was
+            return
+        last, self.before = self.before, turn
+        if last is not None and turn is not None:
+            branches = tuple([one for one in self.branches if one is not before])
+            was_branch = len(branches) < len(self.branches)
+            if was_branch or (last is before and _is_branch(turn.sent, last.sent)):
+                self.branches = (*branches, last)[-_MOST_BRANCHES:]
+
     def with_tools_of(self, prompt: Prompt) -> Request:
         """Return the last request that has the tools of ``prompt``, by their names, or any."""
         return self.others.get(tools_of(prompt), self.request)
 
     def count(self) -> None:
         """Count its cost: what two prompts have in common is there but once."""
-        self.cost, before = _EACH + self.prompt.cost + _cost(self.request), self.before
+        self.cost = _EACH + self.prompt.cost + _cost(self.request)
         if self.plain is not self.prompt:
             self.cost += _own_cost(self.plain, self.prompt)
         if self.broken is not None:
             self.cost += _cost(self.broken.before) + _cost(self.broken.after)
         self.cost += sum(map(_cost, self.others.values()))
-        if before is None:
-            return
-        if before.request is not None and before.request.body is not self.request.body:
-            self.cost += _cost(before.request)
-        if before.sent.made is not self.prompt.made:
-            self.cost += before.sent.cost
-        self.cost += _own_cost(before.unedited, before.sent)
+        for before in () if self.before is None else (self.before, *self.branches):
+            if before.request is not None and before.request.body is not self.request.body:
+                self.cost += _cost(before.request)
+            if before.sent.made is not self.prompt.made:
+                self.cost += _own_cost(before.sent, self.prompt)
+            self.cost += _own_cost(before.unedited, before.sent)
 
 
 def find_lane(lanes: Sequence[Lane], kin: Kinship) -> tuple[Lane | None, bool]:
@@ -212,6 +234,24 @@ def system_of(prompt: Prompt) -> str:
 def alike_systems(one: str, other: str) -> bool:
     """Whether two system texts are one, some fields of it changed."""
     return one == other or share_of_words(one, other) >= _SAME_SYSTEM
+
+
+def _extends(sent: Prompt, before: Before) -> bool:
+    """Whether ``sent`` has all of the turn ``before``."""
+    return _goes_on(sent, before.sent) and parting(before.sent, sent).was is None
+
+
+def _goes_on(sent: Prompt, before: Prompt) -> bool:
+    return sent.digests[: len(before.digests)] == before.digests
+
+
+def _is_branch(sent: Prompt, before: Prompt) -> bool:
+    """Whether ``sent`` goes another way than ``before``, which may be gone on with, too."""
+    if _goes_on(sent, before):
+        return False
+    left = parting(before, sent)
+    rest = before.chars - left.shared
+    return left.part is Part.MESSAGES and taken_back(before, left, sent) > _HALF * rest
 
 
 def _begins_anew(before: Prompt, after: Prompt) -> bool:

@@ -106,15 +106,17 @@ class Store:
         self,
         session: Session,
         place: Place,
-        before: Before | None,
+        turn: Before | None,
         *,
+        before: Before | None = None,
         broke: bool = False,
         curable: bool = False,
         is_whole: bool = True,
     ) -> Place:
-        """Take note that a turn was evaluated: the next one in its lane is compared with it.
+        """Take note that a ``turn`` was evaluated: the next one in its lane is compared with it.
 
-        ``is_whole``: whether its client has the whole answer.
+        ``before``: the one that it was compared with. ``is_whole``: whether its client has the
+        whole answer.
 
         Of one that ``broke`` the cache, since its request left the one before, both are kept until
         the next one does; where a rule may help (``curable``), until the next one like it does.
@@ -127,7 +129,7 @@ class Store:
             lane.turns += 1
             if place.pair is not None and place.pair.after is lane.request:
                 lane.is_answered = is_whole
-            lane.before = before
+            lane.evaluated(turn, before)
             kept = lane.broken
             if broke and place.pair is not None and (curable or kept is None or not kept.curable):
                 lane.broken = place.pair._replace(turn=lane.turns, curable=curable)

@@ -18,9 +18,12 @@ from cacheproxy.core.document.compare import common_prefix, common_suffix
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _WORD = re.compile(r"[0-9A-Za-z]+|[^0-9A-Za-z]")
+_TERM = re.compile(r"[0-9A-Za-z]+|[^\s0-9A-Za-z]")
 _MOST_PAIRS = 400_000
 """Lines of one text times lines of the other up to which they are matched one by one."""
 _ALIKE = 0.5
+_RUN = 5
+"""Words in a row by which a text is known again."""
 TEXT_KINDS = (Kind.TEXT, Kind.ADDED, Kind.REMOVED)
 """Kinds of a change that has no shape of its own."""
 
@@ -65,10 +68,22 @@ def share_of_words(one: str, other: str) -> float:
     return shared / max(1, len(ours), len(theirs))
 
 
-def kept_words(one: str, other: str) -> float:
-    """Return how many words of ``one`` are in ``other`` as well, over its words (0 to 1)."""
-    ours = one.split()
-    return (Counter(ours) & Counter(other.split())).total() / max(1, len(ours))
+def kept_chars(one: str, other: str) -> int:
+    """Return about how many characters of ``one`` are in ``other`` as well, wherever they stand.
+
+    That is what runs of a few words show: single words are in any two texts.
+    """
+    words = _TERM.findall(one)
+    known, kept, until = set(map(hash, _runs(_TERM.findall(other)))), 0, 0
+    for at, run in enumerate(_runs(words)):
+        if hash(run) in known:
+            kept += sum(map(len, words[max(at, until) : at + _RUN]))
+            until = at + _RUN
+    return round(kept * len(one) / max(1, sum(map(len, words))))
+
+
+def _runs(words: list[str]) -> Iterator[tuple[str, ...]]:
+    return zip(*(words[start:] for start in range(_RUN)), strict=False)
 
 
 def _line_end(text: str, position: int) -> int:

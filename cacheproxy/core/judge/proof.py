@@ -140,17 +140,18 @@ def _rewrite(was: str, now: str, at: int, turn: Compared) -> tuple[Rewrite, str]
     thought = next(_gone(now, was, at, turn.before), None)
     if thought is not None:  # it was sent before, and is rendered from now on
         return Rewrite.KEPT, thought
+    token = token_at(was, now, at, at)
+    if token is not None and token.kind in (Kind.DATE, Kind.CLOCK):
+        return Rewrite.CLOCK, ""
     for mark in _tools(turn.after):
         old, new = was.find(mark), now.find(mark)
-        if old >= 0 and old != new and old <= at + 8 * _BESIDE:
+        # Nearby they only stand behind a text that has grown or shrunk.
+        if 0 <= old <= at + 8 * _BESIDE and abs(old - new) > _MARK:
             return Rewrite.TOOLS, "/tools"
     if ("think>" in was[at - _BESIDE // 4 : at + _BESIDE // 2]) != (
         "think>" in now[at - _BESIDE // 4 : at + _BESIDE // 2]
     ):
         return Rewrite.THINKING, ""
-    token = token_at(was, now, at, at)
-    if token is not None and token.kind in (Kind.DATE, Kind.CLOCK):
-        return Rewrite.CLOCK, ""
     return Rewrite.OTHER, ""
 
 

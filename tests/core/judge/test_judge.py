@@ -121,7 +121,13 @@ OTHER = " ".join(f"other{number}" for number in range(400))
         (("a", "b", LONG, "d"), ("a", "e"), 20, 0),  # a rewind
         (("a", LONG), ("a", OTHER), 500, 0),  # the last prompt in other words
         (("a", f"Monday {LONG} Monday"), ("a", f"Friday {LONG} Friday"), 600, 500),  # a clock
-        (("a", LONG), ("a", OTHER, "c", "d"), 600, 400),  # it was answered, and rewritten since
+        (("a", LONG), ("a", OTHER, "c", "d"), 600, 0),  # it was answered, and rewritten since
+        (
+            ("a", "b", "c", LONG, "d"),
+            ("a", "e", "c", LONG, "d", "f"),
+            600,
+            480,
+        ),  # what is behind it
         (("a", "b"), ("a", "b", "c", LONG), 900, 0),  # it grew, and all was there
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from array import array
 
@@ -50,6 +51,13 @@ def numbered(line):
     """A template that begins with this line, and a number that is another each time."""
     count = iter(range(9))
     return lambda messages, tools: f"{line.format(next(count))}{inline(messages)}"
+
+
+def growing(line):
+    """A template that begins with this line and a count of the messages, and has the tools next."""
+    return lambda messages, tools: (
+        f"{line.format('x' * len(messages))}{json.dumps(tools)}{inline(messages)}"
+    )
 
 
 def with_thoughts():
@@ -143,10 +151,12 @@ def with_news_behind_an_answer():
         (talk(), tools_last, Rewrite.TOOLS, "/tools"),
         # a time that moves on while the two are rendered
         (talk(), numbered("Today: 2{} Nov 2026\n"), Rewrite.CLOCK, ""),
+        # the tools stand right behind, and only a little further on
+        (talk(), growing("Left: {}.\n"), Rewrite.OTHER, ""),
         # what changed stands in a tool that is spelled anew, and not in the words of the request
         (talk(), numbered('{{"path": "{}"}}'), Rewrite.OTHER, ""),
     ],
-    ids=["left out", "hoisted", "in place", "tools", "clock", "JSON"],
+    ids=["left out", "hoisted", "in place", "tools", "clock", "counter", "JSON"],
 )
 def test_what_a_template_does(bodies, template, rewrite, path):
     found, *_ = proved(bodies, template)

@@ -11,7 +11,7 @@ from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Re
 
 from .reading import Named
 from .stage import Conversation, Readings, Stage
-from .talk import LATE, assistant, user, words
+from .talk import LATE, Json, assistant, user, words
 
 OK = Named(Judgement.OK)
 _UNSEEN = "mlx"
@@ -181,6 +181,25 @@ def sibling(stage: Stage) -> Conversation:
         assert status == 200
     one.say(8)
     return one
+
+
+@cause(
+    "two siblings went on by turns, in one slot",
+    broken(Reason.EVICTED, evidence=frozenset({Evidence.OTHERS})),
+    where=LLAMA,
+)
+def siblings_in_one_slot(stage: Stage) -> Conversation:
+    return _siblings(stage)
+
+
+@cause(
+    "two siblings went on by turns, each in its slot",
+    OK,
+    setting=Setting(server=(("n_parallel", 2),)),
+    where=LLAMA,
+)
+def siblings_in_two_slots(stage: Stage) -> Conversation:
+    return _siblings(stage, {"id_slot": 0}, {"id_slot": 1})
 
 
 @cause("a failed request came in between", OK)
@@ -547,6 +566,20 @@ def _interrupted(stage: Stage) -> Conversation:
     for other in (stage.begin(), stage.begin()):
         other.say(4, 8)
     one.say(10)
+    return one
+
+
+def _siblings(stage: Stage, *slots: Json) -> Conversation:
+    """Two with one name and one beginning, as a client has them that forks a conversation."""
+    ours, theirs = slots or ({}, {})
+    one = stage.begin(**ours)
+    one.say(4)
+    other = one.talk.messages[:4]
+    for seed, end in ((95, 6), (96, 8), (97, 10)):
+        other += [assistant(words(150, seed)), user(words(120, seed + 10))]
+        status, _ = one.post({**one.talk.body(0), "messages": other, **theirs})
+        assert status == 200
+        one.say(end)
     return one
 
 
