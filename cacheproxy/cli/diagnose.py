@@ -40,6 +40,7 @@ from cacheproxy.core.diagnose.propose import Proposal, Refusal, propose
 from cacheproxy.core.diagnose.report import Report, ReportError, failed
 from cacheproxy.core.diagnose.turn import report_captured
 from cacheproxy.core.diagnose.volatile import fields
+from cacheproxy.core.diagnose.winning import worth
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured
@@ -205,11 +206,16 @@ def _propose(
     lanes: list[Lane], found: Configured, config: str | None, command: str, *, as_json: bool
 ) -> None:
     """Print the proposals with the ``command`` that applies them; apply them if there is none."""
-    steps = [(one.request, later.request) for lane in lanes for one, later in pairwise(lane.turns)]
+    turns = [pair for lane in lanes for pair in pairwise(lane.turns)]
+    steps = [(one.request, later.request) for one, later in turns]
     requests = [turn.request for lane in lanes for turn in lane.turns]
     names = {rule.name for rule in found.rules}
     volatile = fields(steps, found.rules)
     proposals, refusals = propose(volatile, steps, requests, names, _whose(lanes, found))
+    told = [(turn.record.usage.prompt, turn.record.usage.reused) for _, turn in turns]
+    active = [rule for rule in found.rules if rule.name in found.active]
+    proposals, more = worth(proposals, steps, active, told)
+    refusals += more
     if as_json:
         print_json(_as_object(proposals, refusals))
     else:
