@@ -19,25 +19,24 @@ WORDS = "the quick brown fox jumps over a lazy dog and waits outside while rain 
 PATH = "/v1/chat/completions"
 
 
-def system(date):
-    return f"{WORDS * 20}Today's date: {date}\n{WORDS * 20}"
+def system(line):
+    return f"{WORDS * 20}{line}\n{WORDS * 20}"
 
 
 class Stranger:
     """A client that no package knows, in one conversation; the date stands in its system text."""
 
-    def __init__(self, proxy):
-        self.proxy, self.messages = proxy, []
+    def __init__(self, proxy, name="somebody", line="Today's date: {}"):
+        self.proxy, self.messages, self.name, self.line = proxy, [], name, line
 
     def turn(self, date):
         """Ask once more; return the prompt's tokens and those that were reused."""
         self.messages.append({"role": "user", "content": f"look {len(self.messages)} {WORDS}"})
-        head = {"role": "system", "content": system(date)}
+        head = {"role": "system", "content": f"{self.name}: {system(self.line.format(date))}"}
         body = {"model": "m", "messages": [head, *self.messages], "max_tokens": 4}
+        whose = f"User-Agent: {self.name}/1.0\r\nX-Session-Id: {self.name}".encode()
         with Client(self.proxy.address) as client:
-            answer = client.ask(
-                PATH, json.dumps(body).encode(), b"User-Agent: somebody/1.0", b"X-Session-Id: one"
-            ).answer()
+            answer = client.ask(PATH, json.dumps(body).encode(), whose).answer()
         assert answer.status == 200, answer.body
         said = json.loads(answer.body)
         self.messages.append(said["choices"][0]["message"])
@@ -87,3 +86,40 @@ def test_from_a_break_to_a_cure_without_a_restart(serve, tmp_path):
         assert reused >= before - TOLERANCE
         assert proxy.pid == pid
         assert "Traceback" not in proxy.output
+
+
+SPELLINGS = (
+    ("Today's date is {}", "2026-11-22 (Sunday).", "2026-11-23 (Monday).", "2026-11-24 (Tuesday)."),
+    ("Today is {}", "Saturday (2026-11-21).", "Sunday (2026-11-22).", "Monday (2026-11-23)."),
+    ("Date: {}", "Sunday, 22 May 2026", "Monday, 23 May 2026", "Tuesday, 24 May 2026"),
+    ("Date: {}", "2026-11-22, Sunday", "2026-11-23, Monday", "2026-11-24, Tuesday"),
+    ("Date: {}", "2026-11-22 (week 47)", "2026-11-23 (week 48)", "2026-11-24 (week 48)"),
+    ("It is {}", "Sun Nov 22, 2026", "Mon Nov 23, 2026", "Tue Nov 24, 2026"),
+    ("It is {}", "22/11/2026 - Sun", "23/11/2026 - Mon", "24/11/2026 - Tue"),
+    ("Now: {}", "2026-11-22 23:59:58 UTC", "2026-11-23 00:00:01 UTC", "2026-11-24 00:00:02 UTC"),
+)
+
+
+def test_each_spelling_of_a_date_is_cured_over_two_midnights(serve, tmp_path):
+    """The first midnight breaks and is cured; from then on only what is new is evaluated."""
+    said = " ".join(" ".join(each) for each in SPELLINGS)
+    server = serve("inline", f"{WORDS} {said} is now", n_ctx=8192)
+    with Proxy(tmp_path, "--upstream", server.url) as proxy:
+        for number, (line, first, second, third) in enumerate(SPELLINGS):
+            stranger = Stranger(proxy, f"agent{'abcdefgh'[number]}", line)
+            stranger.turn(first)
+            stranger.turn(first)
+            mark = proxy.mark()
+            broken, reused = stranger.turn(second)
+            assert reused < 0.6 * broken
+            told = proxy.wait_for("system_changed: ", since=mark)
+            words = shlex.split(told[told.index("cacheproxy diagnose") :])
+            done = command(proxy, [*words, "--apply"], tmp_path)
+            assert done.returncode == 0, (line, done.stdout, done.stderr)
+            before, _ = stranger.turn(second)  # the first date is back
+            evaluated = ideal = 0
+            for _ in range(2):
+                prompt, reused = stranger.turn(third)
+                evaluated, ideal = evaluated + prompt - reused, ideal + prompt - before
+                before = prompt
+            assert evaluated <= ideal + 2 * TOLERANCE, (line, evaluated, ideal)
