@@ -64,6 +64,13 @@ class Kinship:
         last = len(self._begun) if end is None else bisect_left(self._begun, end)
         return max(0, last - first)
 
+    def answered(self, end: int) -> int:
+        """Return how many messages there are up to the last answer before message ``end``."""
+        pieces = self.prompt.made.run.pieces[:end]
+        while pieces and not _is_answer(pieces[-1]):
+            pieces = pieces[:-1]
+        return len(pieces)
+
     def has_answers(self, start: int = 0) -> bool:
         """Whether the model has spoken in it, from message ``start`` on."""
         return any(map(_is_answer, self.prompt.made.run.pieces[start:]))

@@ -127,7 +127,8 @@ class Store:
             return place
         with self._lock:
             lane.turns += 1
-            if place.pair is not None and place.pair.after is lane.request:
+            is_first = place.pair is None and lane.turns == 1
+            if is_first or (place.pair is not None and place.pair.after is lane.request):
                 lane.is_answered = is_whole
             lane.evaluated(turn, before)
             kept = lane.broken

@@ -60,6 +60,9 @@ def named(kin: Kinship, session: Session, lanes: Sequence[Lane]) -> Turn:
     if source is None:  # as after a compaction
         source = next((one for one in reversed(lanes) if kin.has_system_of(one.plain)), None)
     shared = 0 if source is None else kin.shared(source.plain)
+    is_again = source is not None and shared == len(kin.prompt.made.run.pieces)
+    if source is not None and is_again and not kin.is_equal(source.plain, shared):
+        shared = kin.answered(shared)  # what was told behind it is not so any more
     turn = Turn(session, kin, kin.prompt, lane, replaced, source=source, shared=shared)
     return _tried(turn, kin)
 
@@ -78,6 +81,7 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     if not kin.has_answers():
         return begun
     own: list[Turn] = []
+    forks: list[Turn] = []
     rest: list[tuple[Turn, bool]] = []
     for session, lanes in known.items():
         for lane in lanes:
@@ -86,8 +90,14 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
             way = _way(kin, shared, lane)
             if way in (None, _Way.UNSEEN) or not kin.has_system_of(lane.plain):
                 rest.append((found, way is _Way.UNSEEN))
-            elif way is _Way.NEXT or _is_sent_again(kin, found):
+            elif _is_its_own(kin, way, found, alone=len(known) == 1):
                 own.append(found)
+            else:  # what was told behind the last answer may be another's
+                forks.append(found._replace(shared=kin.answered(shared)))
+    if forks and len(known) == 1:
+        own = own or [one for one in forks if one.shared]
+    elif forks and max(one.shared for one in forks) > max((one.shared for one in own), default=0):
+        return begun._replace(rivals=len(forks) + len(own))
     if not own:  # system texts are compared where they have to be: there may be many, and long
         own = [
             one for one, unseen in rest if unseen and one.lane and kin.has_system_of(one.lane.plain)
@@ -141,16 +151,25 @@ def _way(kin: Kinship, shared: int, lane: Lane) -> _Way | None:
     return _Way.NEXT if more <= is_whole else _Way.UNSEEN
 
 
-def _is_sent_again(kin: Kinship, turn: Turn) -> bool:
-    """Whether a request that says the same as the last one is that, or gets nothing of it.
+def _is_its_own(kin: Kinship, way: _Way, turn: Turn, *, alone: bool) -> bool:
+    """Whether a request goes on with that very lane, and is no fork of it.
 
-    With other values in its fields it may be another conversation's; so it may once the last one
-    has had its whole answer.
+    With other values in its fields it may be a fork's: where it has not all of the lane, where it
+    says the same as a request that was answered, and, unless the lane is ``alone``, where it has an
+    answer that the lane has not had yet.
     """
     lane = turn.source
     if lane is None or _puts_nothing(kin, turn):
         return True
-    return not lane.is_answered and kin.is_equal(lane.plain, turn.shared)
+    is_next = way is _Way.NEXT and _has_all(lane, turn)
+    if is_next and (alone or lane.is_answered):
+        return True
+    is_open = way is _Way.NEXT or not lane.is_answered
+    return is_open and kin.is_equal(lane.plain, turn.shared)
+
+
+def _has_all(lane: Lane, turn: Turn) -> bool:
+    return turn.shared == len(lane.plain.made.run.pieces)
 
 
 def _tried(turn: Turn, kin: Kinship) -> Turn:

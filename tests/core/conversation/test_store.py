@@ -146,8 +146,12 @@ def test_of_two_that_cannot_be_told_apart_neither_has_a_pin():
     assert pinned(["fix it", "reading b", "go on"], 4)[0].startswith("date=4")
 
 
-def test_without_a_name_a_turn_is_repeated_until_it_has_its_answer():
-    """Then it is asked for anew, or another conversation's that is equal so far."""
+@pytest.mark.parametrize(("others", "kept"), [(0, "date=1"), (1, "date=4")])
+def test_without_a_name_a_turn_may_be_repeated(others, kept):
+    """Until it has its answer; then it is asked for anew, or it is another's that is equal so far.
+
+    Another there may be only where another has begun alike.
+    """
     proxy = Proxy()
     said = ["fix it", "a", "go on"]
     sent = []
@@ -155,11 +159,12 @@ def test_without_a_name_a_turn_is_repeated_until_it_has_its_answer():
         (1, said[:1], True),
         (2, said, False),
         (2, said, True),
+        *[(3, said[:1], True)] * others,
         (4, said, True),
         (4, [*said, "b", "thanks"], True),
     ):
         sent.append(proxy(turn(texts, date, headers=()), answered=answered)[0][:6])
-    assert sent == ["date=1", "date=1", "date=1", "date=4", "date=4"]
+    assert sent == [*["date=1"] * 3, *["date=3"] * others, kept, kept]
 
 
 def test_of_two_alike_the_one_that_would_put_nothing_back_may_be_gone_on_with():

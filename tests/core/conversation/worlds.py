@@ -68,6 +68,7 @@ KINDS = (
     Kind("own", "/v1/responses", "agent/1", "X-Session-ID", "An agent in /{F}.\nBranch: {B}"),
     Kind("plain", "/v1/chat/completions", "plain/1", None, "An agent in /{F}.\nBranch: {B}"),
     Kind("named", "/v1/chat/completions", "agent/2", "X-Session-ID", "In /{F}.\nBranch: {B}"),
+    Kind("ollama", "/api/chat", "ollama-python/1", None, "An agent in /{F}.\nBranch: {B}"),
 )  # fmt: skip
 
 
@@ -88,6 +89,7 @@ class Talk:
     date: int = 1
     answered: bool = False
     untold: int = 0
+    sent: list[dict] = field(default_factory=list)
 
     @property
     def whose(self) -> tuple:
@@ -153,7 +155,7 @@ class World:
         """One request of one conversation, and its answer."""
         chance, pick = self.random.random, self.random.choice
         if chance() < 0.003:
-            self.store = Store(self.memory)  # the proxy was restarted
+            self.restart()
         talks = self.talks[-14:]
         talk = self.begin() if chance() < 0.12 or not talks else pick(talks)
         if chance() < 0.15:
@@ -176,6 +178,11 @@ class World:
                 talk.items, talk.truth = [], {}
             self.ask(talk)
         self.send(talk, answers=chance() < 0.9)
+
+    def restart(self) -> None:
+        """Forget all, as a proxy does that is started anew."""
+        self.store = Store(self.memory)
+        self.truths.clear()
 
     def cut(self, talk: Talk, length: int) -> None:
         del talk.items[length:]
@@ -247,16 +254,22 @@ class World:
                 self.complain(talk, f"{letter} of another", one)
             elif letter in "UASF" and count != ours[one]:
                 self.complain(talk, f"{letter} doubled or invented", one)
-            elif letter == "B" and count > 1:
-                self.complain(talk, "a value told twice", one)
             elif letter == "B" and not is_value:
                 self.complain(talk, "a value that it never had", one)
+        told = [one for one in CANARY.findall(json.dumps(sent)) if one[1] == "B"]
+        for one, following in itertools.pairwise(told):  # a fork's may stand between, and is kin
+            if one == following:
+                self.complain(talk, "a value told twice", one)
         for one in ours - theirs:
             if one[1] in "UASF":
                 self.complain(talk, f"{one[1]} lost", one)
         (now,) = (one for one in ours if one[1] == "B")
         # A message that is sent again gets no note: the next one has it.
-        talk.untold = 0 if now in theirs or talk.items[-1]["role"] != "user" else talk.untold + 1
+        if now in theirs or talk.items[-1]["role"] != "user":
+            talk.untold = 0
+        elif talk.items != talk.sent:
+            talk.untold += 1
+        talk.sent = list(talk.items)
         if talk.untold > 3:
             self.complain(talk, "the new value is told nowhere", now)
         if (
