@@ -116,9 +116,9 @@ class Placing:
             # Another server, or model, may have taken the place of the one we knew.
             self._profiling.forget()
             known = await self._of(received, quietly=True)
-        guess = known or _UNKNOWN
+        guess = (placed.guess[1] if placed.guess else known) or _UNKNOWN
         if not guess.places and placed.late and not short_ids:
-            guess = guessed(Late.REFUSED, _BY_ANSWER)
+            guess = replace(_LATE, joins_user=guess.joins_user, short_ids=guess.short_ids)
         guess = _with(guess, error)
         again = await self._placed(received, guess, late=placed.late)
         if again.request.body == placed.request.body:
@@ -192,3 +192,4 @@ def _with(guess: Placement, error: bytes) -> Placement:
 _ALWAYS = alike(Late.REFUSED, BY_OPTION)
 _BY_ANSWER = "its answer to a request"
 _UNKNOWN = guessed(Late.UNKNOWN, _BY_ANSWER)
+_LATE = guessed(Late.REFUSED, _BY_ANSWER)
