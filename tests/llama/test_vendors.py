@@ -5,7 +5,10 @@ What each does, and what it costs: ``python benchmarks/templates.py``, docs/serv
 
 from __future__ import annotations
 
+import re
 from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +21,11 @@ from tests import needs
 from tests.proxy.harness import eventually
 
 from .blind import Blind
-from .vendors import ALL, LOOP, SHAPES, STEPS, VENDORS, config_for, hold, start_farm
+from .vendors import ALL, FOLDER, LOOP, SHAPES, STEPS, VENDORS, config_for, hold, start_farm
 
 pytestmark = pytest.mark.llama
 
+ROOT = Path(__file__).resolve().parents[2]
 NO_TOOLS = "no-tools"
 """The one that nothing can mend."""
 MENDED = [name for name in ALL if name != NO_TOOLS]
@@ -85,6 +89,9 @@ def test_each_request_is_served_and_costs_no_more_than_it_has_to(farm, proxy, na
         dropped = max(0, held[-1].tokens - direct[-1].tokens)
         assert held.evaluated <= direct.evaluated + 2 * dropped
         assert held.loop[-1].thoughts >= direct.loop[-1].thoughts
+    if shape == "claude" and name in VENDORS:
+        said = direct.loop[-1].thoughts if direct.served else "refused"
+        assert documented()[name][1] == f"{said} → {held.loop[-1].thoughts}"
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -128,10 +135,16 @@ def test_what_nothing_can_mend_is_said_at_start_and_by_the_doctor(farm):
         assert "refuses calls of tools and their results" in found[1].text
 
 
-def test_each_template_has_its_licence_named():
+def test_each_template_has_its_licence_named_and_its_row_in_the_docs():
     """In the table beside them, and no other has."""
-    from .vendors import FOLDER
-
     lines = (FOLDER / "README.md").read_text().splitlines()
     named = [line.split("`")[1] for line in lines if line.startswith("| `")]
-    assert sorted(named) == sorted(VENDORS)
+    assert sorted(named) == sorted(VENDORS) == sorted(documented())
+
+
+@cache
+def documented():
+    """The rows of the docs' table by template."""
+    text = (ROOT / "docs" / "servers.md").read_text()
+    rows = re.findall(r"(?m)^\| (\S+) \| ([^|]+) \| (\w+ → \d) \|", text)
+    return {name: (placed, reasoning) for name, placed, reasoning in rows}

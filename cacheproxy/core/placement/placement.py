@@ -100,7 +100,7 @@ class Placement:
     def mended(self) -> str:
         """What the server does, and what is done about it."""
         if self.told_by == BY_OPTION:
-            return f"was not asked where late system messages stand: {_DONE}"
+            return f"was not asked where late system messages stand: {_DONE}{self._joins}"
         does = DOES[self.late]
         if self.late.harms:
             does += f": {_DONE}{self._joins}"

@@ -10,7 +10,7 @@ import pytest
 from tests.core.templates import inline, strict, turns
 from tests.proxy.harness import head, whole
 
-from .bodies import LLAMA, ask, late, of_this_test, spoken
+from .bodies import LLAMA, WRAPPED, ask, late, of_this_test, spoken
 from .templated import PATHS, REFUSAL, ModelServer, answer_of, says
 
 
@@ -132,6 +132,21 @@ def test_what_is_refused_one_by_one_is_healed_within_the_request(quiet, order, b
     server.paths()
     assert ask(proxy, called(*behind)).status == 200
     assert server.paths() == [PATHS["messages"]]
+
+
+def test_what_is_always_placed_stays_so_when_another_thing_is_mended(start):
+    """With ``--placement user``: behind a tool's result in the result, elsewhere the user's."""
+    server = ModelServer(inline)
+    server.pages[PATHS["messages"]] = refusing(REASONS[2])
+    proxy = start(server, "--placement", "user")
+    for attempts in (2, 1):
+        server.asked.clear()
+        assert ask(proxy, called(LATE)).status == 200
+        assert len(server.asked) == attempts
+        placed = server.bodies(PATHS["messages"])[-1]["messages"]
+        assert [message["role"] for message in placed] == ["user", "user", "assistant", "user"]
+        assert placed[1]["content"] == WRAPPED
+        assert placed[-1]["content"][0]["content"] == f"found\n\n{WRAPPED}"
 
 
 LONG = b'{"error":{"message":"System message must be at the beginning.' + b" " * 70_000 + b'"}}'
