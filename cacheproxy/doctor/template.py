@@ -18,10 +18,7 @@ from cacheproxy.doctor.record import Record
 
 Told = TypeVar("Told")
 PLACE = "start the proxy with --placement user"
-OTHER = (
-    "give the server another chat template (llama-server --chat-template-file FILE, "
-    "vLLM --chat-template FILE), or another model"
-)
+OTHER = "start the server with another chat template: llama-server --chat-template-file FILE"
 _SECONDS = 2.0
 """For an answer: to render a dozen words takes a server milliseconds."""
 _SENDERS = ("claude", "codex")

@@ -11,13 +11,14 @@ import json
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cacheproxy.embedded.child import import_library, start
 from cacheproxy.embedded.process import ServerProcess
-from cacheproxy.embedded.server import DEFAULTS
+from cacheproxy.embedded.server import DEFAULTS, START_SECONDS
 
 
 class Farm(ServerProcess):
@@ -35,7 +36,10 @@ class Farm(ServerProcess):
         super().__init__(["tests.llama.farm", str(model), str(given)], env, says=True)
 
     def _announced(self) -> str:
+        alarm = threading.Timer(START_SECONDS, self._process.kill)
+        alarm.start()
         line = self.stdout.readline()
+        alarm.cancel()
         if not line:
             raise RuntimeError(f"the servers did not start:\n{self.log()[-2000:]}")
         self.urls = json.loads(line)
