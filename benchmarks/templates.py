@@ -23,9 +23,9 @@ from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.template import rendering
 from cacheproxy.doctor.template import answered
 from cacheproxy.replay.proxy import ProxyService as Proxy
-from tests.llama.vendors import SHAPES, VENDORS, Held, config_for, hold, start_farm
+from tests.llama.vendors import AGENTS, VENDORS, Held, config_for, hold, start_farm
 
-COLUMNS = ("template", "late messages", "reasoning", *SHAPES)
+COLUMNS = ("template", "late messages", "reasoning", *AGENTS)
 
 
 def placed(placement: Placement | None) -> str:
@@ -51,7 +51,7 @@ def measure(name: str, server: str, proxy: str) -> dict[str, Any]:
     """Return one row."""
     known = answered(Site(server), rendering.asking)
     row = {"template": name, "late messages": placed(known)}
-    for shape in SHAPES:
+    for shape in AGENTS:
         direct, held = (hold(url, server, shape, name).loop for url in (server, proxy))
         if shape == "claude":
             before = direct[-1].thoughts if direct.served else "refused"

@@ -21,7 +21,7 @@ from tests import needs
 from tests.proxy.harness import eventually
 
 from .blind import Blind
-from .vendors import ALL, FOLDER, LOOP, SHAPES, STEPS, VENDORS, config_for, hold, start_farm
+from .vendors import AGENTS, ALL, FOLDER, LOOP, SHAPES, STEPS, VENDORS, config_for, hold, start_farm
 
 pytestmark = pytest.mark.llama
 
@@ -66,7 +66,7 @@ def blind(farm, tmp_path_factory):
         yield stack.enter_context(proxy), fronts
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", AGENTS)
 @pytest.mark.parametrize("name", MENDED)
 def test_each_request_is_served_and_costs_no_more_than_it_has_to(farm, proxy, name, shape):
     """Its reasoning stays as without late messages, and a turn of tools evaluates what is new.

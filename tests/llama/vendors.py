@@ -108,7 +108,38 @@ def codex(model: str, *, late: bool = True) -> Iterator[Json]:
         )
 
 
-SHAPES = {"claude": ("/v1/messages", claude), "codex": ("/v1/responses", codex)}
+def chat(model: str, *, late: bool = False) -> Iterator[Json]:
+    """Any client of Chat Completions: no late message, two user messages in a row, long ids."""
+    messages: list[Json] = [{"role": "system", "content": _SYSTEM}]
+    tool = {"name": _TOOL, "description": _SAYS, "parameters": _SCHEMA}
+
+    def body() -> Json:
+        fixed = {"model": model, "max_tokens": 1, "messages": list(messages)}
+        return fixed | {"tools": [{"type": "function", "function": tool}]}
+
+    for turn in range(2):
+        texts = words(20, 40 + turn), words(30, 50 + turn)
+        messages += [{"role": "user", "content": text} for text in texts]
+        yield body()
+        for number in _STEPS_OF[turn]:
+            name = _call(number)
+            function = {"name": _TOOL, "arguments": json.dumps({"path": f"b{number}"})}
+            call = {"id": name, "type": "function", "function": function}
+            messages += [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": name, "content": words(60, 70 + number)},
+            ]
+            yield body()
+        messages.append({"role": "assistant", "content": "it burns"})
+
+
+SHAPES = {
+    "claude": ("/v1/messages", claude),
+    "codex": ("/v1/responses", codex),
+    "chat": ("/v1/chat/completions", chat),
+}
+AGENTS = ("claude", "codex")
+"""Those of SHAPES that have late messages."""
 
 
 class Turn(NamedTuple):
