@@ -78,8 +78,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     placement: Annotated[
         Literal["auto", "quiet", "user", "off"],
         _row(
-            "send late system messages as user messages where the server cannot take "
-            "them: auto, quiet (no test prompts), user (always), off"
+            "place late system messages where the server can take them, as user messages or "
+            "in a tool's result: auto, quiet (no test prompts), user (always), off"
         ),
     ] = "auto"
     keep_thinking: Annotated[

@@ -18,6 +18,7 @@ from cacheproxy.doctor.record import Record
 
 Told = TypeVar("Told")
 PLACE = "start the proxy with --placement user"
+OTHER = "start the server with another chat template: llama-server --chat-template-file FILE"
 _SECONDS = 2.0
 """For an answer: to render a dozen words takes a server milliseconds."""
 _SENDERS = ("claude", "codex")
@@ -29,11 +30,13 @@ class Placement:
     """What is known of the template: ``late`` is its way, ``says`` the sentence for people.
 
     ``late``: inline, user, hoisted, refused, dropped or unknown. ``setting``: the proxy's own.
+    ``refuses``: what it refuses and nobody can mend.
     """
 
     late: str
     says: str
     setting: str = ""
+    refuses: tuple[str, ...] = ()
 
     @property
     def harms(self) -> bool:
@@ -48,7 +51,13 @@ def of_health(page: Any) -> Placement | None:
     late, says, setting = (page.get(name) for name in ("late", "says", "setting"))
     if not isinstance(late, str) or not isinstance(says, str):
         return None
-    return Placement(late, says, setting if isinstance(setting, str) else "")
+    mended, refuses = page.get("mended"), page.get("refuses")
+    return Placement(
+        late,
+        mended if isinstance(mended, str) else says,
+        setting if isinstance(setting, str) else "",
+        tuple(map(str, refuses)) if isinstance(refuses, list) else (),
+    )
 
 
 def of_server(site: Site) -> Placement | None:
@@ -56,7 +65,7 @@ def of_server(site: Site) -> Placement | None:
     found = answered(site, rendering.asking)
     if found is None:
         return None
-    return Placement(str(found.late), found.says)
+    return Placement(str(found.late), found.mended, refuses=found.refuses)
 
 
 def answered(
@@ -87,19 +96,25 @@ def answered(
 
 
 def check(placement: Placement | None, record: Record | None) -> list[Finding]:
-    """Return the finding on the template, if there is anything to say.
+    """Return the findings on the template, if there is anything to say.
 
     ``record``: tells whether clients came that send late system messages.
     """
+    refuses = [_refused(what) for what in (placement.refuses if placement is not None else ())]
     if placement is not None and placement.late != Late.UNKNOWN:
-        return [Finding("template", State.OK, placement.says)]
+        return [Finding("template", State.OK, placement.says), *refuses]
     clients = record.clients() if record is not None else {}
     senders = [client for client in _SENDERS if client in clients]
     if not senders:
-        return []
+        return refuses
     text = (
         "it is not known where this server puts system messages in mid-conversation, which "
         f"{senders[0]} sends. If it refuses them, or reads the whole prompt again, the proxy can "
         "send them as user messages"
     )
-    return [Finding("template", State.WARN, text, PLACE)]
+    return [Finding("template", State.WARN, text, PLACE), *refuses]
+
+
+def _refused(what: str) -> Finding:
+    text = f"the chat template refuses {what}, which the proxy cannot mend: such requests fail"
+    return Finding("template", State.WARN, text, OTHER)

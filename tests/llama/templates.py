@@ -95,3 +95,21 @@ block where there is none (Qwen3.5). ``keep``: so, unless ``chat_template_kwargs
 ``tools``: the tools stand before the last user message (Mistral-Small-3.2, Nemo). ``clock``: the
 time stands at the head (Granite-3.3, Llama-3.2 print the date).
 """
+
+_NO_TOOLS = (
+    "{%- for message in messages -%}{%- if message.role == 'tool' or message.tool_calls -%}"
+    "{{- raise_exception('Conversation roles must be user or assistant.') -}}"
+    "{%- endif -%}{%- endfor -%}"
+)
+_DROP, _HOIST = (_FIRST, "{%- if message.role == 'system' -%}"), (_HEAD, _ALL_HEADS)
+ALIKE = {
+    "no-tools": _NO_TOOLS + TEMPLATES["turns"],
+    "drop-think": _LAST_USER + _made((_ASSISTANT, _THINKING.replace("KEPT ", "")), _DROP),
+    "hoist-think": _LAST_USER + _made((_ASSISTANT, _THINKING.replace("KEPT ", "")), _DROP, _HOIST),
+}
+"""Templates that behave as some do whose licences keep them out of ``fixtures/templates``.
+
+``no-tools``: refuses calls of tools and late system messages (Gemma 2 and 3). ``drop-think``:
+drops late system messages, and thinking before the last user message (Reka-Edge).
+``hoist-think``: moves them to the head, and drops such thinking (Solar Open, Hunyuan 3).
+"""

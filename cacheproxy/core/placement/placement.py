@@ -92,9 +92,15 @@ class Placement:
 
     @property
     def says(self) -> str:
-        """One line for people: what the server does, and what is done about it."""
+        """One line for people: what the server does, what is done about it, and what cannot be."""
+        refused = (f"it refuses {what}, which nothing can mend" for what in self.refuses)
+        return "; ".join([self.mended, *refused])
+
+    @property
+    def mended(self) -> str:
+        """What the server does, and what is done about it."""
         if self.told_by == BY_OPTION:
-            return f"was not asked where late system messages stand: {_DONE}"
+            return f"was not asked where late system messages stand: {_DONE}{self._joins}"
         does = DOES[self.late]
         if self.late.harms:
             does += f": {_DONE}{self._joins}"
@@ -104,7 +110,7 @@ class Placement:
             does += "; two user messages in a row become one, since it refuses them"
         if self.short_ids:
             does += "; ids of calls become nine letters, since it refuses others"
-        return "; ".join([does, *(f"it refuses {what}" for what in self.refuses)])
+        return does
 
     @property
     def _joins(self) -> str:
@@ -116,7 +122,7 @@ class Placement:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for a page."""
-        return asdict(self) | {"late": str(self.late), "says": self.says}
+        return asdict(self) | {"late": str(self.late), "mended": self.mended, "says": self.says}
 
 
 def alike(late: Late, told_by: str, *, joins: bool = False) -> Placement:

@@ -13,6 +13,7 @@ from typing import TypeVar
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.placement.placement import ROLES, Late, Placement, Treatment
 from cacheproxy.core.template.questions import (
+    HEAD,
     JOINED,
     LATE,
     LONG_IDS,
@@ -58,7 +59,6 @@ def placement_of(rendered: Rendered, told_by: str) -> Placement | None:
         sent = _kept(rendered, f"{TOOL} {role}", joined)
         costs = not late.harms and sent < max(joined, as_users)
         treatments.append(Treatment(late, lead, costs))
-    refuses = [f"{what}, which nothing can mend" for what in _refused(rendered)]
     return Placement(
         system=treatments[0],
         developer=treatments[1],
@@ -66,7 +66,7 @@ def placement_of(rendered: Rendered, told_by: str) -> Placement | None:
         joins_tool=_is_refused(rendered, f"{TOOL} user") or 0 <= as_users < joined,
         told_by=told_by,
         short_ids=_is_refused(rendered, LONG_IDS),
-        refuses=tuple(refuses),
+        refuses=tuple(_refused(rendered)),
     )
 
 
@@ -149,6 +149,8 @@ def _late(rendered: Rendered, name: str, around: tuple[str, str], as_user: str |
     before, after = around
     if not text.find(before) <= text.find(LATE) < text.find(after):
         return Late.HOISTED
+    if HEAD in (rendered.get(PLAIN) or "") and HEAD not in text:
+        return Late.DROPPED  # the head is, whose place it took
     return Late.USER if text == as_user else Late.INLINE
 
 

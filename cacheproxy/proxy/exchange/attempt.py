@@ -17,6 +17,9 @@ from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.translation.translating import Translated
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 
+_HEALS = 3
+"""A template may refuse late messages, users in a row and long ids of calls, one at a time."""
+
 
 @dataclass(slots=True)
 class Attempt:
@@ -65,7 +68,7 @@ class Attempt:
         placed = await self._place(request)
         self.edited_at = context.clock.seconds()
         stamp = server.stamp.headers(self.received, self.prepared.session)
-        heals = True
+        heals = _HEALS
         while True:
             # 5. A count of tokens that the upstream does not know is answered here.
             self.counted = await server.translating.count(placed.request)
@@ -86,13 +89,13 @@ class Attempt:
             ):
                 placed = await self._place(request)
                 continue
-            # and once more, at most, after it refused what stands where in the messages.
+            # and after it refused what stands where in the messages: once for each such thing.
             if server.placing is None:
                 return response
-            healed = await server.placing.healed(placed, request, response, may_heal=heals)
+            healed = await server.placing.healed(placed, request, response, may_heal=heals > 0)
             if healed is None:
                 return response
-            placed, heals = self._take_placed(healed), False
+            placed, heals = self._take_placed(healed), heals - 1
 
     async def _keep(self) -> Request:
         """Return the request with the reasoning of earlier turns in it, where that is kept."""

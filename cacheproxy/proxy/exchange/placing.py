@@ -12,7 +12,7 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
 from cacheproxy.core.http1.response_head import ResponseHead
-from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, alike, guessed
+from cacheproxy.core.placement.placement import BY_OPTION, Late, Placement, guessed
 from cacheproxy.core.placement.placing import late_messages, place
 from cacheproxy.core.placement.role_error import (
     LARGEST,
@@ -116,9 +116,10 @@ class Placing:
             # Another server, or model, may have taken the place of the one we knew.
             self._profiling.forget()
             known = await self._of(received, quietly=True)
-        guess = known or _UNKNOWN
+        unknown = _ALWAYS if self.setting == USER else _UNKNOWN
+        guess = (placed.guess[1] if placed.guess else known) or unknown
         if not guess.places and placed.late and not short_ids:
-            guess = guessed(Late.REFUSED, _BY_ANSWER)
+            guess = replace(_LATE, joins_user=guess.joins_user, short_ids=guess.short_ids)
         guess = _with(guess, error)
         again = await self._placed(received, guess, late=placed.late)
         if again.request.body == placed.request.body:
@@ -189,6 +190,7 @@ def _with(guess: Placement, error: bytes) -> Placement:
     return replace(guess, short_ids=True) if wants_short_ids(error) else guess
 
 
-_ALWAYS = alike(Late.REFUSED, BY_OPTION)
+_ALWAYS = guessed(Late.REFUSED, BY_OPTION)
 _BY_ANSWER = "its answer to a request"
 _UNKNOWN = guessed(Late.UNKNOWN, _BY_ANSWER)
+_LATE = guessed(Late.REFUSED, _BY_ANSWER)

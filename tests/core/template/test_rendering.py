@@ -92,6 +92,18 @@ def test_ids_and_tools_that_are_refused_are_told():
     assert not ask(inline).short_ids
 
 
+def test_the_last_system_text_may_take_the_place_of_the_first():
+    """As in DeepSeek's of R1: a late one stands at the head then, and of two there one is lost."""
+
+    def last_wins(messages, tools=None):
+        system = [m for m in messages if m["role"] == "system"]
+        return inline([*system[-1:], *(m for m in messages if m not in system)], tools)
+
+    placement = ask(last_wins)
+    assert placement.system == Treatment(Late.HOISTED, Late.DROPPED)
+    assert placement.moves("system", leads=True)
+
+
 def test_the_roles_are_told_apart():
     """A template may know one of them alone."""
 

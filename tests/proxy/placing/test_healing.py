@@ -1,15 +1,16 @@
-"""A refusal of late system messages is healed within the request, by one second attempt."""
+"""A refusal of what stands where is healed within the request, each by one more attempt."""
 
 from __future__ import annotations
 
 import json
+from itertools import pairwise, permutations
 
 import pytest
 
 from tests.core.templates import inline, strict, turns
 from tests.proxy.harness import head, whole
 
-from .bodies import LLAMA, ask, late, spoken
+from .bodies import LLAMA, WRAPPED, ask, late, of_this_test, spoken
 from .templated import PATHS, REFUSAL, ModelServer, answer_of, says
 
 
@@ -68,26 +69,84 @@ def test_what_is_refused_a_second_time_comes_down_once(quiet):
     assert spoken(server.asked[-1][1]) == "system"
 
 
-def test_a_second_refusal_that_asks_for_turns_is_learned_from(quiet):
-    """The request after it has none."""
-    proxy, server = quiet
+def refusing(*reasons):
+    """A server that refuses a body with the first of ``reasons``: what is wrong, and its words."""
 
     def answer(server, peer, _, body):
-        roles = [message["role"] for message in body["messages"]]
-        if "system" in roles:
-            server.send(peer, b"400 Bad Request", REFUSAL)
-        elif roles[-2:] == ["user", "user"]:
-            words = "conversation roles must alternate user/assistant/user/assistant/..."
-            server.send(peer, b"400 Bad Request", {"error": {"message": words}})
-        else:
+        words = next((words for wrong, words in reasons if wrong(body["messages"])), None)
+        if words is None:
             server.send(peer, b"200 OK", answer_of("messages", 9, None))
+        else:
+            server.send(peer, b"400 Bad Request", {"error": {"message": words}})
 
-    server.pages[PATHS["messages"]] = answer
-    assert ask(proxy).status == 400
+    return answer
+
+
+def is_late(messages):
+    return any(message["role"] == "system" for message in messages)
+
+
+def has_users_in_a_row(messages):
+    return any(one["role"] == other["role"] for one, other in pairwise(messages))
+
+
+def has_long_ids(messages):
+    blocks = [block for message in messages for block in message["content"] if "id" in block]
+    return any(len(block["id"]) != 9 for block in blocks)
+
+
+REASONS = (
+    (is_late, REFUSAL["error"]["message"]),
+    (has_users_in_a_row, "conversation roles must alternate user/assistant/user/assistant/..."),
+    (has_long_ids, "Tool call IDs should be alphanumeric strings with length 9!"),
+)
+
+
+def called(*behind):
+    """A running turn, with an id as clients have it, and what comes ``behind`` its question."""
+    use = {"type": "tool_use", "id": "toolu_0123456789abcdef", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": use["id"], "content": "found"}
+    messages = [
+        {"role": "user", "content": "hi"},
+        *behind,
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [result]},
+        *(message for message in behind if message["role"] == "system"),
+    ]
+    return {"model": of_this_test["model"], "max_tokens": 9, "messages": messages}
+
+
+LATE = {"role": "system", "content": "news"}
+AGAIN = {"role": "user", "content": "and another thing"}
+
+
+@pytest.mark.parametrize("order", list(permutations(REASONS)), ids=lambda o: o[0][0].__name__)
+@pytest.mark.parametrize(
+    "behind", [(LATE,), (AGAIN,), (LATE, AGAIN), ()], ids=["late", "again", "both", "neither"]
+)
+def test_what_is_refused_one_by_one_is_healed_within_the_request(quiet, order, behind):
+    """Late messages, users in a row, long ids, in any order; the next request needs no attempt."""
+    proxy, server = quiet
+    server.pages[PATHS["messages"]] = refusing(*order)
+    assert ask(proxy, called(*behind)).status == 200
     server.paths()
-    assert ask(proxy).status == 200
-    assert ask(proxy).status == 200
-    assert server.paths()[-1:] == [PATHS["messages"]]
+    assert ask(proxy, called(*behind)).status == 200
+    assert server.paths() == [PATHS["messages"]]
+
+
+def test_what_is_always_placed_stays_so_when_another_thing_is_mended(start):
+    """With ``--placement user``: behind a tool's result in the result, elsewhere the user's."""
+    server = ModelServer(inline)
+    server.pages[PATHS["messages"]] = refusing(REASONS[2])
+    proxy = start(server, "--placement", "user")
+    for attempts in (2, 1):
+        server.asked.clear()
+        assert ask(proxy, called(LATE)).status == 200
+        assert len(server.asked) == attempts
+        placed = server.bodies(PATHS["messages"])[-1]["messages"]
+        assert [message["role"] for message in placed] == ["user", "user", "assistant", "user"]
+        assert placed[1]["content"] == WRAPPED
+        assert placed[-1]["content"][0]["content"] == f"found\n\n{WRAPPED}"
 
 
 LONG = b'{"error":{"message":"System message must be at the beginning.' + b" " * 70_000 + b'"}}'
