@@ -58,7 +58,7 @@ class Kinship:
             self._begun = [
                 number
                 for number, (one, before) in enumerate(zip(pieces, (None, *pieces), strict=False))
-                if _is_answer(one) and not (before and _is_answer(before))
+                if is_answer(one) and not (before and is_answer(before))
             ]
         first = bisect_left(self._begun, start)
         last = len(self._begun) if end is None else bisect_left(self._begun, end)
@@ -67,18 +67,18 @@ class Kinship:
     def answered(self, end: int) -> int:
         """Return how many messages there are up to the last answer before message ``end``."""
         pieces = self.prompt.made.run.pieces[:end]
-        while pieces and not _is_answer(pieces[-1]):
+        while pieces and not is_answer(pieces[-1]):
             pieces = pieces[:-1]
         return len(pieces)
 
     def has_answers(self, start: int = 0) -> bool:
         """Whether the model has spoken in it, from message ``start`` on."""
-        return any(map(_is_answer, self.prompt.made.run.pieces[start:]))
+        return any(map(is_answer, self.prompt.made.run.pieces[start:]))
 
     def has_answers_of(self, other: Prompt) -> bool:
         """Whether it has all answers in ``other``, of which there are some."""
-        ours = [_texts([piece]) for piece in self.prompt.made.run.pieces if _is_answer(piece)]
-        theirs = [_texts([piece]) for piece in other.made.run.pieces if _is_answer(piece)]
+        ours = [_texts([piece]) for piece in self.prompt.made.run.pieces if is_answer(piece)]
+        theirs = [_texts([piece]) for piece in other.made.run.pieces if is_answer(piece)]
         return bool(theirs) and ours[: len(theirs)] == theirs
 
     def is_equal(self, other: Prompt, messages: int) -> bool:
@@ -127,7 +127,8 @@ def _system(prompt: Prompt) -> list[Piece]:
     return [*texts, *made.run.pieces[: made.heads]]
 
 
-def _is_answer(piece: Piece) -> bool:
+def is_answer(piece: Piece) -> bool:
+    """Whether the model says it."""
     return bool(piece.segments) and piece.segments[-1].source == "model"
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, compress
+from itertools import chain, compress, count
 from operator import attrgetter, is_not
 from typing import NamedTuple
 
 from cacheproxy.core.conversation.divergence import parting, taken_back
-from cacheproxy.core.conversation.kinship import Kinship
+from cacheproxy.core.conversation.kinship import Kinship, is_answer
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.diff.text import share_of_words
 from cacheproxy.core.prompt.prompt import Part, Prompt
@@ -213,10 +213,7 @@ def is_another(lane: Lane, prompt: Prompt) -> bool:
     if texts[: len(known)] == known:
         return False
     answers = {
-        digest
-        for piece in lane.prompt.pieces
-        if piece.segments and piece.segments[-1].source == "model"
-        for digest in piece.digests
+        digest for piece in lane.prompt.pieces if is_answer(piece) for digest in piece.digests
     }
     return bool(answers) and answers.isdisjoint(texts)
 
@@ -246,8 +243,12 @@ def _goes_on(sent: Prompt, before: Prompt) -> bool:
 
 
 def _is_branch(sent: Prompt, before: Prompt) -> bool:
-    """Whether ``sent`` goes another way than ``before``, which may be gone on with, too."""
-    if _goes_on(sent, before):
+    """Whether ``sent`` goes another way than ``before``, which may be gone on with, too.
+
+    The model has answered there already, else nothing would be lost.
+    """
+    other = next(compress(count(), map(is_not, before.pieces, sent.pieces)), None)
+    if other is None or not any(map(is_answer, before.pieces[other:])) or _goes_on(sent, before):
         return False
     left = parting(before, sent)
     rest = before.chars - left.shared
