@@ -49,6 +49,7 @@ FIELDS = {
         ("/contents/0/parts/0/text", Kind.ADDED, None),
         ("/contents/2/parts/2", Kind.ADDED, "gemini-response-once"),
     ],
+    "kilo_7.7.9-datechange": [("/messages/0/content", Kind.DATE, "kilo-pin-date")],
     "openclaw-anthropic": [CONTEXT],
     "openclaw-completions": [CONTEXT],
     "openclaw-datechange": [
