@@ -152,7 +152,9 @@ class Packages(tuple[Package, ...]):
             return rule
         named = rule.client.name
         found = next((client for client in self.clients if client.name == named), None)
-        return rule if found is None else replace(rule, client=found)
+        if found is None:
+            return rule
+        return replace(rule, client=replace(found, must_begin=rule.client.must_begin))
 
 
 def choose(

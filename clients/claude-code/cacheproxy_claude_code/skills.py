@@ -23,6 +23,9 @@ from cacheproxy import REMOVE, CodeRule, Edit, Request, blocks_of, messages_of, 
 
 _HEAD = "The following skills are available for use with the Skill tool:"
 _SKILLS = re.compile(rf"<system-reminder>\n{_HEAD}\n[\s\S]*\n</system-reminder>\s*")
+_CONTEXT = (
+    "<system-reminder>\nAs you answer the user's questions, you can use the following context:"
+)
 _REMINDER = re.compile(r"<system-reminder>\n[\s\S]*\n</system-reminder>\s*")
 _PLACES = re.compile(_HEAD.encode())
 
@@ -78,7 +81,7 @@ def _is_rest(blocks: list[Any], had: list[Any]) -> bool:
     what it was.
     """
     return bool(blocks) and all(
-        one == other or (_is_reminder(other) and (one is None or _is_reminder(one)))
+        one == other or (_is_reminder(other) if one is None else _are_contexts(one, other))
         for one, other in zip_longest(blocks, had)
     )
 
@@ -91,6 +94,10 @@ def _skills(blocks: list[Any]) -> str | None:
 
 def _is_reminder(block: Any) -> bool:
     return _REMINDER.fullmatch(_text(block)) is not None
+
+
+def _are_contexts(one: Any, other: Any) -> bool:
+    return _text(one).startswith(_CONTEXT) and _text(other).startswith(_CONTEXT)
 
 
 def _text(block: Any) -> str:
