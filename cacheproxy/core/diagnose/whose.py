@@ -47,7 +47,9 @@ def who(client: Client | None) -> str:
     if client is None:
         return "# For every client: no name tells whose requests these are.\n"
     if client.must_begin:
-        return f"# {client.name} is a library: only where the system text begins with head.\n"
+        return (
+            f"# {client.name} is a library's name: for system texts that begin with head alone.\n"
+        )
     return ""
 
 

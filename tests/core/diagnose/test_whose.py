@@ -48,7 +48,7 @@ def test_a_librarys_name_alone_gets_a_rule_for_prompts_that_begin_alike(agent):
     """It says so in a line, and survives the config file."""
     proposal = proposed(agent)
     table = proposal.toml()
-    assert table.startswith(f"# {LIBRARIES[agent]} is a library: only where the system text begins")
+    assert table.startswith(f"# {LIBRARIES[agent]} is a library's name: ")
     assert f'head = "{OWN.strip()}"\n' in table
     (rule,) = msgspec.convert(tomllib.loads(table), Config).rules()
     assert rule == proposal.rule
