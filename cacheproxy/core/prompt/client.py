@@ -119,11 +119,14 @@ class Client:
         known = request.clients
         told = known.get(self)
         if told is None:
-            told = known[self] = self._begins(request) and (self.is_every or self._tell(request))
+            told = self.name == EVERY or self._tell(request)
+            if self.must_begin:
+                told = told and self._begins(request)
+            known[self] = told
         return told
 
     def _begins(self, request: Request) -> bool:
-        return not self.must_begin or any(
+        return any(
             texts[0][:_LOOKED_AT].lstrip().startswith(self.must_begin) for texts in request.opening
         )
 
