@@ -35,7 +35,8 @@ class ConfigError(ValueError):
 class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A ``[[rule]]`` of the file: the fields of cacheproxy.core.rules.rule.Rule.
 
-    ``client``: the name of one (cacheproxy.core.prompt.client), or ``*`` for all.
+    ``client``: the name of one (cacheproxy.core.prompt.client), or ``*`` for all. ``head``: what
+    its system text begins with, too.
     """
 
     name: str
@@ -48,14 +49,18 @@ class RuleTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     default: bool = True
     literals: tuple[str, ...] = ()
     client: str = EVERY
+    head: str = ""
 
     def rule(self) -> Rule:
         """Return it as a Rule; raises RuleError."""
         try:
-            client = None if self.client == EVERY else Client(self.client)
+            is_any = self.client == EVERY and not self.head
+            client = None if is_any else Client(self.client, must_begin=self.head)
         except ClientError as error:
             raise RuleError(f"rule {self.name!r}: {error}") from None
-        return Rule(**msgspec.structs.asdict(self) | {"client": client})
+        fields = msgspec.structs.asdict(self) | {"client": client}
+        del fields["head"]
+        return Rule(**fields)
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

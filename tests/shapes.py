@@ -39,6 +39,19 @@ CLINE = (
     "You are Cline, an AI coding agent.\n\nEnvironment you are running in:\n<env>\n"
     "1. Platform: linux\n2. Date: 11/2{}/2026\n3. IDE: x\n4. Working Directory: /\n</env>"
 )
+CONTINUE = (
+    "You are an agent in the Continue CLI. Help.\n<env>\nWorking directory: /home/me\n"
+    "Platform: linux\nToday's date: 2026-11-2{}\n</env>\n\nYou can use:\n\n"
+    '<context name="gitStatus">This is the git status at the start.\n\nM a{}.py\n</context>'
+)
+OMP = (
+    "<system-reminder>\nToday: 2026-11-2{}; current working directory: '/home/me'. Do.\n"
+    "</system-reminder>"
+)
+SKILLS = (
+    "<system-reminder>\nThe following skills are available for use with the Skill tool:\n\n"
+    "- s{}: Use it.\n</system-reminder>\n"
+)
 PI = (
     "You are an expert coding assistant operating inside pi, a coding agent harness.\n"
     "Current date: 2026-11-2{}\nCurrent working directory: /home/me"
@@ -67,6 +80,6 @@ SPECIALS = "Today is 2026-11-2{} (Sunday), or 2026-11-2{}T12:00:00.000Z."
 SHAPES = (
     *(STAMP, METADATA, METADATA + STAMP, INBOUND, RUNTIME, ATTEMPT, BILLING, IDENTITY),
     *(BILLING + "\n" + IDENTITY, REMINDER, GIT, BARE, MONTH, OPENCODE, KILO, CLINE, PI),
-    *(QWEN_GIT, QWEN, AIDER, CRUSH, GOOSE, SPECIALS),
+    *(CONTINUE, OMP, SKILLS, QWEN_GIT, QWEN, AIDER, CRUSH, GOOSE, SPECIALS),
 )
 """What the rules look for; ``{}``: another digit in each turn, for the rules that pin."""

@@ -96,8 +96,14 @@ class Packages(tuple[Package, ...]):
 
     @property
     def clients(self) -> tuple[Client, ...]:
-        """The clients that packages declare, in the order of the packages."""
-        return tuple(package.client for package in self if package.client is not None)
+        """The clients that packages declare, in the order of the packages; then their rules' own.
+
+        A package may know a relative of its client: its rules for that one name it.
+        """
+        found = [package.client for package in self]
+        found += [rule.client for package in self for rule in package.rules]
+        named = {client.name: client for client in reversed(found) if client is not None}
+        return tuple(dict.fromkeys(named[client.name] for client in found if client is not None))
 
     def client(self, name: str, request: Request) -> Client | None:
         """Return the client called ``name``, which sent ``request``: None if no rule could tell."""
@@ -146,7 +152,9 @@ class Packages(tuple[Package, ...]):
             return rule
         named = rule.client.name
         found = next((client for client in self.clients if client.name == named), None)
-        return rule if found is None else replace(rule, client=found)
+        if found is None:
+            return rule
+        return replace(rule, client=replace(found, must_begin=rule.client.must_begin))
 
 
 def choose(

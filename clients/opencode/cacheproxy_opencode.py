@@ -17,9 +17,9 @@ prompt for the model, behind it what the user's own files say (AGENTS.md), so th
 block is opencode's.
 
 From 1.1 its user agent is ``opencode/…``; before that, and behind a gateway, the beginning of the
-system text tells. Kilo is a fork (``@kilocode/cli`` 7.7.9): its block has more lines behind the
-date. Sessions and subagents (``x-session-id``, ``x-parent-session-id``) are read by
-cacheproxy itself, from any client.
+system text tells. Kilo is a fork (``@kilocode/cli`` 7.7.9, ``Kilo-Code/…``): its block has no
+working directory, and more lines behind the date. Sessions and subagents (``x-session-id``,
+``x-parent-session-id``) are read by cacheproxy itself, from any client.
 """
 
 from __future__ import annotations

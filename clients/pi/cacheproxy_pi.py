@@ -1,4 +1,4 @@
-r"""pi for cacheproxy: what tells its requests, and the date at the end of its system text.
+r"""pi and Oh My Pi for cacheproxy: what tells their requests, and the date that they write.
 
 Shapes, from its public releases (``dist/core/system-prompt.js`` of @mariozechner/pi-coding-agent
 and @earendil-works/pi-coding-agent). The system text ends with two lines, after the user's own
@@ -11,11 +11,18 @@ files (AGENTS.md) and skills::
 0.83 and later say no date. Recent versions have a user agent of their own (``pi/1.5.2 (linux;
 node/v24.21.0; x64)``), earlier ones that of an SDK (0.73.1: ``OpenAI/JS 6.26.0``); then the first
 sentence of the system text tells.
+
+Oh My Pi (``@oh-my-pi/pi-coding-agent`` 18.2.3, ``omp/18.2.3``) is a fork. It writes the date at the
+start of the first user message, as a block of its own, and anew when a session is resumed::
+
+    <system-reminder>
+    Today: 2026-11-21; current working directory: '/home/me/project'. Do not repeat …
+    </system-reminder>
 """
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_HEAD, Client, Rule
+from cacheproxy import FIRST_USER_TEXT, SYSTEM_HEAD, Client, Rule
 
 CLIENT = Client(
     name="pi",
@@ -40,4 +47,19 @@ PIN_DATE = Rule(
     note=r"Today's date is now \g<volatile>.",
     literals=("Current date",),
 )
-RULES = (PIN_DATE,)
+OMP = Client(name="omp", agents=("omp/",))
+OMP_PIN_DATE = Rule(
+    name="omp-pin-date",
+    # The first block alone: what the user says is another one.
+    where=tuple(place.replace("/*[", "/0[") for place in FIRST_USER_TEXT if "/*[" in place),
+    pattern=(
+        r"\A<system-reminder>\nToday: (?P<volatile>\d{4}-\d{2}-\d{2}); "
+        r"current working directory: '[^\n]*\n</system-reminder>\s*\Z"
+    ),
+    why="date of the first turn kept",
+    pin=True,
+    note=r"Today's date is now \g<volatile>.",
+    literals=("Today: ",),
+    client=OMP,
+)
+RULES = (PIN_DATE, OMP_PIN_DATE)

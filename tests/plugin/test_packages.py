@@ -258,6 +258,33 @@ def test_a_rule_of_the_users_is_for_the_client_that_a_package_declares(install):
     assert normalize(from_agent("codex/1"), [mine]).reports == ()
 
 
+FORK = """
+_FORK = Client("fork", agents=("fork-of-mine/",), head=("You are Fork.",))
+
+@hookimpl
+def cacheproxy_rules():
+    return [
+        Rule("mine", "/a", "x", "y"),
+        Rule("fork", "/a", "x", "z", client=_FORK),
+        Rule("nearly", "/b", "x", "y", client=Client("mine", agents=("nearly/",))),
+    ]
+"""
+
+
+def test_a_client_that_only_a_rule_knows_is_declared_too(install):
+    """Its sessions have its name, and a rule of the user's for that name is told by its marks."""
+    install("mine", MINE + FORK)
+    plugins = loaded()
+    assert [client.name for client in plugins.clients] == ["mine", "fork"]
+    assert plugins.clients[0] == plugins[0].client  # what the package itself declares comes first
+    asked = from_agent("fork-of-mine/1")
+    assert (plugins.session(asked) or "").startswith("fork/")
+    assert (plugins.session(from_agent("litellm/1", "You are Fork.")) or "").startswith("fork/")
+    own = plugins.normalizers([Rule("own", "/a", "x", "w", client=Client("fork"))])[-1]
+    assert normalize(asked, [own]).request.json["a"] == "w"
+    assert normalize(from_agent("MyAgent/1"), [own]).reports == ()
+
+
 def test_behind_a_gateway_a_session_has_its_clients_name(install):
     """An id of its package's, or else the core's own; another client's keeps its name."""
     install("mine", MINE + RULE.format("first"))

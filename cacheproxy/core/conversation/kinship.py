@@ -1,7 +1,7 @@
 """How a request is akin to one before it: whose system text it has, and how much of its history.
 
 Compared is what the rules have left of both, before pins put anything back, and without the fields
-that rules pin: those change from turn to turn in one conversation.
+that rules pin: those change from turn to turn in one conversation. So does the spelling of a call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from operator import is_not
 from cacheproxy.core.document.search import LateError
 from cacheproxy.core.prompt.prompt import Part, Prompt
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.prompt.segments import Piece
+from cacheproxy.core.prompt.segments import Piece, is_same_call
 from cacheproxy.core.rules.fold import is_for
 from cacheproxy.core.rules.rule import Rule
 
@@ -95,7 +95,7 @@ class Kinship:
         for our, their in zip(ours, theirs, strict=True):
             if our.role != their.role:
                 return False
-            if our.text != their.text:
+            if our.text != their.text and not is_same_call(our, their):
                 path = our.path
                 if not self._pins or self._lasting(path, our.text) != self._lasting(
                     path, their.text

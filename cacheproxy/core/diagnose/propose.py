@@ -15,6 +15,7 @@ from typing import Any
 
 from cacheproxy.core.diagnose.prove import objection
 from cacheproxy.core.diagnose.volatile import Field, Step, git_heading
+from cacheproxy.core.diagnose.whose import SharedError, who, whose_field
 from cacheproxy.core.diagnose.wording import git_note, is_pinned, note_for
 from cacheproxy.core.diff.changes import Change
 from cacheproxy.core.diff.kind import DATES, EDGE_AFTER, EDGE_BEFORE, SHAPES, STATUS_LINE, Kind
@@ -54,8 +55,8 @@ class Proposal:
     field: Field
 
     def toml(self) -> str:
-        """Return it as a table of the config file."""
-        return rule_toml(self.rule)
+        """Return it as a table of the config file; where it is not for one client, it says so."""
+        return who(self.rule.client) + rule_toml(self.rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ def propose(
 
     ``fields``: as found in ``steps``; ``requests``: all that were captured, whatever their
     conversation; ``taken``: names of rules that exist; ``whose``: the client that a request is of,
-    None if that cannot be told. A field seen in one client alone gets a rule for that client.
+    None if that cannot be told. A field seen in one client alone gets a rule for that client; if
+    its name is a library's, only for those of its requests that begin like these.
     """
     proposals: list[Proposal] = []
     refusals: list[Refusal] = []
@@ -90,8 +92,8 @@ def propose(
         if field.rules:
             continue
         try:
-            rule = replace(_rule(field, steps, names), client=_client(field, steps, whose))
-        except (_RefusedError, RuleError) as error:
+            rule = replace(_rule(field, steps, names), client=whose_field(field, steps, whose))
+        except (_RefusedError, SharedError, RuleError) as error:
             refusals.append(Refusal(field, str(error)))
             continue
         why = objection(rule, field, steps, requests)
@@ -101,14 +103,6 @@ def propose(
         else:
             refusals.append(Refusal(field, why))
     return proposals, refusals
-
-
-def _client(
-    field: Field, steps: Sequence[Step], whose: Callable[[Request], Client | None]
-) -> Client | None:
-    """Return the one client in whose requests the field was seen, if there is but one."""
-    seen = {whose(request) for one in field.sightings for request in steps[one.step]}
-    return seen.pop() if len(seen) == 1 else None
 
 
 def _rule(field: Field, steps: Sequence[Step], names: Collection[str]) -> Rule:

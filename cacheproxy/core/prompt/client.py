@@ -37,6 +37,19 @@ _LIBRARIES = (
     ("litellm/", "litellm"),
 )
 _KNOWN = frozenset(name for _, name in _AGENTS)
+# What libraries, runtimes and tools call themselves, where a program does not say who it is.
+_SHARED = frozenset(
+    {
+        *(name for _, name in _LIBRARIES),
+        *("python-httpx", "python-requests", "python-urllib", "python", "aiohttp", "httpx"),
+        *("node", "node-fetch", "undici", "axios", "got", "bun", "deno", "ai", "ai-sdk"),
+        *("go-http-client", "okhttp", "java", "java-http-client", "apache-httpclient", "ktor"),
+        *("reqwest", "hyper", "ureq", "ruby", "faraday", "guzzlehttp", "dart", "dotnet"),
+        *("curl", "wget", "mozilla", "langchain", "ollama-python", "ollama-js"),
+    }
+)
+_SDK = re.compile(r"[\w$]{1,64}/(?:JS|Python) \d")
+"""What OpenAI's and Anthropic's SDKs send: the name of a class, which packed programs shorten."""
 _PRODUCT = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,19}")
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,19}")
 _PLAIN = re.compile(r"[A-Za-z0-9 #:;=,_'<>!/-]*")
@@ -66,8 +79,9 @@ class Client:
 
     ``head`` and ``lines`` are looked for only in the system text before the first message of a
     user, and only where the user agent does not name another client that we know: what a user
-    typed or a tool returned tells nothing. ``late``: the seconds a line took, once that was
-    too long: none is looked for from then on. Raises ClientError.
+    typed or a tool returned tells nothing. ``must_begin``: however it is told, its system text
+    begins with this, too: where its name is a library's, which others use. ``late``: the seconds a
+    line took, once that was too long: none is looked for from then on. Raises ClientError.
     """
 
     name: str
@@ -75,6 +89,7 @@ class Client:
     headers: tuple[str, ...] = ()
     head: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
+    must_begin: str = ""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -99,13 +114,21 @@ class Client:
 
     def sent(self, request: Request) -> bool:
         """Whether ``request`` is this client's: asked once, whatever is edited later."""
-        if self.name == EVERY:
+        if self.name == EVERY and not self.must_begin:
             return True
         known = request.clients
         told = known.get(self)
         if told is None:
-            told = known[self] = self._tell(request)
+            told = self.name == EVERY or self._tell(request)
+            if self.must_begin:
+                told = told and self._begins(request)
+            known[self] = told
         return told
+
+    def _begins(self, request: Request) -> bool:
+        return any(
+            texts[0][:_LOOKED_AT].lstrip().startswith(self.must_begin) for texts in request.opening
+        )
 
     def _tell(self, request: Request) -> bool:
         agent = request.header("user-agent") or ""
@@ -148,6 +171,13 @@ class Client:
 def client_of(request: Request) -> str:
     """Return the short name of the client, by its user agent."""
     return _named(request.header("user-agent") or "")
+
+
+def is_shared(request: Request) -> bool:
+    """Whether the user agent names but a library, as all programs that use it send it."""
+    agent = request.header("user-agent") or ""
+    name = _named(agent)
+    return name not in _KNOWN and (name in _SHARED or _SDK.match(agent) is not None)
 
 
 def declared_name(request: Request, clients: Iterable[Client]) -> str | None:

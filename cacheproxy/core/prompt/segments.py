@@ -10,6 +10,8 @@ from operator import attrgetter
 from sys import getsizeof
 from typing import Any, NamedTuple
 
+from cacheproxy.core.document.alike import alike
+
 EACH_SEGMENT = 400
 """Bytes that Python adds to the texts themselves, as measured."""
 
@@ -43,6 +45,26 @@ class Segment(NamedTuple):
     text: str
     role: str = ""
     source: str = "client"
+
+
+def is_same_call(one: Segment, other: Segment) -> bool:
+    """Whether both are the same tool call of the model, its arguments spelled in another way."""
+    if one.source != "model" or other.source != "model" or not one.text.startswith("{"):
+        return False
+    ours, theirs = _call(one.text), _call(other.text)
+    return ours is not None and theirs is not None and alike(ours, theirs)
+
+
+def _call(text: str) -> dict[str, Any] | None:
+    """Return the tool call that ``text`` is, its arguments as a value; None for all else."""
+    try:
+        call = json.loads(text)
+        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+            return None
+        arguments = call.get("arguments")
+        return call | {"arguments": json.loads(arguments)} if isinstance(arguments, str) else call
+    except (ValueError, RecursionError):
+        return None
 
 
 class Piece(NamedTuple):

@@ -22,6 +22,8 @@ def rule_toml(rule: Rule) -> str:
         lines.append(f"why = {_quoted(rule.why)}")
     if rule.client is not None:
         lines.append(f"client = {_quoted(rule.client.name)}")
+        if rule.client.must_begin:
+            lines.append(f"head = {_quoted(rule.client.must_begin)}")
     if not rule.default:
         lines.append("default = false")
     if rule.literals:

@@ -1,10 +1,11 @@
-"""Claude Code for cacheproxy: its attribution block, dates and git status."""
+"""Claude Code for cacheproxy: its attribution block, dates, git status, list of skills."""
 
 from __future__ import annotations
 
 from cacheproxy import Client, CodeRule, Rule
 from cacheproxy_claude_code.billing import BILLING_HEADER, DROP_BILLING_HEADER, LITERAL
 from cacheproxy_claude_code.pins import PIN_CURRENT_DATE, PIN_DATE, PIN_GIT_STATUS, PIN_MONTH
+from cacheproxy_claude_code.skills import KEEP_SKILLS
 
 CLIENT = Client(
     name="claude",
@@ -21,6 +22,7 @@ CLIENT = Client(
 RULES: tuple[Rule | CodeRule, ...] = (
     DROP_BILLING_HEADER,  # before the constant, which then finds nothing left to do
     BILLING_HEADER,
+    KEEP_SKILLS,  # before the pins, which then find the messages as they were
     PIN_CURRENT_DATE,
     PIN_GIT_STATUS,
     PIN_DATE,

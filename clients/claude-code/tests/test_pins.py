@@ -14,7 +14,7 @@ from cacheproxy.testing import (
     rule_named,
 )
 
-PINS = [rule for rule in RULES if rule.needs_previous]
+PINS = [rule for rule in RULES if rule.name.startswith("claude-pin-")]
 REMINDER = (
     "<system-reminder>\nAs you answer:\n# claudeMd\nrules\n# currentDate\n"
     "Today's date is {}.\n\n      IMPORTANT: maybe.\n</system-reminder>\n\n"

@@ -90,7 +90,7 @@ def test_any_other_date_is_somebodys_text(path, shape):
     assert_untouched(RULES, later, earlier)
 
 
-KILO_AGENT = {"User-Agent": "kilo/7.7.9"}
+KILO_AGENT = {"User-Agent": "Kilo-Code/7.7.9 ai-sdk/provider-utils/4.0.27 runtime/bun/1.3.14"}
 KILO_ENV = ENV.replace(
     "</env>",
     "  Project config: .kilo/command/*.md, kilo.json, AGENTS.md.\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cacheproxy_pi
 import pytest
-from cacheproxy_pi import CLIENT
+from cacheproxy_pi import CLIENT, OMP
 
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.testing import (
@@ -38,3 +38,19 @@ def test_every_turn_extends_the_one_before(path):
         previous = normalized(RULES, one, previous)
         assert previous.body.count(NOTE) == (LATER in one.body)
         assert previous.body.replace(NOTE, b"") == one.body.replace(LATER, FIRST)
+
+
+def test_every_turn_of_oh_my_pi_extends_the_one_before():
+    """Over two midnights: the date stands in the first user message, and is told once each."""
+    (path,) = find_captures("omp-*.jsonl", __file__)
+    turns = load_capture(path)
+    assert all(map(OMP.sent, turns))
+    assert not any(map(CLIENT.sent, turns))
+    assert set(parted(turns)) == {2, 5}
+    assert parted(turns, RULES) == {}
+    previous = None
+    for one in turns:
+        previous = normalized(RULES, one, previous)
+    assert [previous.body.count(b"date is now 2026-11-%d" % day) for day in (22, 23)] == [1, 1]
+    given, said = (one.json["messages"][1]["content"] for one in (turns[0], previous))
+    assert said == given

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.lanes import Lane
 from cacheproxy.core.conversation.prepare import prepare
@@ -69,3 +71,44 @@ def test_of_other_tools_only_the_last_few_requests_are_kept():
     assert len(lane.others) == 3
     bodies = [len(other.body) for other in lane.others.values()]
     assert lane.cost >= sum(bodies) + len(lane.request.body)
+
+
+CALLS = {
+    "/v1/chat/completions": lambda arguments: [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
+    ],
+    "/v1/responses": lambda arguments: [
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": arguments},
+        {"type": "function_call_output", "call_id": "c1", "output": "done"},
+    ],
+}
+FIRST, AGAIN, OTHER = '{"b": 1.0, "a": "é"}', '{"a":"\\u00e9","b":1}', '{"a":"e","b":1}'
+
+
+@pytest.mark.parametrize("path", CALLS)
+def test_a_call_that_is_spelled_anew_is_the_same_answer(path):
+    """A client that names no session is known by its answers: GitHub Copilot, which is resumed."""
+    store, sessions, sent = Store(), [], []
+    turns = ((), (FIRST,), (AGAIN, "so"), (OTHER, "so"))
+    for turn in turns:
+        messages = [{"role": "user", "content": "go"}]
+        for text in turn:
+            messages += CALLS[path](text) if text != "so" else [{"role": "user", "content": "so"}]
+        body = json.dumps({"input" if "responses" in path else "messages": messages}).encode()
+        request = Request("POST", path, ((b"user-agent", b"OpenAI/JS 5.20.1"),), body)
+        prepared = run(prepare(request, BUILT_IN, (), store))
+        place = store.begin(prepared.turn, prepared.request)
+        store.end(prepared.session, place, None)
+        sessions.append(prepared.session.id)
+        sent.append(json.dumps(prepared.request.json))
+    assert sessions[0] == sessions[1] == sessions[2] != sessions[3]
+    assert json.dumps(FIRST) in sent[1]
+    assert json.dumps(FIRST) in sent[2]
+    assert json.dumps(OTHER) in sent[3]

@@ -268,6 +268,7 @@ def test_turns_of_a_capture_are_one_session(captured):
         "claude-twosessions": 3,
         "codex-subagent": 2,
         "opencode-subagent": 2,
+        "continue-datechange": 2,  # a git status near the start: its package names the session
         "aider-stdin": 2,  # one summary of the history
         "openclaw-gateway": 3,  # a subagent, and its result run with other tools
         "qwen-resume": 2,  # memory extraction

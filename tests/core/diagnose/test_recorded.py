@@ -45,10 +45,22 @@ FIELDS = {
         ("/tools/1/description", Kind.REMOVED, None),  # the model's name
         ("/system/2/text", Kind.REMOVED, None),
     ],
+    "claude_2.1.90-resume": [
+        HEADER,
+        ("/messages/*/content/0/text", Kind.MOVED, "claude-keep-skills"),
+        ("/system/3/text", Kind.GIT, "claude-pin-git-status"),
+        ("/messages/4/content", Kind.SPELLING, "claude-keep-skills"),
+    ],
+    "continue-datechange": [
+        ("/messages/0/content", Kind.DATE, "continue-pin-date"),
+        ("/messages/0/content", Kind.TEXT, "continue-pin-git-status"),
+    ],
     "gemini-resume": [
         ("/contents/0/parts/0/text", Kind.ADDED, None),
         ("/contents/2/parts/2", Kind.ADDED, "gemini-response-once"),
     ],
+    "kilo_7.7.9-datechange": [("/messages/0/content", Kind.DATE, "kilo-pin-date")],
+    "omp-datechange": [("/messages/1/content/0/text", Kind.DATE, "omp-pin-date")],
     "openclaw-anthropic": [CONTEXT],
     "openclaw-completions": [CONTEXT],
     "openclaw-datechange": [

@@ -7,7 +7,13 @@ import json
 import pytest
 
 from cacheproxy.core.document.edits import Edit
-from cacheproxy.core.prompt.client import Client, ClientError, client_of, declared_name
+from cacheproxy.core.prompt.client import (
+    Client,
+    ClientError,
+    client_of,
+    declared_name,
+    is_shared,
+)
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
 from cacheproxy.core.rules.fold import normalize
@@ -257,3 +263,33 @@ def test_a_line_that_takes_too_long_is_looked_for_no_more():
 
 def _asking(text):
     return json.dumps({"system": f"Runtime: {text}", "messages": []}).encode()
+
+
+@each_place
+@pytest.mark.parametrize("name", ["ls", "*"])
+def test_a_librarys_name_may_not_be_enough(place, name):
+    """Then its system text has to begin so, too; and no other client's."""
+    bound = Client(name, must_begin=HEAD)
+    assert bound.sent(said(place, f"{HEAD}\nMore.", user_agent="ls/JS 5.23.2"))
+    assert not bound.sent(said(place, f"No. {HEAD}", user_agent="ls/JS 5.23.2"))
+    other = said(place, HEAD, user_agent="codex_exec/0.169")
+    assert bound.sent(other) == (name == "*")
+
+
+@pytest.mark.parametrize(
+    ("agent", "is_librarys"),
+    [
+        ("AsyncOpenAI/Python 2.11.0", True),
+        ("ls/JS 5.23.2", True),
+        ("$t/JS 1.0", True),
+        ("python-httpx/0.28.1", True),
+        ("Go-http-client/2.0", True),
+        ("claude-cli/2.1.329 (external, cli)", False),
+        ("Kilo-Code/7.7.9 ai-sdk/provider-utils/4.0.27 runtime/bun/1.3.14", False),
+        ("omp/18.2.3", False),
+        ("", False),
+    ],
+)
+def test_a_user_agent_may_be_that_of_a_library(agent, is_librarys):
+    """Which any program may use."""
+    assert is_shared(said("chat", "", user_agent=agent)) == is_librarys

@@ -1,0 +1,114 @@
+r"""The list of skills, which stays where it was: resumed sessions of 2.1.90 take it elsewhere.
+
+Each process of Claude Code puts it before the first text that it gets from the user::
+
+    <system-reminder>
+    The following skills are available for use with the Skill tool:
+
+    - update-config: Use this skill to …
+    </system-reminder>
+
+Up to 2.1.90 it is no part of what is stored of a session: with ``--resume`` it is gone from the
+message of the turn before, and stands in the newest one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
+
+from cacheproxy import REMOVE, CodeRule, Edit, Request, blocks_of, messages_of, quick
+
+_HEAD = "The following skills are available for use with the Skill tool:"
+_SKILLS = re.compile(rf"<system-reminder>\n{_HEAD}\n[\s\S]*\n</system-reminder>\s*")
+_CONTEXT = (
+    "<system-reminder>\nAs you answer the user's questions, you can use the following context:"
+)
+_REMINDER = re.compile(r"<system-reminder>\n[\s\S]*\n</system-reminder>\s*")
+_PLACES = re.compile(_HEAD.encode())
+
+
+@quick
+def _as_before(request: Request, previous: Request | None) -> Iterator[Edit]:
+    """Put the list back where it was, and take the same one out of a later message.
+
+    What is another list stays there, too: skills have changed.
+    """
+    if previous is None or _has_stayed(request, previous):
+        return
+    (name, messages), (_, before) = messages_of(request), messages_of(previous)
+    known, is_back = None, False
+    for number, message in enumerate(messages):
+        if message.get("role") != "user":
+            continue
+        blocks = blocks_of(message.get("content"))
+        had = blocks_of(before[number].get("content")) if number < len(before) else []
+        ours, theirs = _skills(blocks), _skills(had)
+        if theirs is not None and ours is None and _is_rest(blocks, had[1:]):
+            yield _put_back(f"/{name}/{number}/content", message, had[0])
+            known, is_back = theirs, True
+        elif is_back and ours == known and _is_copy(blocks, had, is_new=number >= len(before)):
+            yield Edit(f"/{name}/{number}/content/0", REMOVE, KEEP_SKILLS.why)
+        else:
+            known = ours or known
+
+
+def _has_stayed(request: Request, previous: Request) -> bool:
+    """Whether each list of the turn before stands in this body, as far from its start."""
+    before = [found.start() for found in _PLACES.finditer(previous.body)]
+    places = (found.start() for found in _PLACES.finditer(request.body))
+    return all(place == now for place, now in zip(before, places, strict=False))
+
+
+def _is_copy(blocks: list[Any], had: list[Any], *, is_new: bool) -> bool:
+    """Whether the list that ``blocks`` begin with goes: of a new message, or where it went."""
+    return len(blocks) > 1 and (is_new or _is_rest(blocks[1:], had))
+
+
+def _put_back(path: str, message: dict[str, Any], block: Any) -> Edit:
+    content = message["content"]
+    if isinstance(content, str):
+        return Edit(path, [block, *blocks_of(content)], KEEP_SKILLS.why)
+    return Edit(f"{path}/0", block, KEEP_SKILLS.why, adds=True)
+
+
+def _is_rest(blocks: list[Any], had: list[Any]) -> bool:
+    """Whether ``blocks`` are those that the message ``had``, but for notes at its end.
+
+    The context that the client puts before the first text may have another date: its pin makes it
+    what it was.
+    """
+    return bool(blocks) and all(
+        one == other or (_is_reminder(other) if one is None else _are_contexts(one, other))
+        for one, other in zip_longest(blocks, had)
+    )
+
+
+def _skills(blocks: list[Any]) -> str | None:
+    """Return the list, if the message begins with it."""
+    text = _text(blocks[0]) if blocks else ""
+    return text if _SKILLS.fullmatch(text) else None
+
+
+def _is_reminder(block: Any) -> bool:
+    return _REMINDER.fullmatch(_text(block)) is not None
+
+
+def _are_contexts(one: Any, other: Any) -> bool:
+    return _text(one).startswith(_CONTEXT) and _text(other).startswith(_CONTEXT)
+
+
+def _text(block: Any) -> str:
+    text = block.get("text") if isinstance(block, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+KEEP_SKILLS = CodeRule(
+    name="claude-keep-skills",
+    why="list of skills put back where it was",
+    find=_as_before,
+    literals=(_HEAD,),
+    needs_previous=True,
+)

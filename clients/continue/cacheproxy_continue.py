@@ -1,0 +1,90 @@
+r"""Continue's CLI for cacheproxy: what tells its requests, the date and git status it writes.
+
+Shape, from its sources (``extensions/cli/src/systemMessage.ts`` of ``@continuedev/cli`` 1.5.47)
+and what it sent. The system text begins with::
+
+    You are an agent in the Continue CLI. Given the user's prompt, …
+    …
+    <env>
+    Working directory: /home/me/project
+    Is directory a git repo: true
+    Platform: linux
+    Today's date: 2026-11-21
+    </env>
+
+    As you answer the user's questions, you can use the following context:
+
+    <context name="gitStatus">This is the git status at the start of the conversation. …
+
+    Working tree clean
+    </context>
+
+What the user's own files say (rules, AGENTS.md) stands behind. ``cn --resume`` makes all of it
+anew. Its user agent is that of OpenAI's SDK, whose class has another name in the packed program:
+``ls/JS 5.23.2``. So only the beginning of the system text tells. It names no session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from cacheproxy import (
+    FIRST_USER_TEXT,
+    SYSTEM_HEAD,
+    Client,
+    Request,
+    Rule,
+    hookimpl,
+    match_paths,
+    quick,
+)
+
+_HEAD = "You are an agent in the Continue CLI. "
+CLIENT = Client(name="continue", head=(_HEAD,))
+_ENV = (
+    r"\AYou are an agent in the Continue CLI\. (?:(?!<env>)[^\n]*\n){1,30}?"
+    r"<env>\n(?:[A-Z][^\n]*\n){1,8}?Today's date: "
+)
+_DIRECTORY = re.compile(r"<env>\n(Working directory: [^\n]*)\n")
+PIN_DATE = Rule(
+    name="continue-pin-date",
+    where=SYSTEM_HEAD,
+    pattern=_ENV + r"(?P<volatile>\d{4}-\d{2}-\d{2})\n</env>\n",
+    why="date of the first turn kept",
+    pin=True,
+    note=r"Today's date is now \g<volatile>.",
+    literals=("Today's date: ",),
+)
+PIN_GIT_STATUS = Rule(
+    name="continue-pin-git-status",
+    where=SYSTEM_HEAD,
+    pattern=(
+        _ENV + r"[^\n]*\n</env>\n\n[^\n]*\n\n"
+        r'<context name="gitStatus">This is the git status [^\n]*\n\n'
+        r"(?P<volatile>(?!</context>)[^\n]++(?:\n(?!</context>)[^\n]*+)*+)\n</context>"
+    ),
+    why="git status of the first turn kept",
+    pin=True,
+    note="The git status is now:\n\n\\g<volatile>",
+    literals=("This is the git status ",),
+)
+RULES = (PIN_DATE, PIN_GIT_STATUS)
+
+
+@hookimpl
+@quick
+def cacheproxy_session(request: Request) -> str | None:
+    """Return a hash of folder and first words: what is between them changes with each resume."""
+    texts = [
+        text
+        for place in FIRST_USER_TEXT
+        for _, text in match_paths(request.json, place)
+        if isinstance(text, str)
+    ]
+    opening = request.opening[0][0] if request.opening else ""
+    directory = _DIRECTORY.search(opening)
+    if not texts or directory is None:
+        return None
+    told = "\0".join([directory[1], *texts])
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
