@@ -11,8 +11,10 @@ from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.endpoints import quoteStringArgument, serverFromString
-from twisted.internet.error import CannotListenError
+from twisted.internet.error import CannotListenError, ConnectionDone
 from twisted.internet.interfaces import IListeningPort
+from twisted.internet.tcp import Port
+from twisted.python.failure import Failure
 
 from cacheproxy.config import Config, ConfigError
 from cacheproxy.proxy.downstream.draining import Draining
@@ -103,16 +105,22 @@ class Listening(Service):
         return isinstance(self.host, IPv4Address | IPv6Address) and not is_loopback(self.host)
 
     async def _stop(self, port: IListeningPort) -> None:
-        _accept_all(port)
-        await maybeDeferred(port.stopListening)
+        if isinstance(port, Port):
+            _close(port)
+        else:
+            await maybeDeferred(port.stopListening)
         self.broken_off = await self._draining.run(self.grace)
 
 
-def _accept_all(port: Any) -> None:
-    """Accept the connections that wait: to stop listening would reset them."""
-    if hasattr(port, "numberAccepts"):
-        port.numberAccepts = _BACKLOG
-        port.doRead()
+def _close(port: Any) -> None:
+    """Accept the connections that wait, and listen no more, at once: to close would reset them.
+
+    ``stopListening`` closes a turn of the reactor later, when others wait.
+    """
+    port.stopReading()
+    port.numberAccepts = _BACKLOG
+    port.doRead()
+    port.connectionLost(Failure(ConnectionDone()))
 
 
 def private(endpoint: str) -> str:
