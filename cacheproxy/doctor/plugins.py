@@ -54,6 +54,10 @@ def _running(found: Configured, running: tuple[str, ...] | None, *, edits: bool)
     missing, more = sorted(here - set(running)), sorted(set(running) - here)
     parts = [f"lacks {', '.join(missing)}"] if missing else []
     parts += [f"also has {', '.join(more)}"] if more else []
-    text = f"the running proxy {' and '.join(parts)}: it was started with other settings"
-    fix = "restart the proxy, or run doctor with the proxy's own --config and --plugin"
+    lacks = " and ".join(parts)
+    text = f"the running proxy {lacks}: it was started before that, or with other settings"
+    fix = (
+        "reload the proxy (SIGHUP) or restart it, or run doctor with the proxy's own --config and "
+        "--plugin"
+    )
     return [Finding("rules", State.WARN, text, fix)]
