@@ -41,6 +41,7 @@ REMOTE_NOTE = (
     "--edit-remote, which this command has set"
 )
 NEXT = "cacheproxy serve --upstream http://localhost:8080"
+SERVE = "cacheproxy demo --serve"
 
 DIRECT, THROUGH = "directly", "through cacheproxy"
 HEADS = ("requests", "reused", "of what could be", "new", "seconds")
@@ -143,7 +144,7 @@ class Report:
             verdict = Text("\n".join(self.verdict()), style="bold")
             console.print(verdict, "", *map(Text, self._rows()), "", notes, sep="\n")
             if self.embedded:
-                console.print(f"\nNext: {NEXT}")
+                console.print(f"\nNext: {NEXT}\nWithout a model server: {SERVE}")
         # rich fills every line of a grid to its width
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
