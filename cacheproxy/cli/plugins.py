@@ -30,7 +30,8 @@ from cacheproxy.plugin.packages import Configured, configured
 class _Running:
     """What the proxy that runs has: the names of its rules, and its packages with their versions.
 
-    ``rules``: None where no proxy answers, or it edits nothing.
+    ``rules``: None where no proxy answers, or it edits nothing. A version is "" where it could not
+    load the package.
     """
 
     url: str = ""
@@ -42,7 +43,7 @@ class _Running:
         return self.rules is not None and rule.name in found.active - self.rules
 
     def needs_restart(self, package: Package) -> bool:
-        """Whether the proxy has another version of ``package``, which a reload leaves in use."""
+        """Whether a reload is not enough: the proxy has another version, or failed to load it."""
         version = dict(self.versions).get(package.name, package.version)
         return version != package.version
 
@@ -95,7 +96,10 @@ def _running(settings: Config, proxy: str | None) -> _Running:
             say(refused(answer, url))
         return _Running()
     rules = [name for name in page.get("rules") or () if isinstance(name, str)]
-    versions = [(each["name"], each["version"]) for each in page.get("packages") or ()]
+    versions = [
+        (each["name"], each["version"] if each.get("loaded", True) else "")
+        for each in page.get("packages") or ()
+    ]
     return _Running(url, frozenset(rules) if rules else None, tuple(versions))
 
 

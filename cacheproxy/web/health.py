@@ -48,9 +48,14 @@ async def health(
         "version": version,
         "rules": [rule.name for rule in rules],
         "packages": [
-            {"name": each.name, "version": each.version, "outdated": each.outdated}
+            {
+                "name": each.name,
+                "version": each.version,
+                "loaded": each.error is None,
+                "outdated": each.outdated,
+            }
             for each in packages
-            if each.error is None and not each.blocked
+            if not each.blocked
         ],
         "clients": {rule.name: client_name(rule) for rule in rules},
         "upstream": state,

@@ -247,10 +247,12 @@ def test_what_the_running_proxy_lacks_is_on_after_a_reload(install, running):
     assert f"  curl -X POST {url}/_cacheproxy/reload" in lines
     data = found("--proxy", url)["packages"]["good"]["rules"]
     assert [rule["running"] for rule in data] == [False, False, True]
-    running(rules=["good"], packages=[{"name": "good", "version": "1.1"}])
-    rules, lines = of_good()
-    assert rules[0].startswith("on after a restart good-stamp")
-    assert "without them. Restart it." in "\n".join(lines)
+    failed = {"name": "good", "version": "1.2", "loaded": False}
+    for package in ({"name": "good", "version": "1.1"}, failed):
+        running(rules=["good"], packages=[package])
+        rules, lines = of_good()
+        assert rules[0].startswith("on after a restart good-stamp")
+        assert "without them. Restart it." in "\n".join(lines)
     running(rules=[])  # nothing is edited: its upstream is not local
     rules, lines = of_good()
     assert rules[0].startswith("on good-stamp")

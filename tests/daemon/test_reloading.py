@@ -429,7 +429,9 @@ def test_a_package_installed_while_it_runs_is_on_after_a_reload(reloaded, client
     assert "reloaded: nothing changed; plugin clock needs a restart" in line
     assert b"it is 00:00" in sent()
     page = json.loads(client().ask("/_cacheproxy/health", method=b"GET").answer().body)
-    assert page["packages"] == [{"name": "clock", "version": "1.0", "outdated": True}]
+    assert page["packages"] == [
+        {"name": "clock", "version": "1.0", "loaded": True, "outdated": True}
+    ]
     (installed / "bad_plugin.py").write_text("raise ValueError('no')")
     distribution(installed, "bad-plugin", "bad_plugin", "bad")
     mark = proxy.mark()
