@@ -4,12 +4,13 @@
 #     -p 127.0.0.1:8081:8081 cacheproxy
 FROM python:3.13.9-slim-bookworm AS build
 WORKDIR /src
-COPY pyproject.toml setup.cfg README.md LICENSE ./
+COPY pyproject.toml setup.cfg constraints.txt README.md LICENSE ./
 COPY twisted twisted
 COPY clients clients
 COPY cacheproxy cacheproxy
+# The same packages in each build: constraints.txt pins all of them, setup.cfg has the oldest that work.
 RUN python -m venv /opt/cacheproxy \
-    && /opt/cacheproxy/bin/pip install --no-cache-dir . ./clients/* \
+    && /opt/cacheproxy/bin/pip install --no-cache-dir --constraint constraints.txt . ./clients/* \
     # Twisted's list of its plugins: who runs it later may not write it
     && /opt/cacheproxy/bin/twistd --help > /dev/null
 

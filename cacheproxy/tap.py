@@ -103,7 +103,7 @@ def makeService(options: Options) -> IService:
     reloading = Reloading(
         lasting.plugins.workers,
         options.read,
-        partial(arrange, lasting),
+        partial(arrange, lasting, again=True),
         options.settings,
         options.file,
     )
@@ -159,13 +159,15 @@ def make_lasting(reactor: Any, config: Config) -> Lasting:
     )
 
 
-def arrange(lasting: Lasting, config: Config) -> Arrangement:
+def arrange(lasting: Lasting, config: Config, *, again: bool = False) -> Arrangement:
     """Make what depends on the configuration; raises ConfigError, PluginError, UpstreamURLError.
 
     It only makes, in whatever thread: what is in force stays so until the service says otherwise.
+    ``again``: look for packages that were installed since the start, too.
     """
     reactor, plugins, store = lasting.reactor, lasting.plugins, lasting.store
-    found = configured(config, plugins.packages.with_files(config.plugin, config.block))
+    packages = plugins.packages.again if again else plugins.packages.with_files
+    found = configured(config, packages(files=config.plugin, block=config.block))
     servers = Servers(
         [_server(lasting, config, table) for table in config.servers],
         [table.route(number) for number, table in enumerate(config.route, 1)],
@@ -214,6 +216,7 @@ def arrange(lasting: Lasting, config: Config) -> Arrangement:
                 servers,
                 found.on if edits else (),
                 access,
+                packages=found.packages,
                 cures=Cures(
                     recent=lasting.shown.recent,
                     store=store,

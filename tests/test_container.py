@@ -7,9 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cacheproxy.sources import load
 from tests.proxy.harness import Proxy, Upstream, environment, whole
@@ -60,6 +63,38 @@ def test_the_image():
     assert last("STOPSIGNAL") == "SIGTERM"
     assert not re.search(r"(?i)^\s*(ARG|ENV).*(token|secret|key)\b.*=", DOCKERFILE, re.MULTILINE)
     assert not re.search(r"\bADD\b|https?://(?!HOST)", DOCKERFILE)
+
+
+def test_its_packages_are_pinned():
+    """All that the proxy needs, directly or not, at versions that setup.cfg allows."""
+    assert "--constraint constraints.txt" in DOCKERFILE
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    needed = required("cacheproxy-llm")
+    assert {name for name, _ in needed} <= pins.keys()
+    for name, versions in needed:
+        assert versions.contains(pins[name]), name
+
+
+def required(name, extras=("",)):
+    """(Name, versions) of what a distribution requires, directly or not, as it is installed."""
+    needs, seen, left = set(), set(), [(name, extras)]
+    while left:
+        name, extras = left.pop()
+        for line in requires(name) or ():
+            one = Requirement(line)
+            if one.marker is not None and not any(map(one.marker.evaluate, map(_extra, extras))):
+                continue
+            needs.add((canonicalize_name(one.name), one.specifier))
+            further = one.name, (*sorted(one.extras), "")
+            if further not in seen:
+                seen.add(further)
+                left.append(further)
+    return needs
+
+
+def _extra(name):
+    return {"extra": name}
 
 
 def test_what_is_copied_is_there_and_not_ignored():

@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -241,6 +242,20 @@ def test_a_refused_start_leaves_no_pid_file(tmp_path):
         )
     assert result.returncode == 1
     assert not (tmp_path / "proxy.pid").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("asked", "left"), [((), []), (("--pidfile=my.pid",), ["my.pid"])])
+def test_in_the_foreground_it_writes_no_pid_file_that_nobody_asked_for(tmp_path, asked, left):
+    """Though twistd's own default is one in the working folder."""
+
+    class Foreground(Proxy):
+        command = staticmethod(partial(twistd, options=("-n", *asked)))
+
+    with Foreground(tmp_path, "--upstream", "http://127.0.0.1:9") as proxy:
+        assert [file.name for file in tmp_path.glob("*.pid")] == left
+    assert proxy.ended() == 0
+    assert list(tmp_path.glob("*.pid")) == []
 
 
 def test_a_config_file_is_the_same_wherever_it_is_read_from(monkeypatch, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from importlib.metadata import version
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.demo.client import Client
 from cacheproxy.demo.report import Report
 from cacheproxy.demo.run import Plan, Scene, on_embedded, on_upstream, require_plugin, scenes
+from cacheproxy.demo.serving import serve_until_interrupted
 from cacheproxy.embedded import EmbeddedUnavailable, StartFailedError
 
 MOST_TURNS = 6
@@ -36,9 +38,20 @@ MOST_TURNS = 6
     show_default=True,
     help="How many turns of each conversation to replay.",
 )
+@click.option(
+    "--serve",
+    is_flag=True,
+    help="Instead, keep the embedded server and a proxy running until Ctrl-C, to try them.",
+)
 @json_option
 def demo(
-    *, upstream: str | None, model: str | None, api_key: str | None, turns: int, as_json: bool
+    *,
+    upstream: str | None,
+    model: str | None,
+    api_key: str | None,
+    turns: int,
+    serve: bool,
+    as_json: bool,
 ) -> None:
     """Replay recorded Claude Code conversations directly and through the proxy.
 
@@ -47,17 +60,29 @@ def demo(
     it evaluated. Without --upstream it starts a real llama.cpp server on a random model made on
     the spot, with three chat templates: one refuses late system messages, one moves them, one
     takes them. Nothing is downloaded.
+
+    With --serve it replays nothing: without a model server of your own you can try the proxy, its
+    page and your client on the embedded one. Its answers are meaningless words.
     """
+    if serve and (upstream or as_json):
+        fail("--serve runs the embedded server: leave out --upstream and --json")
     plan = Plan(turns, model, api_key)
     played = scenes(embedded=upstream is None)
     try:
+        if serve:
+            _serve(played)
+            return
         require_plugin()
         if upstream is None:
-            report = _on_embedded(plan, played)
+            report = _on_embedded(plan, played, lines=not as_json)
         else:
-            report = _on_upstream(plan, played, checked_url(upstream))
+            report = _on_upstream(plan, played, checked_url(upstream), lines=not as_json)
     except EmbeddedUnavailable as error:
-        fail(f"{error} Or use your own model server: cacheproxy demo --upstream URL")
+        fail(
+            str(error)
+            if serve
+            else f"{error} Or use your own model server: cacheproxy demo --upstream URL"
+        )
     except StartFailedError as error:
         fail(str(error))
     if as_json:
@@ -66,19 +91,28 @@ def demo(
         click.echo(report.text(console(stderr=False)))
 
 
-def _on_embedded(plan: Plan, played: list[Scene]) -> Report:
-    with progress_bar(2 * plan.turns * len(played)) as on_step:
+def _on_embedded(plan: Plan, played: list[Scene], *, lines: bool) -> Report:
+    with progress_bar(2 * plan.turns * len(played), lines=lines) as on_step:
         outcomes = on_embedded(plan, played, on_step)
-    server = f"llama.cpp (xllamacpp {version('xllamacpp')}), embedded, random model, one slot"
+    server = f"llama.cpp (xllamacpp {version('xllamacpp')}) with a small random model, one slot"
     return Report(outcomes, server, embedded=True)
 
 
-def _on_upstream(plan: Plan, played: list[Scene], url: str) -> Report:
+def _on_upstream(plan: Plan, played: list[Scene], url: str, *, lines: bool) -> Report:
     edit_remote = not is_local(urlsplit(url).hostname or "")
     client = Client(url, plan.headers(played[0], played[0].api))
     if plan.model is None and (models := client.models()):
         plan = replace(plan, model=models[0])
-    with progress_bar(2 * plan.turns * len(played)) as on_step:
+    with progress_bar(2 * plan.turns * len(played), lines=lines) as on_step:
         outcomes = on_upstream(plan, played, url, on_step, edit_remote=edit_remote)
     server = f"{url}, model {plan.model or 'unnamed'}"
     return Report(outcomes, server, embedded=False, model=plan.model, edit_remote=edit_remote)
+
+
+def _serve(played: list[Scene]) -> None:
+    """Run until Ctrl-C, and hand on what the proxy says."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        serve_until_interrupted(played, click.echo)
+    except KeyboardInterrupt:  # while it was starting
+        click.echo("")

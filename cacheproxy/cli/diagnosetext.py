@@ -58,7 +58,7 @@ def _head(found: Report) -> str:
 
 def _verdict(found: Report) -> str:
     if found.judgement is Judgement.COLD:
-        return "The first turn of its conversation: there was nothing to reuse."
+        return "The first turn of its conversation: there was no turn before it to reuse."
     if found.reason is Reason.PREVIOUS_NOT_FOUND:
         return "This proxy has not seen the turn before."
     if found.reason is Reason.MODEL_CHANGED:

@@ -68,14 +68,14 @@ def env(
     url = checked_url(proxy or proxy_url(settings))
     page = None
     try:
-        page = get_json(url, HEALTH, settings.token_header())
+        page = get_json(url, HEALTH, settings.token_header(), instead=" before you use the client")
         if told(page)[0] is None:
             _warn(
                 "the model server does not answer the proxy, or names no model that may be "
                 "printed. Start it, then"
             )
     except RunningError as error:
-        _warn(f"{error}, then")
+        _warn(f"{error}. Then")
     need = Need(url, settings.token, api_key or "", *told(page), late(page))
     if client == "codex" and need.late is not None:
         need = replace(need, responses=_serves_responses(need, (page or {}).get("probe", "")))

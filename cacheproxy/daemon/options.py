@@ -12,6 +12,9 @@ from cacheproxy.config import ENV_PREFIX, Config, ConfigError, options
 from cacheproxy.daemon.service import stop
 from cacheproxy.sources import check_secrets, default_file, explain, load
 
+_PID_FILE = "twistd.pid"
+"""twistd's own default, in the working folder."""
+
 
 class Options(usage.Options):
     """What twistd reads from the command line; ``settings`` is the whole configuration."""
@@ -54,7 +57,14 @@ class Options(usage.Options):
             raise usage.UsageError(f"unexpected argument {arguments[0]!r}")
 
     def postOptions(self) -> None:
-        """Fill ``self.settings``, so that a bad setting is told before anything starts."""
+        """Fill ``self.settings``, so that a bad setting is told before anything starts.
+
+        In the foreground (``twistd -n``) twistd writes no pid file that was not asked for: nothing
+        is left in the working folder, and two proxies can be started there.
+        """
+        twistd: Any = self.parent or {}
+        if twistd.get("nodaemon") and twistd.get("pidfile") == _PID_FILE:
+            twistd["pidfile"] = ""
         named = self["config"] or os.environ.get(ENV_PREFIX + "CONFIG")
         if named:  # the same file when it is read again in another working directory
             self["config"] = os.path.abspath(os.path.expanduser(named))  # noqa: PTH100, PTH111

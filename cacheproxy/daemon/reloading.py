@@ -103,7 +103,8 @@ class Reloading:
             raise ReloadError(f"{_NOT}: it {error}") from None
         except (ConfigError, PluginError, UpstreamURLError) as error:
             raise ReloadError(f"{_NOT}: {error}") from None
-        line = summary(self._running, wanted, plugins)
+        outdated = [each.name for each in arrangement.packages if each.outdated]
+        line = summary(self._running, wanted, plugins, outdated)
         self._running = arrangement.config
         return line
 
@@ -130,10 +131,13 @@ def _lost_its_upstream(running: Config, wanted: Config, file: str) -> bool:
         return True
 
 
-def summary(running: Config, wanted: Config, plugins: Iterable[str] = ()) -> str:
+def summary(
+    running: Config, wanted: Config, plugins: Iterable[str] = (), outdated: Iterable[str] = ()
+) -> str:
     """Return one line on what a reload changes: names only, since values may be secrets.
 
-    ``plugins``: those that were read from another text than before.
+    ``plugins``: those that are new, or were read from another text than before. ``outdated``: those
+    of which another version is installed by now, or none.
     """
     changed = [
         field.name
@@ -143,6 +147,7 @@ def summary(running: Config, wanted: Config, plugins: Iterable[str] = ()) -> str
     now = [name for name in changed if name not in NEED_A_RESTART]
     now += [f"plugin {name}" for name in plugins]
     later = [name for name in changed if name in NEED_A_RESTART]
+    later += [f"plugin {name}" for name in outdated]
     line = f"reloaded: {', '.join(now)} changed" if now else "reloaded: nothing changed"
     if later:
         line += f"; {', '.join(later)} {'needs' if len(later) == 1 else 'need'} a restart"

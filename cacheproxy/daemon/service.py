@@ -187,6 +187,12 @@ class ProxyService(MultiService):
         self._put_in_force(arrangement)
         self._look_at(arrangement)
         for package in arrangement.packages:
+            if package.error is not None:
+                _log.warn(
+                    "plugin {name} could not be loaded: {error}",
+                    name=package.name,
+                    error=package.error,
+                )
             if package.warning is not None and package.name in changed:
                 _log.warn("plugin {name}: {warning}", name=package.name, warning=package.warning)
         for server in arrangement.servers.all:

@@ -17,6 +17,7 @@ from cacheproxy.metrics.counting import Metrics
 from cacheproxy.metrics.snapshot import Standing
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
+from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.downstream.site import ProxySite
 from cacheproxy.proxy.exchange.servers import Servers
@@ -89,6 +90,7 @@ class Shown:
         rules: Sequence[Normalizer],
         access: Access,
         *,
+        packages: Sequence[Package],
         cures: Cures,
         before: Callable[[], None],
         is_up: Callable[[], Awaitable[bool]],
@@ -96,11 +98,19 @@ class Shown:
     ) -> OwnPages:
         """Return the pages; ``before`` is called before any of them is made.
 
-        ``is_up``: whether an upstream answers now. ``rules``: those that edit requests. ``cures``:
-        the page of rules for what broke. ``probe``: the secret of probes.
+        ``is_up``: whether an upstream answers now. ``rules``: those that edit requests, some of
+        them of ``packages``. ``cures``: the page of rules for what broke. ``probe``: the secret of
+        probes.
         """
         page = partial(
-            health, self._version, servers, rules, self._failures, self.recent, probe=probe
+            health,
+            self._version,
+            servers,
+            rules,
+            self._failures,
+            self.recent,
+            packages=packages,
+            probe=probe,
         )
         check = partial(ready, is_up)
         metrics = MetricsPage(

@@ -20,14 +20,19 @@ WORTH_NAMING = 1.2
 COLD = 0.1
 """Less than this part of what could be reused is what every server reuses of any prompt."""
 
+CACHE_NOTE = (
+    "a client sends the whole conversation with each request. The server keeps what it has read, "
+    "and reads on from the first word that is another than before"
+)
 LATE_NOTE = (
-    "since 2.1.197 Claude Code puts system messages among the others. Templates refuse them "
-    "(Qwen3.5, Qwen3.6, Ministral-3) or move them to the head, before all history (DeepSeek "
-    "V3.x, Solar). cacheproxy sends them as user messages, in their place, where that is needed"
+    "adds a system message to the conversation in each request (2.1.197 and later). The templates "
+    "of some models refuse that (Qwen3.5, Qwen3.6, Ministral-3): an error, no answer. Others move "
+    "it to the front (DeepSeek V3.x, Solar), so the conversation is read again each time. "
+    "cacheproxy sends it as a user message, in its place, where that is needed"
 )
 CCH_NOTE = (
-    "until 2.1.179 a header at the very start of the prompt had another cch in each request. "
-    "cacheproxy makes it constant"
+    "writes another code (cch) at the start of each request (until 2.1.179), so the whole prompt "
+    "is read again each time. cacheproxy writes the same code each time"
 )
 IDLE_NOTE = "hardly anything was reused even through cacheproxy: is the server's prompt cache on?"
 SILENT_NOTE = "this server does not say what it reused; compare the seconds"
@@ -36,6 +41,7 @@ REMOTE_NOTE = (
     "--edit-remote, which this command has set"
 )
 NEXT = "cacheproxy serve --upstream http://localhost:8080"
+SERVE = "cacheproxy demo --serve"
 
 DIRECT, THROUGH = "directly", "through cacheproxy"
 HEADS = ("requests", "reused", "of what could be", "new", "seconds")
@@ -91,17 +97,18 @@ class Report:
     def notes(self) -> Iterator[tuple[str, str]]:
         """Yield what was sent where, where the figures come from, and what to know of them."""
         through = total(figures(outcome.through) for outcome in self.outcomes)
-        yield "late", LATE_NOTE
+        yield "the cache", CACHE_NOTE
+        yield "Claude Code", LATE_NOTE
         if not self.embedded:
             yield "here", _told(self.outcomes[0])
-        yield "cch", CCH_NOTE
-        yield "sent", "recorded requests, words scrambled, max_tokens 1; each pass to a cold cache"
-        yield "to", self.server
+        yield "an old one", CCH_NOTE
+        yield "sent", "recorded requests with scrambled words, each time as if they were new to it"
+        yield "server", self.server
         if through.reused is None and not through.refused:
             yield "tokens", SILENT_NOTE
         else:
-            yield "tokens", "measured by the server; a turn could reuse all of the prompt before"
-        yield "seconds", "until the answer"
+            yield "reused, new", "tokens that the server had, and that it had to read; it counted"
+        yield "seconds", "until all answers were there"
         if through.share is not None and through.share < COLD:
             yield "note", IDLE_NOTE
         if self.edit_remote:
@@ -137,7 +144,7 @@ class Report:
             verdict = Text("\n".join(self.verdict()), style="bold")
             console.print(verdict, "", *map(Text, self._rows()), "", notes, sep="\n")
             if self.embedded:
-                console.print(f"\nNext: {NEXT}")
+                console.print(f"\nNext: {NEXT}\nWithout a model server: {SERVE}")
         # rich fills every line of a grid to its width
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
 

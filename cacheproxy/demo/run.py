@@ -71,12 +71,12 @@ class Scene:
 def scenes(*, embedded: bool) -> list[Scene]:
     """Return the scenes for the embedded server, whose template we choose, or for another."""
     late, cch = load(LATE), load(CCH)
-    old = Scene("another cch in each request", cch, "chat")
+    old = Scene("another code at the start of each request", cch, "chat")
     if not embedded:
-        return [Scene("another late system message in each request", late, "messages"), old]
+        return [Scene("another system message in each request", late, "messages"), old]
     return [
-        Scene("the template refuses late system messages", late, "messages", "refused"),
-        Scene("the template moves them to the head", late, "messages", "hoisted"),
+        Scene("the template refuses its system messages", late, "messages", "refused"),
+        Scene("the template moves them to the front", late, "messages", "hoisted"),
         old,
     ]
 
@@ -181,6 +181,7 @@ def _play(
         progress(f"done {how}", 1)
         return tuple(costs)
 
+    progress(f"{scene.conversation.client}: {scene.what}", 0)
     direct = replay(url, "directly")
     progress("starting the proxy", 0)
     with ProxyService(url, *(["--edit-remote"] if edit_remote else [])) as proxy:

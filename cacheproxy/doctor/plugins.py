@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.plugin.package import INSTALL
 from cacheproxy.plugin.packages import Configured
+
+_MOST = 4
+"""Packages, and rules, that are named one by one."""
 
 
 def check(found: Configured, running: tuple[str, ...] | None, *, edits: bool) -> list[Finding]:
@@ -29,11 +34,13 @@ def check(found: Configured, running: tuple[str, ...] | None, *, edits: bool) ->
         if package.warning is not None
     ]
     loaded = [package for package in found.packages if not package.error and not package.blocked]
-    names = ", ".join(package.title for package in loaded)
+    names = _some([package.title for package in loaded])
     if not NAMES.issuperset(rule.name for rule in found.on):
         which = f"{len(loaded)} loaded: {names}" if loaded else "only the config file's own rules"
-        on = ", ".join(rule.name for rule in found.on)
-        findings.append(Finding("plugins", State.OK, f"{which}; rules on: {on}"))
+        on = [rule.name for rule in found.on]
+        listed = "; cacheproxy plugins lists them" if len(on) > _MOST else ""
+        text = f"{which}; {len(on)} rule{'s' * (len(on) != 1)} on: {_some(on)}{listed}"
+        findings.append(Finding("plugins", State.OK, text))
     elif loaded:
         text = f"{names} loaded, but none of their rules is on"
         findings.append(Finding("plugins", State.WARN, text, "cacheproxy plugins"))
@@ -41,6 +48,11 @@ def check(found: Configured, running: tuple[str, ...] | None, *, edits: bool) ->
         text = "no client package is installed, so the proxy makes no volatile field constant"
         findings.append(Finding("plugins", State.WARN, text, INSTALL))
     return findings + _running(found, running, edits=edits)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first few of ``names``."""
+    return ", ".join(names[:_MOST]) + ", …" * (len(names) > _MOST)
 
 
 def _running(found: Configured, running: tuple[str, ...] | None, *, edits: bool) -> list[Finding]:
@@ -54,6 +66,10 @@ def _running(found: Configured, running: tuple[str, ...] | None, *, edits: bool)
     missing, more = sorted(here - set(running)), sorted(set(running) - here)
     parts = [f"lacks {', '.join(missing)}"] if missing else []
     parts += [f"also has {', '.join(more)}"] if more else []
-    text = f"the running proxy {' and '.join(parts)}: it was started with other settings"
-    fix = "restart the proxy, or run doctor with the proxy's own --config and --plugin"
+    lacks = " and ".join(parts)
+    text = f"the running proxy {lacks}: it was started before that, or with other settings"
+    fix = (
+        "reload the proxy (SIGHUP) or restart it, or run doctor with the proxy's own --config and "
+        "--plugin"
+    )
     return [Finding("rules", State.WARN, text, fix)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import importlib
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 
 from cacheproxy import hookspecs
@@ -11,26 +13,37 @@ from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
 from cacheproxy.plugin.search_path import entry_points, without_working_directory
 
 
-def installed(blocked: Collection[str] = ()) -> list[Package]:
+def installed(blocked: Collection[str] = (), earlier: Sequence[Package] = ()) -> list[Package]:
     """Load every entry point of the group ``cacheproxy``, in the order of their names.
 
     One that fails to import, or is no plugin, is returned with its error; the others are loaded
     all the same. One named in ``blocked`` is not even imported. What lies in the working directory
     is no plugin (cacheproxy.plugin.search_path).
+
+    ``earlier``: what was returned before. What was loaded then stays as it is, since Python loads
+    a module once: where another version is installed by now, or none, it is ``outdated``.
     """
+    kept = {package.name: package for package in earlier if package.hooks is not None}
     found: list[Package] = []
+    importlib.invalidate_caches()  # a folder may have been listed a moment before its last change
     for entry in entry_points(hookspecs.PROJECT):
         distribution, version = _distribution(entry)
+        before = kept.get(entry.name)
+        if before is not None and before.distribution == distribution:
+            found.append(replace(before, outdated=version != before.version))
+            del kept[entry.name]
+            continue
         if entry.name in blocked:
             found.append(Package(entry.name, distribution, version, blocked=True))
             continue
         try:
-            found.append(_load(entry, distribution, version, found))
+            found.append(_load(entry, distribution, version, [*found, *kept.values()]))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a broken package must not stop the proxy
             found.append(Package(entry.name, distribution, version, error=reason_of(error)))
-    return found
+    found += (replace(before, outdated=True) for before in kept.values())
+    return sorted(found, key=lambda package: package.name)
 
 
 def _load(

@@ -30,6 +30,7 @@ class Package:
     ``client``: whose requests it is for, None if it edits none.
     ``file``, ``source``: the file it was read from, and what stood there.
     ``warning``: what is wrong with the file, though it was loaded.
+    ``outdated``: by now another version of it is installed, or none: that needs a restart.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Package:
     file: Path | None = None
     source: bytes = field(default=b"", repr=False)
     warning: str | None = None
+    outdated: bool = False
 
     @property
     def title(self) -> str:

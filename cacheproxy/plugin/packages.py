@@ -45,6 +45,16 @@ class Packages(tuple[Package, ...]):
         blocked = set(block)
         return cls(installed(blocked)).with_files(files, blocked)
 
+    def again(self, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
+        """Return them with what was installed since, and with ``files``; see ``installed``.
+
+        One that could not be loaded is tried once more. Raises PluginError.
+        """
+        blocked = set(block)
+        theirs = installed(blocked, [package for package in self if package.file is None])
+        ours = [package for package in self if package.file is not None]
+        return Packages([*theirs, *ours]).with_files(files, blocked)
+
     def with_files(self, files: Sequence[str], block: Iterable[str] = ()) -> Packages:
         """Return them with the plugins in ``files``, absolute paths, instead of other files.
 

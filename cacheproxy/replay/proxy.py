@@ -10,7 +10,8 @@ from cacheproxy.asking import CommandError
 from cacheproxy.config import ENV_PREFIX
 from cacheproxy.embedded.process import ServerProcess
 
-START_SECONDS = 30.0
+START_SECONDS = 120.0
+"""Far more than it takes on a busy machine; one that cannot start ends at once."""
 POLL_SECONDS = 0.02
 
 _BANNER = re.compile(r"^cacheproxy\b.*?(http://127\.0\.0\.1:\d+)", re.MULTILINE)

@@ -9,7 +9,7 @@ from typing import Any
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.diagnose.report import Report, report
-from cacheproxy.core.judge.advice import FREQUENCY
+from cacheproxy.core.judge.advice import CURABLE
 from cacheproxy.core.judge.explain import PHRASES
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.core.server.profile import Profile
@@ -109,7 +109,7 @@ class Dashboard:
             "prefills": self._latest.prefills.as_json(now / 1e3),
             "rules": list(self.active),
             "reasons": PHRASES,
-            "shapes": list(FREQUENCY),
+            "shapes": list(CURABLE),
             "headline": headline(window, sums),
             "without": without(sums),
             "todo": todo(self.profile(), look, sums, found["breaks"], self._open_report),

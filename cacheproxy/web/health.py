@@ -11,6 +11,7 @@ from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.normalizer import Normalizer, client_name
 from cacheproxy.core.server.profile_text import for_people
+from cacheproxy.plugin.package import Package
 from cacheproxy.proxy.exchange.servers import Servers
 
 
@@ -21,14 +22,15 @@ async def health(
     failures: Failures,
     recent: Iterable[Exchange],
     *,
+    packages: Iterable[Package] = (),
     probe: bytes = b"",
 ) -> Mapping[str, Any]:
     """Return the page: the upstream, the rules that are on, and how often each failed.
 
     Where there are several upstreams, ``upstream`` is the first of them; it is asked, and while it
     is down, nothing is said of where it puts late system messages, and so on. ``recent``: the last
-    exchanges. ``probe``: what a request has to say in the header X-Cacheproxy-Probe to be recorded
-    nowhere.
+    exchanges. ``packages``: the plugins. ``probe``: what a request has to say in the header
+    X-Cacheproxy-Probe to be recorded nowhere.
     """
     first = servers.first
     server = await first.profiling.server()
@@ -45,6 +47,16 @@ async def health(
     return {
         "version": version,
         "rules": [rule.name for rule in rules],
+        "packages": [
+            {
+                "name": each.name,
+                "version": each.version,
+                "loaded": each.error is None,
+                "outdated": each.outdated,
+            }
+            for each in packages
+            if not each.blocked
+        ],
         "clients": {rule.name: client_name(rule) for rule in rules},
         "upstream": state,
         "upstreams": servers.as_list(),

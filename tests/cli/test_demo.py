@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cacheproxy.asking import CommandError
+from cacheproxy.asking import CommandError, Site
 from cacheproxy.cli.demo import MOST_TURNS
 from cacheproxy.demo import conversation
 from cacheproxy.demo import run as scenes
@@ -19,7 +19,7 @@ from cacheproxy.demo.run import require_plugin
 from tests import needs
 from tests.cli.invoking import invoke, refused
 from tests.demo.conftest import smaller
-from tests.proxy.harness import TIMEOUT, eventually, running, runs
+from tests.proxy.harness import TIMEOUT, environment, eventually, running, runs
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +48,12 @@ def test_without_the_client_package_it_says_what_to_install(monkeypatch):
     assert "pip install cacheproxy-of-nobody" in refused()
 
 
+def test_serve_is_for_the_embedded_server():
+    """And there is no result to print."""
+    for option in ("--upstream=http://localhost:8080", "--json"):
+        assert "leave out --upstream and --json" in refused("--serve", option)
+
+
 @pytest.mark.usefixtures("_plugin")
 class TestUpstream:
     def test_a_server_that_is_not_there(self):
@@ -65,7 +71,9 @@ class TestEmbedded:
         (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: not found')")
         here = Path(__file__).parents[2]
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(here)]))
-        assert "apt install libgomp1" in refused()
+        result = run()
+        assert result.exit_code == 2
+        assert "apt install libgomp1" in result.stderr.splitlines()[-1]
 
     @pytest.mark.llama
     def test_it_prints_one_json_object_and_the_gain_is_there(self, monkeypatch):
@@ -83,6 +91,51 @@ class TestEmbedded:
         learned = [scene["placement"]["late"] for scene in (strict, hoisting)]
         assert learned == ["refused", "hoisted"]
         assert result.stderr == ""
+
+    @pytest.mark.llama
+    def test_without_a_terminal_each_step_is_a_line_at_once(self, monkeypatch):
+        """On standard error; the result follows on standard output, in plain words."""
+        needs.llama()
+        monkeypatch.setattr(scenes, "load", lambda name: smaller(conversation.load(name)))
+        result = run("--turns", "2")
+        assert result.exit_code == 0, result.output
+        assert result.stderr.splitlines()[:6] == [
+            "writing a random model",
+            "starting the embedded llama.cpp",
+            "Claude Code 2.1.280: the template refuses its system messages",
+            "turn 1 of 2 directly",
+            "turn 2 of 2 directly",
+            "done directly",
+        ]
+        assert result.stdout.startswith("Through cacheproxy all 6 requests were answered")
+
+    @pytest.mark.llama
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_serve_keeps_a_server_and_a_proxy_until_ctrl_c(self, number, tmp_path):
+        """What it says may be tried at once; nothing stays behind."""
+        needs.llama()
+        env = environment(tmp_path, TMPDIR=str(tmp_path))
+        with running(
+            [sys.executable, "-c", PROGRAM, "--serve"], env=env, stdout=subprocess.PIPE
+        ) as command:
+            said = []
+            for line in command.stdout:
+                said.append(line.decode())
+                if "cacheproxy doctor" in said[-1]:
+                    break
+            (curl,) = (line for line in said if line.startswith("  curl "))
+            url = curl.split()[1]
+            body = b'{"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}'
+            answer = Site(url.removesuffix("/v1/chat/completions")).post(
+                "/v1/chat/completions", body
+            )
+            assert answer.status == 200
+            assert answer.json()["usage"]["completion_tokens"] <= 2
+            command.send_signal(number)
+            rest, _ = command.communicate(timeout=TIMEOUT)
+        assert command.returncode == 0
+        assert b"#1 " in rest
+        assert list(tmp_path.glob("cacheproxy-demo-*")) == []
 
     @pytest.mark.llama
     @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for children in /proc")

@@ -64,7 +64,7 @@ class TestCaptured:
 
     def test_one_of_them(self, tmp_path):
         assert run("1", "--from", planted(tmp_path)).stdout.splitlines()[2] == (
-            "  The first turn of its conversation: there was nothing to reuse."
+            "  The first turn of its conversation: there was no turn before it to reuse."
         )
         assert "turn 2   compared with turn 1" in run("2", "--from", planted(tmp_path)).stdout
 

@@ -165,7 +165,8 @@ def test_where_the_configuration_says():
     assert f"OPENAI_API_BASE=http://127.0.0.1:{port}/v1" in result.stdout
     assert "MODEL" not in result.stdout
     line = one_line(result, 0)
-    assert "no cacheproxy answers" in line
+    assert f"no cacheproxy answers at http://127.0.0.1:{port} (" in line
+    assert "start it (cacheproxy serve) before you use the client. Then run this again" in line
     assert "token" not in line  # it has none
 
 

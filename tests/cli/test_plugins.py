@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.invoking import invoke, printed, refused
 from tests.plugin.installing import distribution
+from tests.proxy.harness import Upstream, whole
 
 GOOD = '''
 """The first line is the summary.
@@ -45,6 +46,7 @@ OWN = (
 def folder(monkeypatch, tmp_path):
     """Plugins are looked for here too."""
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("CACHEPROXY_PORT", "1")  # where nobody answers
     yield tmp_path
     for name in ("good_plugin", "broken_plugin"):
         sys.modules.pop(name, None)
@@ -111,17 +113,32 @@ def test_the_same_as_json(install, own):
         "blocked": False,
         "error": None,
         "rules": [
-            {"name": "good-stamp", "on": True, "client": "good", "why": "a stamp changes"},
-            {"name": "good-off", "on": False, "client": "*", "why": "rarely needed"},
+            {
+                "name": "good-stamp",
+                "on": True,
+                "running": None,
+                "client": "good",
+                "why": "a stamp changes",
+            },
+            {
+                "name": "good-off",
+                "on": False,
+                "running": None,
+                "client": "*",
+                "why": "rarely needed",
+            },
             {
                 "name": "good",
                 "on": True,
+                "running": None,
                 "client": "good",
                 "why": "The first line is the summary.",
             },
         ],
     }
-    assert data["config"] == [{"name": "my-own", "on": True, "client": "*", "why": "my reason"}]
+    assert data["config"] == [
+        {"name": "my-own", "on": True, "running": None, "client": "*", "why": "my reason"}
+    ]
 
 
 def test_settings_switch_rules(install, own):
@@ -196,6 +213,50 @@ def test_a_plugin_may_be_a_file(folder, own):
     assert (f"mine ({file})   warning: every user of this machine may write") in printed(
         "plugins", *arguments
     )
+
+
+@pytest.fixture
+def running():
+    """A proxy whose health page is as given."""
+
+    def answers(**page):
+        body = json.dumps({"version": "0.1.0", "upstream": {}, **page}).encode()
+        upstream.reset(lambda peer, received: peer.send(whole(body)))
+        return upstream.url
+
+    upstream = Upstream()
+    yield answers
+    upstream.close()
+
+
+def test_what_the_running_proxy_lacks_is_on_after_a_reload(install, running):
+    """And another version of a package after a restart; what it has is simply on."""
+    install("good")
+    names = [{"name": "good", "version": "1.2"}]
+    url = running(rules=["good", "calls-as-before", "tools-as-before"], packages=names)
+
+    def of_good():
+        lines = printed("plugins", "--proxy", url).splitlines()
+        at = lines.index("good-plugin 1.2")
+        return [" ".join(line.split()[:-1]) for line in lines[at + 1 : at + 4]], lines
+
+    rules, lines = of_good()
+    assert rules[0].startswith("on after a reload good-stamp")
+    assert rules[1].startswith("off good-off")
+    assert rules[2].startswith("on good ")
+    assert f"  curl -X POST {url}/_cacheproxy/reload" in lines
+    data = found("--proxy", url)["packages"]["good"]["rules"]
+    assert [rule["running"] for rule in data] == [False, False, True]
+    failed = {"name": "good", "version": "1.2", "loaded": False}
+    for package in ({"name": "good", "version": "1.1"}, failed):
+        running(rules=["good"], packages=[package])
+        rules, lines = of_good()
+        assert rules[0].startswith("on after a restart good-stamp")
+        assert "without them. Restart it." in "\n".join(lines)
+    running(rules=[])  # nothing is edited: its upstream is not local
+    rules, lines = of_good()
+    assert rules[0].startswith("on good-stamp")
+    assert "curl" not in "\n".join(lines)
 
 
 @pytest.mark.parametrize(

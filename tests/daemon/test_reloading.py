@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from cacheproxy.config import Config
 from cacheproxy.core.rules.failures import Failures
 from cacheproxy.daemon.reloading import NEED_A_RESTART, Reloading, summary
 from cacheproxy.proxy.exchange.workers import Workers
+from tests.plugin.installing import distribution
 from tests.proxy.harness import CHUNKED, TIMEOUT, Client, Proxy, Upstream
 from tests.turning import TurningReactor
 
@@ -65,9 +67,9 @@ class Reloaded:
         self._stack = contextlib.ExitStack()
         self.proxy = None
 
-    def start(self, text):
+    def start(self, text, **environ):
         self._file.write_text(text)
-        proxy = Proxy(self._folder, "--config", "config.toml")
+        proxy = Proxy(self._folder, "--config", "config.toml", **environ)
         self.proxy = self._stack.enter_context(proxy)
         return self.proxy
 
@@ -400,3 +402,38 @@ def test_a_plugins_file_is_read_again(reloaded, client, first, tmp_path):
     assert "reloaded: plugin, plugin clock changed" in reloaded.reload(f'upstream = "{first.url}"')
     assert b"it is 12:00" in sent()
     assert "Traceback" not in proxy.output
+
+
+def test_a_package_installed_while_it_runs_is_on_after_a_reload(reloaded, client, first, tmp_path):
+    """It says so; an update of it, and one that cannot be loaded, are named, too."""
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    settings = f'upstream = "{first.url}"\n'
+    proxy = reloaded.start(settings, PYTHONPATH=str(installed))
+
+    def sent():
+        path = b"/v1/chat/completions"
+        assert client().ask(path.decode(), turn("it is 12:00", "hello")).answer().status == 200
+        return relayed(first, path, b"hello").body
+
+    assert b"it is 12:00" in sent()
+    (installed / "clock_plugin.py").write_text(PLUGIN.format("00"))
+    info = distribution(installed, "clock-plugin", "clock_plugin", "clock")
+    assert "reloaded: plugin clock changed" in reloaded.reload(settings)
+    assert b"it is 00:00" in sent()
+    assert "reloaded: nothing changed" in reloaded.reload(settings)
+    (installed / "clock_plugin.py").write_text(PLUGIN.format("99"))
+    shutil.rmtree(info)
+    distribution(installed, "clock-plugin", "clock_plugin", "clock", version="1.1")
+    line = reloaded.reload(settings)
+    assert "reloaded: nothing changed; plugin clock needs a restart" in line
+    assert b"it is 00:00" in sent()
+    page = json.loads(client().ask("/_cacheproxy/health", method=b"GET").answer().body)
+    assert page["packages"] == [
+        {"name": "clock", "version": "1.0", "loaded": True, "outdated": True}
+    ]
+    (installed / "bad_plugin.py").write_text("raise ValueError('no')")
+    distribution(installed, "bad-plugin", "bad_plugin", "bad")
+    mark = proxy.mark()
+    reloaded.reload(settings)
+    assert "warn: plugin bad could not be loaded: ValueError: no" in proxy.wait_for("bad", mark)

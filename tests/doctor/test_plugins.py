@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cacheproxy import Rule
@@ -26,7 +28,7 @@ def found(packages, rules, running=None, *, edits=True):
 @pytest.mark.parametrize(
     ("packages", "rules", "findings"),
     [
-        ((GOOD,), (RULE,), [(State.OK, "1 loaded: good-plugin 1.2; rules on: good-stamp")]),
+        ((GOOD,), (RULE,), [(State.OK, "1 loaded: good-plugin 1.2; 1 rule on: good-stamp")]),
         (
             (BROKEN, GOOD),
             (RULE,),
@@ -43,6 +45,18 @@ def test_packages_and_rules(packages, rules, findings):
     for (_, state, text), (wanted, words) in zip(shown, findings, strict=True):
         assert state is wanted
         assert text.startswith(words)
+
+
+def test_many_are_counted_and_only_the_first_named():
+    """The line stays one that is read."""
+    rules = tuple(replace(RULE, name=f"rule-{number}") for number in range(25))
+    packages = tuple(replace(GOOD, name=f"p{number}") for number in range(12))
+    names = frozenset(rule.name for rule in rules)
+    (finding,) = plugins.check(Configured(packages, (), rules, names), None, edits=True)
+    assert finding.text == (
+        "12 loaded: good-plugin 1.2, good-plugin 1.2, good-plugin 1.2, good-plugin 1.2, …; 25 "
+        "rules on: rule-0, rule-1, rule-2, rule-3, …; cacheproxy plugins lists them"
+    )
 
 
 def test_a_proxy_that_runs_with_other_rules():

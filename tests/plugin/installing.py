@@ -62,14 +62,18 @@ def distribution(folder, name, module, entry, *, version="1.0"):
     return info
 
 
-def loaded(block: tuple[str, ...] = ()) -> Packages:
-    """The packages of a test, without those that happen to be installed here."""
+def loaded(block: tuple[str, ...] = (), earlier: Packages | None = None) -> Packages:
+    """The packages of a test, without those that happen to be installed here.
+
+    ``earlier``: what is in force, where they are loaded once more.
+    """
     others = [
         entry.name
         for entry in entry_points("cacheproxy")
         if not entry.value.startswith("plugin_of_")
     ]
-    found = Packages.load((*block, *others))
+    load = Packages.load if earlier is None else earlier.again
+    found = load((*block, *others))
     return Packages(package for package in found if package.name not in others)
 
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from cacheproxy.core.rules.code_rule import is_quick
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.plugin.plugins import Plugins
 from tests.plugin.installing import (
     NORMALIZE,
     RULE,
     SESSION,
     Watcher,
+    distribution,
     imported,
     loaded,
     request_of,
     running,
 )
+from tests.turning import TurningReactor
 
 HOOK = "@hookimpl\ndef cacheproxy_"
 
@@ -206,6 +211,49 @@ def test_who_only_looks_needs_no_client(install):
     install("alpha", "@hookimpl\ndef cacheproxy_exchange_finished(exchange): pass", client=False)
     (package,) = loaded()
     assert (package.error, package.client) == (None, None)
+
+
+def test_what_was_installed_since_is_loaded_and_what_is_in_use_stays(install, tmp_path):
+    """Python loads a module once: another version of it, or none, is for a restart."""
+    for name in ("kept", "gone", "newer"):
+        install(name, RULE.format(name))
+    install("broken", "raise RuntimeError('not yet')")
+    first = loaded()
+    before = {package.name: package for package in first}
+    for name in ("gone", "newer"):
+        shutil.rmtree(tmp_path / f"dist_plugin_of_{name}-1.0.dist-info")
+    distribution(tmp_path, "dist-plugin_of_newer", "plugin_of_newer", "newer", version="1.1")
+    shutil.rmtree(tmp_path / "dist_plugin_of_broken-1.0.dist-info")
+    install("broken", RULE.format("broken"))
+    install("added", RULE.format("added"))
+    found = loaded(earlier=first)
+    assert [(package.name, package.outdated) for package in found] == [
+        ("added", False),
+        ("broken", False),
+        ("gone", True),
+        ("kept", False),
+        ("newer", True),
+    ]
+    for package in found:
+        assert package.error is None
+        assert [rule.name for rule in package.rules] == [package.name]
+        if package.name in ("gone", "kept", "newer"):
+            assert package.hooks is before[package.name].hooks
+    changed = Plugins(TurningReactor())
+    changed.adopt(first)
+    assert changed.adopt(found) == ["added", "broken"]
+
+
+def test_who_takes_the_name_of_what_is_in_use_has_to_wait(install):
+    """Wherever its distribution is found."""
+    install("same", RULE.format("one"), module="plugin_of_one", own_name="z")
+    first = loaded()
+    install("same", RULE.format("two"), module="plugin_of_two", own_name="a")
+    found = loaded(earlier=first)
+    assert {package.distribution: package.error for package in found} == {
+        "z": None,
+        "a": "PluginError: the name 'same' is taken",
+    }
 
 
 def test_installed_packages_of_this_environment_do_not_clash():

@@ -15,7 +15,7 @@ from cacheproxy.proxy.exchange.workers import Workers
 from tests.observe.exchanges import exchange as exchange_of
 from tests.turning import TurningReactor
 
-SECONDS = 10
+SECONDS = 120
 NAME = "slow: cacheproxy_exchange_finished"
 
 

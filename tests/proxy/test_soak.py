@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pytest
 
 from .conftest import RULES
-from .harness import Proxy, eventually
+from .harness import TIMEOUT, Proxy, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +195,7 @@ async def soak(proxy: Proxy, source: Source, numbers: range) -> Counter[str]:
 
     async def worker() -> None:
         for number in waiting:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(TIMEOUT):
                 became[await fetch(proxy.address, number)] += 1
 
     await asyncio.gather(*(worker() for _ in range(AT_A_TIME)))

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from cacheproxy.asking import CommandError, NoAnswerError, Site
-from cacheproxy.replay.proxy import ProxyService
+from cacheproxy.replay.proxy import START_SECONDS, ProxyService
 from tests.peer import NOBODY
-from tests.proxy.harness import eventually, running, runs
+from tests.proxy.harness import TIMEOUT, eventually, running, runs
 
 pytestmark = pytest.mark.slow
 
@@ -36,3 +36,8 @@ def test_it_dies_with_its_parent():
     with running(command, stdout=subprocess.PIPE) as parent:  # it ends with SIGKILL
         pid = int(parent.stdout.readline())
     eventually(lambda: not runs(pid))
+
+
+def test_a_busy_machine_has_minutes_to_start_it():
+    """Tests wait for it, too."""
+    assert START_SECONDS >= TIMEOUT

@@ -66,6 +66,7 @@ def test_it_tells_of_the_upstream_as_it_is_now(ask, upstream, proxy):
         "version": version("cacheproxy-llm"),
         "rules": ["stamp", *OURS],
         "clients": dict.fromkeys(("stamp", *OURS), "*"),
+        "packages": [],
         "upstreams": [],
         "placement": {"setting": "auto", "late": "unknown", "says": ""},
         "thinking": {"setting": "auto", "on": False, "says": ""},

@@ -41,6 +41,8 @@ FREQUENCY = {
     Kind.GIT: "changes with each edit and commit",
 }
 """Kinds of fields that a rule can be proposed for, and how often they change."""
+CURABLE = (*FREQUENCY, Kind.REORDERED)
+"""Kinds of changes for which there is a rule, or one can be proposed: tools keep their order."""
 _OFTEN = 0.1
 """Of the turns: a date that changed in more of them changes not only at midnight."""
 _CLAUDE = "claude"
@@ -150,12 +152,12 @@ def advice(
 def is_curable(verdict: Verdict) -> bool:
     """Whether a rule may be proposed for what broke a turn, by the shape of what changed."""
     changed = verdict.reason in CHANGED or verdict.beneath in CHANGED
-    return changed and verdict.where is not None and verdict.where.kind in FREQUENCY
+    return changed and verdict.where is not None and verdict.where.kind in CURABLE
 
 
 def may_be_curable(reason: str, shape: str | None) -> bool:
     """Whether a rule may be proposed, as far as the names of ``reason`` and ``shape`` tell."""
-    return reason in CHANGED and shape in FREQUENCY
+    return reason in CHANGED and shape in CURABLE
 
 
 def often(kind: Kind | None, seen: tuple[int, int] | None) -> str:
@@ -280,7 +282,7 @@ def _model(case: _Case) -> Iterator[Advice]:
 
 
 def _tools(case: _Case) -> Iterator[Advice]:
-    if not case.changed.rules:
+    if not case.changed.rules and case.changed.kind is not Kind.REORDERED:
         yield from _LATE_TOOLS.get(case.client, (_LATE_SERVERS,))
     yield from _field(case)
 
@@ -295,7 +297,7 @@ def _field(case: _Case) -> Iterator[Advice]:
         yield Advice("a rule", f"{name} is installed but off: --enable {name}")
     elif changed.source in ("user", "tool", "model"):
         yield Advice("nothing", "a user, a tool or the model wrote this: no rule may change it")
-    elif changed.kind in FREQUENCY:
+    elif changed.kind in (FREQUENCY if changed.number is None else CURABLE):
         froms = "".join(f" --from {name}" for name in captures)
         live = "" if changed.number is None else f" {changed.number}"
         command = f"diagnose{live} --propose" if live else f"diagnose --propose{froms}"

@@ -273,12 +273,16 @@ def _seconds(lost: Count, usage: Usage) -> float | None:
 
 
 def _first(sent: Prompt, usage: Usage, *, known: bool) -> Verdict:
-    """The first turn that we see; the conversation may have begun before us."""
-    if not any(segment.source == "model" for segment in sent.segments):
-        return Verdict(Judgement.COLD)
+    """The first turn that we see; the conversation may have begun before us.
+
+    It is not cold where the server had most of it: others' prompts may begin alike.
+    """
     if usage.prompt and (usage.reused or 0) >= usage.prompt / 2:
         return Verdict(Judgement.OK)
-    return Verdict(Judgement.COLD, evidence=() if known else (Evidence.BEGUN_ELSEWHERE,))
+    is_begun = any(segment.source == "model" for segment in sent.segments)
+    return Verdict(
+        Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,) if is_begun and not known else ()
+    )
 
 
 def _without_before(usage: Usage) -> Verdict:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 from cacheproxy.core.conversation.divergence import Parting, parting
 from cacheproxy.core.conversation.verdict import Break, Count
 from cacheproxy.core.diff.kind import Kind, Token, token_at
 from cacheproxy.core.diff.text import share_of_words
-from cacheproxy.core.prompt.prompt import Prompt, Segment
+from cacheproxy.core.document.alike import alike
+from cacheproxy.core.prompt.prompt import Part, Prompt, Segment
 from cacheproxy.core.prompt.segments import Piece
 
 _CHARS_PER_TOKEN = 4.0
@@ -30,12 +33,27 @@ def describe_change(left: Parting, before: Prompt, sent: Prompt) -> tuple[Kind, 
         return (Kind.ADDED if was is None else Kind.REMOVED), None
     if _goes_along(was, now, before, sent):
         return Kind.MOVED, None
+    if was.part is now.part is Part.TOOLS and _same_tools(was, now, before, sent):
+        return Kind.REORDERED, None
     token = token_at(was.text, now.text, left.was_at, left.now_at)
     if token is not None:
         return token.kind, token
     if was.part is not now.part:
         return (Kind.REMOVED if left.part is was.part else Kind.ADDED), None
     return (Kind.TEXT if was.path == now.path else Kind.MOVED), None
+
+
+def _same_tools(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:
+    """Whether the tools are those of the turn before in another order, or ``was`` only respelt."""
+    ours, theirs = (
+        sorted(tool.text for tool in prompt.of(Part.TOOLS)) for prompt in (before, sent)
+    )
+    if ours == theirs:
+        return True
+    try:
+        return alike(json.loads(was.text), json.loads(now.text))
+    except (ValueError, RecursionError):
+        return False
 
 
 def _goes_along(was: Segment, now: Segment, before: Prompt, sent: Prompt) -> bool:

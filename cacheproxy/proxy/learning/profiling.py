@@ -27,6 +27,7 @@ from cacheproxy.core.server.status import Identity, Look, State, identity_of
 from cacheproxy.core.server.telling import told
 from cacheproxy.core.template.rendering import LLAMA, VLLM
 from cacheproxy.proxy.learning.inquiry import Inquiry, Told, model_of
+from cacheproxy.proxy.learning.seldom import Seldom
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.upstream.upstream import Upstream
@@ -82,6 +83,7 @@ class Profiling:
         self._stale: set[Key] = set()
         self._not_before: OrderedDict[Key, float] = OrderedDict()
         self._asking = DeferredLock()
+        self._seldom = Seldom(reactor)
         self._has_asked = False
         self._server: Identity | None = None
         self._base = UNKNOWN
@@ -219,8 +221,9 @@ class Profiling:
         except CancelledError:  # the client has left
             raise
         except Exception as error:  # down, slow, or nonsense: the request goes on as it came
-            kind = type(error).__name__
-            _log.debug("the upstream did not show how it treats prompts: {kind}", kind=kind)
+            why = self._seldom.reason(error)
+            if why is not None:
+                _log.info("the upstream did not show how it treats prompts: {why}", why=why)
         finally:
             self._asking.release()
 

@@ -28,6 +28,7 @@ from cacheproxy.core.server.status import METRICS, PROPS, Look, start_of
 from cacheproxy.core.template.rendered import text_of
 from cacheproxy.core.template.rendering import LLAMA, VLLM
 from cacheproxy.proxy.learning.profiling import Profiling
+from cacheproxy.proxy.learning.seldom import Seldom
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
 from cacheproxy.translate.rendering import chat_of, for_vllm
@@ -70,6 +71,7 @@ class Proving:
         self._via = via
         self._marks: list[_Mark] = []
         self._counting = DeferredLock()
+        self._seldom = Seldom(reactor)
 
     @property
     def profile(self) -> Profile:
@@ -92,9 +94,9 @@ class Proving:
         except CancelledError:
             raise
         except Exception as error:  # down, busy, or nonsense
-            _log.debug(
-                "the upstream did not render a turn's prompts: {kind}", kind=type(error).__name__
-            )
+            why = self._seldom.reason(error)
+            if why is not None:
+                _log.info("the upstream did not render a turn's prompts: {why}", why=why)
             return None
 
     async def started(self) -> str | None:

@@ -61,7 +61,7 @@ function summary(row, share) {
   if (row.side) return "A request beside the conversation, such as a title or a subagent's.";
   if (row.verdict === "BREAK") return "Cache lost: the server recomputed tokens it had already processed.";
   if (row.verdict === "compacted") return "The client summarised the conversation and began it anew: no break.";
-  if (row.verdict === "cold") return "The first turn of its conversation: there was nothing to reuse yet.";
+  if (row.verdict === "cold") return "The first turn of its conversation: there was no turn before it to reuse.";
   if (row.verdict === "ok") return "It reused the turn before.";
   return share === null ? "The server does not say what it reused." : `${percent(share)} of its prompt was reused.`;
 }

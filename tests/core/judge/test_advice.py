@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 
 from cacheproxy.agents.clients import CLIENTS
-from cacheproxy.core.conversation.verdict import Evidence, Judgement, Reason, Rewrite, Verdict
+from cacheproxy.core.conversation.verdict import (
+    Break,
+    Count,
+    Evidence,
+    Judgement,
+    Reason,
+    Rewrite,
+    Verdict,
+)
 from cacheproxy.core.diff.kind import Kind
-from cacheproxy.core.judge.advice import SET_UP, Changed, advice
+from cacheproxy.core.judge.advice import SET_UP, Changed, advice, may_be_curable
+from cacheproxy.core.judge.explain import command
 from cacheproxy.core.server.flags import KINDS, of_kind
 from cacheproxy.core.server.identify import LLAMA_SERVER, Server
 from cacheproxy.core.server.profile import UNKNOWN, Memory, Profile, Reporting, Thinking, Thoughts
@@ -210,6 +219,8 @@ def test_what_changed_comes_first(verdict, lines):
     [
         (Changed(Kind.UUID, rules=("ids",), on=("ids",)), "the proxy: rule ids is on"),
         (Changed(Kind.UUID, source="user"), "nothing: a user, a tool or the model wrote"),
+        (Changed(Kind.REORDERED, number=7), "a rule: cacheproxy diagnose 7 --propose"),
+        (Changed(Kind.REORDERED), "see all: start the proxy"),
         (Changed(Kind.MOVED, number=7), "a rule: cacheproxy diagnose 7 --propose names a rule"),
         (Changed(Kind.MOVED), "see all: start the proxy"),
         (Changed(Kind.UUID, captures=("a b",)), "a rule: cacheproxy diagnose --propose --from 'a"),
@@ -234,3 +245,17 @@ def test_names_of_clients_and_servers():
     assert of_kind("lm-studio").name == "LM Studio"
     assert of_kind("").name == of_kind("model server").name == "this server"
     assert of_kind("KoboldCpp").name == "KoboldCpp"
+
+
+@pytest.mark.parametrize(
+    ("kind", "proposes"),
+    [(Kind.UUID, True), (Kind.REORDERED, True), (Kind.MOVED, False), (Kind.TEXT, False)],
+)
+def test_the_log_proposes_what_the_advice_does(kind, proposes):
+    """One cure in both, for a running proxy's turn."""
+    where = Break("/tools/0", 0, Count(11, "estimated"), kind, "a", "b")
+    verdict = Verdict(Judgement.BREAK, Reason.TOOLS_CHANGED, where)
+    assert command(7, verdict) == f"cacheproxy diagnose 7{' --propose' * proposes}"
+    line = told(verdict, client="", changed=Changed(kind, number=7))[0]
+    assert (line == "a rule: cacheproxy diagnose 7 --propose") is (kind is Kind.REORDERED)
+    assert may_be_curable("tools_changed", kind) is proposes

@@ -40,11 +40,14 @@ _BEGUN = Verdict(Judgement.COLD, evidence=(Evidence.BEGUN_ELSEWHERE,))
         (SECOND, Usage(GROWN, 700), Verdict(Judgement.OK)),
         (SECOND, Usage(GROWN, 400), _BEGUN),
         (SECOND, Usage(), _BEGUN),
-        (FIRST, Usage(TOKENS, 900), Verdict(Judgement.COLD)),
+        (FIRST, Usage(TOKENS, 400), Verdict(Judgement.COLD)),
+        (FIRST, Usage(TOKENS, 900), Verdict(Judgement.OK)),
     ],
 )
-def test_the_first_turn_that_we_see_may_go_on_with_one_that_the_server_has(prompt, usage, verdict):
-    """Only one that has answers in it goes on: a new conversation shares its head with others."""
+def test_the_first_turn_that_we_see_is_cold_only_where_the_server_had_little(
+    prompt, usage, verdict
+):
+    """It may have begun elsewhere, or share its head with others."""
     assert judge(None, prompt, prompt, usage, first=True) == verdict
 
 

@@ -23,6 +23,16 @@ def with_text(text):
     return lambda body, turn: set_system(body, lambda system: f"{text(turn)}\n{system}")
 
 
+def respell(tools):
+    """Another order of the members, the same tool."""
+    tools[0] = dict(reversed(tools[0].items()))
+
+
+def rename(tools):
+    """Another tool."""
+    tools[0]["name"] = "zz"
+
+
 FIELDS = (Kind.NONCE, Kind.DATE, Kind.CLOCK, Kind.UUID)
 SAME = prompts(lambda body, turn: None)
 
@@ -37,6 +47,9 @@ SAME = prompts(lambda body, turn: None)
         (with_text(lambda turn: ("one", "two")[turn]), Kind.TEXT),
         (lambda body, turn: turn and body["tools"].pop(), Kind.REMOVED),
         (lambda body, turn: turn or body["tools"].pop(), Kind.ADDED),
+        (lambda body, turn: turn and body["tools"].reverse(), Kind.REORDERED),
+        (lambda body, turn: turn and respell(body["tools"]), Kind.REORDERED),
+        (lambda body, turn: turn and rename(body["tools"]), Kind.TEXT),
         (lambda body, turn: turn and body["messages"][0]["content"].clear(), Kind.MOVED),
         (lambda body, turn: turn and body["messages"].clear(), Kind.REMOVED),
         (lambda body, turn: None, Kind.ADDED),

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from tests.core.templates import thinking
-from tests.proxy.harness import Client, eventually, whole
+from tests.proxy.harness import TIMEOUT, Client, eventually, whole
 from tests.proxy.placing.templated import PAGE, PATHS, TOKENIZE, ModelServer, starting
 
 WORD = {"clear_thinking": False}
@@ -155,10 +155,10 @@ def test_it_is_said_once_and_shown(start):
     assert len(said) == 1
     assert "--keep-thinking no" in said[0]
     assert any(line.startswith("  thinking    drops the thinking") for line in proxy.lines)
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=20) as page:
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=TIMEOUT) as page:
         told = json.load(page)["thinking"]
     assert (told["setting"], told["on"]) == ("yes", True)
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/data", timeout=20) as page:
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/data", timeout=TIMEOUT) as page:
         assert json.load(page)["upstream"]["words"]["thinking"] == told["says"]
 
 

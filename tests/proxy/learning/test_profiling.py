@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from tests.core.templates import RefusedError, inline, strict, thinking
-from tests.proxy.harness import Client, eventually, whole
+from tests.proxy.harness import TIMEOUT, Client, eventually, whole
 from tests.proxy.placing.bodies import late
 from tests.proxy.placing.templated import (
     PAGE,
@@ -57,7 +57,7 @@ class Llama:
 
 
 def profile_of(proxy):
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=20) as page:
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=TIMEOUT) as page:
         return json.load(page)["profile"]
 
 

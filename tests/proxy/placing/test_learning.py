@@ -9,7 +9,15 @@ import urllib.request
 import pytest
 
 from tests.core.templates import as_user, drop, hoist, inline, strict
-from tests.proxy.harness import Client, Proxy, Upstream, eventually, free_port, whole
+from tests.proxy.harness import (
+    TIMEOUT,
+    Client,
+    Proxy,
+    Upstream,
+    eventually,
+    free_port,
+    whole,
+)
 
 from .bodies import LLAMA, MOST_QUESTIONS, PAGES, ask, late, spoken
 from .templated import PAGE, PATHS, REFUSAL, TOKENIZE, ModelServer, put, renders, says, tokenizes
@@ -48,7 +56,7 @@ def test_the_banner_the_page_and_the_log_say_it(start):
     proxy = start(ModelServer(strict, pages=LLAMA))
     words = "refuses late system messages: the proxy sends them as user messages, in their place"
     assert any(line.strip() == f"template    {words}" for line in proxy.lines)
-    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=10) as page:
+    with urllib.request.urlopen(f"{proxy.url}/_cacheproxy/health", timeout=TIMEOUT) as page:
         placement = json.load(page)["placement"]
     assert (placement["late"], placement["says"], placement["setting"]) == (
         "refused",

@@ -88,11 +88,14 @@ def test_a_prompt_of_40_mb_is_not_taken(ask):
 
 
 def test_nobody_there_proves_nothing(reactor, logged):
-    """The server is down."""
+    """The server is down, and that is said once."""
     proving = proving_at(reactor, f"http://127.0.0.1:{free_port()}", page=LLAMA, counts_reuse=True)
+    assert reactor.run(proving.prove(*turn())) is None
     assert reactor.run(proving.prove(*turn())) is None
     assert reactor.run(proving.started()) is None
     assert reactor.run(proving.counted(Usage(10))) is None
+    (line,) = (line for line in logged if "did not render a turn's prompts" in line)
+    assert line.split(": ")[1].strip() == "ConnectionRefusedError"
 
 
 @pytest.mark.parametrize("page", ["apply_template", "tokenize"])
