@@ -3,15 +3,14 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
 from cacheproxy.asking import CommandError
-from cacheproxy.cli.demo import demo
 from cacheproxy.demo.figures import figures
 from cacheproxy.demo.run import Plan, on_upstream, require_plugin, text_of
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import default_template
 from tests import needs
+from tests.cli.invoking import invoke
 
 pytestmark = pytest.mark.llama
 
@@ -46,9 +45,7 @@ def test_the_command_tells_of_a_running_servers_own_model_and_template(small, tm
     model = write_model(tmp_path / "m.gguf", text=text_of(small(embedded=False)))
     strict = default_template("refused")
     with LlamaServer(model, model_alias=["own-name"], chat_template=strict) as server:
-        result = CliRunner().invoke(
-            demo, ["--upstream", server.url + "/v1", "--turns", "2", "--json"]
-        )
+        result = invoke("demo", "--upstream", f"{server.url}/v1", "--turns", 2, "--json")
     assert result.exit_code == 0, result.output
     value = json.loads(result.stdout)
     assert (value["model"], value["embedded"]) == ("own-name", False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import chain, compress, count
+from itertools import compress, count
 from operator import is_not
 
 from cacheproxy.core.document.search import LateError
@@ -83,8 +83,10 @@ class Kinship:
 
     def is_equal(self, other: Prompt, messages: int) -> bool:
         """Whether ``other`` has the very same system text, and as many ``messages``."""
-        ours, theirs = self.prompt.made.run.pieces[:messages], other.made.run.pieces[:messages]
-        return _texts(chain(_system(self.prompt), ours)) == _texts(chain(_system(other), theirs))
+        ours = (*_system(self.prompt), *self.prompt.made.run.pieces[:messages])
+        theirs = (*_system(other), *other.made.run.pieces[:messages])
+        others = compress(zip(ours, theirs, strict=False), map(is_not, ours, theirs))
+        return len(ours) == len(theirs) and all(_texts([a]) == _texts([b]) for a, b in others)
 
     def _is_alike(self, one: Piece, other: Piece) -> bool:
         if one is other:
