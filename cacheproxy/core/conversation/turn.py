@@ -60,7 +60,7 @@ def named(kin: Kinship, session: Session, lanes: Sequence[Lane]) -> Turn:
     if source is None:  # as after a compaction
         source = next((one for one in reversed(lanes) if kin.has_system_of(one.plain)), None)
     shared = 0 if source is None else kin.shared(source.plain)
-    is_again = source is not None and shared == len(kin.prompt.made.run.pieces)
+    is_again = shared == len(kin.prompt.made.run.pieces)
     if source is not None and is_again and not kin.is_equal(source.plain, shared):
         shared = kin.answered(shared)  # what was told behind it is not so any more
     turn = Turn(session, kin, kin.prompt, lane, replaced, source=source, shared=shared)
@@ -75,7 +75,7 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
     """
     last = list(known)[-1]
     number = int(last.id.partition("-")[2] or 1) + 1
-    begun = Turn(last.numbered(number), kin, kin.prompt)
+    begun, alone = Turn(last.numbered(number), kin, kin.prompt), len(known) == 1
     if not kin.prompt.made.run.pieces:
         return _nearest(kin, known) or begun
     if not kin.has_answers():
@@ -90,11 +90,11 @@ def told_apart(kin: Kinship, known: Mapping[Session, Sequence[Lane]]) -> Turn:
             way = _way(kin, shared, lane)
             if way in (None, _Way.UNSEEN) or not kin.has_system_of(lane.plain):
                 rest.append((found, way is _Way.UNSEEN))
-            elif _is_its_own(kin, way, found, alone=len(known) == 1):
+            elif _is_its_own(kin, way, found, alone=alone):
                 own.append(found)
             else:  # what was told behind the last answer may be another's
                 forks.append(found._replace(shared=kin.answered(shared)))
-    if forks and len(known) == 1:
+    if forks and alone:
         own = own or [one for one in forks if one.shared]
     elif forks and max(one.shared for one in forks) > max((one.shared for one in own), default=0):
         return begun._replace(rivals=len(forks) + len(own))
@@ -143,7 +143,7 @@ def _way(kin: Kinship, shared: int, lane: Lane) -> _Way | None:
     It is the next, if it has all of it and one answer more; or branches off behind an answer, of
     a turn that the lane has gone on from.
     """
-    is_whole, more = shared == len(lane.plain.made.run.pieces), kin.answers(shared)
+    is_whole, more = _has_all(lane, shared), kin.answers(shared)
     if not shared or not (is_whole or (kin.answers(end=shared) and shared >= lane.first)):
         return None
     if is_whole and shared == len(kin.prompt.made.run.pieces):
@@ -161,15 +161,15 @@ def _is_its_own(kin: Kinship, way: _Way, turn: Turn, *, alone: bool) -> bool:
     lane = turn.source
     if lane is None or _puts_nothing(kin, turn):
         return True
-    is_next = way is _Way.NEXT and _has_all(lane, turn)
+    is_next = way is _Way.NEXT and _has_all(lane, turn.shared)
     if is_next and (alone or lane.is_answered):
         return True
     is_open = way is _Way.NEXT or not lane.is_answered
     return is_open and kin.is_equal(lane.plain, turn.shared)
 
 
-def _has_all(lane: Lane, turn: Turn) -> bool:
-    return turn.shared == len(lane.plain.made.run.pieces)
+def _has_all(lane: Lane, shared: int) -> bool:
+    return shared == len(lane.plain.made.run.pieces)
 
 
 def _tried(turn: Turn, kin: Kinship) -> Turn:

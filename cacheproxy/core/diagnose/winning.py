@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from cacheproxy.core.conversation.divergence import parting, taken_back
 from cacheproxy.core.diagnose.propose import Proposal, Refusal
@@ -110,13 +111,18 @@ def worth(
     refused: list[Refusal] = []
     made = list(proposals)
     rules = [one.rule for one in made]
+
+    @cache
+    def why_not(number: int) -> str | None:
+        before = normalize(steps[number][0], others).request
+        step = before, normalize(steps[number][1], others, before).request
+        won = won_by(rules, step, None, *(told[number] if told else (None, None)))
+        return None if won is None else won.why_not
+
     for one in made:
         why: str | None = None
         for number in sorted({sighting.step for sighting in one.field.sightings}):
-            before = normalize(steps[number][0], others).request
-            step = before, normalize(steps[number][1], others, before).request
-            won = won_by(rules, step, None, *(told[number] if told else (None, None)))
-            why = None if won is None else won.why_not
+            why = why_not(number)
             if why is None:
                 break
         if why is None:
