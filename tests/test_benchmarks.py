@@ -94,3 +94,48 @@ def test_a_circle_of_modules_is_found():
     graph = {"p.a.x": {"p.b.y"}, "p.b.y": {"p.b.z"}, "p.b.z": {"p.a.w"}, "p.a.w": {"p.a.x"}}
     assert circles(graph | {"p.c.v": {"p.a.x"}}) == {frozenset(graph)}
     assert circles(rooms(graph)) == {frozenset({"p.a", "p.b"})}
+
+
+def test_a_day_becomes_the_next_from_the_middle_on():
+    """However the client writes it."""
+    from same.midnight import over
+
+    text = "2026-11-21, 11/21/2026, Saturday, November 21, 2026, Sat Nov 21 2026"
+    lines = [{"method": "HEAD", "body": ""}, *[{"method": "POST", "body": text}] * 2]
+    after = "2026-11-22, 11/22/2026, Sunday, November 22, 2026, Sun Nov 22 2026"
+    assert [line["body"] for line in over(lines)] == ["", text, after]
+
+
+def test_rows_of_totals_are_compared_by_what_they_say(tmp_path):
+    """Not by numbers of rows, times, or what counts the server; a table without rows is none."""
+    import sqlite3
+
+    from same.kept import rows
+
+    with sqlite3.connect(tmp_path / "totals.db") as file:
+        file.executescript(
+            "CREATE TABLE words (id, text); INSERT INTO words VALUES (7, 'cold');"
+            "CREATE TABLE upstreams (id, url, settled); INSERT INTO upstreams VALUES (3, 'u', 9);"
+            "CREATE TABLE exchanges (id, at, number, upstream, verdict, lost);"
+            "INSERT INTO exchanges VALUES (1, 99, 1, 3, 7, NULL);"
+            "CREATE TABLE samples (at, looks); INSERT INTO samples VALUES (1, 1);"
+            "CREATE TABLE routed (upstream, requests);"
+        )
+    file.close()
+    assert rows(tmp_path, str.upper) == {
+        "words": [{"text": "COLD"}],
+        "upstreams": [{"url": "U"}],
+        "exchanges": [{"number": 1, "upstream": "U", "verdict": "COLD"}],
+    }
+
+
+def test_reasoning_of_earlier_turns_is_in_the_prompt_if_asked_for():
+    """Behind the last user message it always is."""
+    from same.replies import rendered
+
+    said = {"role": "assistant", "content": "yes", "reasoning_content": "hm"}
+    messages = [{"role": "user", "content": "one"}, said, {"role": "user", "content": "two"}]
+    kept = {"chat_template_kwargs": {"preserve_thinking": True}}
+    asked = [{"messages": messages[:2]}, {"messages": messages}, {"messages": messages, **kept}]
+    shown = ["hmyes" in rendered(body, hoists=False, drops_reasoning=True) for body in asked]
+    assert shown == [True, False, True]
