@@ -15,7 +15,7 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 def on_the_path(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     yield
-    own = {"bench", "same", "compare_trees", "house"}
+    own = {"bench", "same", "compare_trees", "house", "calls"}
     for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         del sys.modules[name]
 
@@ -139,3 +139,34 @@ def test_reasoning_of_earlier_turns_is_in_the_prompt_if_asked_for():
     asked = [{"messages": messages[:2]}, {"messages": messages}, {"messages": messages, **kept}]
     shown = ["hmyes" in rendered(body, hoists=False, drops_reasoning=True) for body in asked]
     assert shown == [True, False, True]
+
+
+def test_a_test_counts_for_the_room_that_it_is_called_by():
+    """The nearest one that there is; a distribution's own tests for that."""
+    from house import room_of, tested_by
+
+    files = ("core/rules/fold.py", "proxy/resource.py", "tap.py", "translate/models.py")
+    rooms = {room_of(f"cacheproxy/{file}") for file in files}
+    assert {room for _, room in rooms} == {"core.rules", "proxy", "tap", "translate"}
+    assert room_of("tools/replay/cacheproxy_replay/plan.py") == ("tools", "replay")
+    tests = {
+        "tests/core/rules/test_fold.py": ("cacheproxy", "core.rules"),
+        "tests/proxy/pool/test_pool.py": ("cacheproxy", "proxy"),
+        "tests/test_tap.py": ("cacheproxy", "tap"),
+        "tests/browser/test_page.py": ("tests", "all else"),
+        "clients/pi/tests/test_pi.py": ("clients", "pi"),
+    }
+    assert {name: tested_by(name, rooms) for name in tests} == tests
+
+
+def test_calls_are_ours_or_those_of_libraries():
+    """Ours, too, where the package is installed."""
+    from pathlib import Path
+
+    from same.counting import is_ours
+
+    tree, installed = Path("/tree"), "/venv/lib/python3.11/site-packages"
+    ours = (f"{tree}/cacheproxy/tap.py", f"{tree}/clients/pi/cacheproxy_pi.py")
+    assert all(is_ours(file, tree) for file in (*ours, f"{installed}/cacheproxy/tap.py"))
+    others = (f"{tree}/.venv/lib/site-packages/treq/api.py", "/usr/lib/python3.11/json/encoder.py")
+    assert not any(is_ours(file, tree) for file in others)
