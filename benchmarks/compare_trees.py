@@ -8,11 +8,14 @@
 Each tree's own interpreter (TREE/.venv) runs its own ``twistd -n cacheproxy``, anew for each
 capture, before a scripted upstream that counts tokens and the prefix shared with earlier prompts.
 Every request of a capture is sent in order. Compared: what came to the upstream (head and bytes),
-what the client got, what the proxy asked the upstream by itself, its log and its pages; without
-times, ports and the proxy's random mark. Exit status 1 if anything differs. Captures: those of
-tests/captures by default. Variants: plain (a server that says nothing of itself), hoists and
-refuses (llama-server, by what becomes of late system messages), pins (with the pin rules), chat
-and messages (a server of the other dialect).
+what the client got, what the proxy asked the upstream by itself, its log, its pages, and what it
+left on disk; without times, ports and the proxy's random mark. Exit status 1 if anything differs.
+Captures: those of tests/captures by default. Variants: plain (a server that says nothing of
+itself), hoists and refuses (llama-server, by what becomes of late system messages), pins (with the
+pin rules), chat and messages (a server of the other dialect), thinking (earlier reasoning is kept),
+midnight (the next day begins in the middle of the capture), down (one of two upstreams refuses
+connections), capture and totals (what is written to disk), polls (the server's pages are looked at
+all the time).
 """
 
 from __future__ import annotations
@@ -28,8 +31,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from same.drive import VARIANTS, load, run
+from same.drive import load, run
 from same.upstream import common_prefix
+from same.variants import VARIANTS
 
 RESULT = "result.json"
 CAPTURES = Path(__file__).resolve().parents[1] / "tests/captures"
@@ -116,9 +120,9 @@ def find_jobs(options: argparse.Namespace) -> Iterator[tuple[Path, str]]:
         files = sorted(given.glob("*.jsonl*")) if given.is_dir() else [given]
         for file in files:
             if fnmatch(file.name.partition(".jsonl")[0], options.only):
-                paths = [line["path"] for line in load(file) if line["method"] == "POST"]
+                prompts = [line for line in load(file) if line["method"] == "POST"]
                 for name in options.variant:
-                    if any(map(VARIANTS[name].suits, paths)):
+                    if any(map(VARIANTS[name].suits, prompts)):
                         yield file, name
 
 

@@ -3,8 +3,11 @@
     python benchmarks/house.py [TREE ...]    one table, a column for each tree (this one by default)
     python benchmarks/house.py --files       also the files that a turn enters, and the circles
 
-Lines: all lines of all files of the repository (git ls-files). Source: cacheproxy, twisted, clients
-without their tests. Circles: groups of modules that import each other, at run time and with
+Lines: all lines of all files of the repository (git ls-files). Source: cacheproxy, twisted,
+clients and tools without their tests. The second table has them by room, as docs/architecture.md
+calls it, source and tests beside each other; each distribution of clients/ and tools/ is one, so
+that what has moved there does not look as if it were gone. A test is of the room that its folder,
+or its name, is called by. Circles: groups of modules that import each other, at run time and with
 what is imported for types alone; rooms: the same of folders. Files over 350 lines, source only.
 
 A turn: the proxy runs in a process of its own (TREE/.venv) before a scripted llama-server, as
@@ -19,45 +22,41 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
 import os
 import re
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from same.counting import COUNTING, counted, is_ours
 from same.drive import Proxy, load
 from same.replies import said_after
 from same.upstream import Kind, Upstream
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CAPTURE = REPOSITORY / "tests/captures/claude_2.1.174-gitchange.jsonl.xz"
-SOURCE = re.compile(r"(cacheproxy|twisted)/.*\.py|clients/[^/]+/(?!tests/).*\.py")
-TESTS = re.compile(r"tests/.*\.py|clients/[^/]+/tests/.*\.py")
+SOURCE = re.compile(r"(cacheproxy|twisted)/.*\.py|(clients|tools)/[^/]+/(?!tests/).*\.py")
+TESTS = re.compile(r"tests/.*\.py|(clients|tools)/[^/]+/tests/.*\.py")
+DEEP = ("core", "translate", "proxy")
+"""Folders of rooms."""
+OTHER = "tests"
+GROUPS = ("cacheproxy", "tools", "clients", "twisted", OTHER)
 MOST_LINES = 350
 SETTLE_SECONDS = 1.5
 Graph = Mapping[str, set[str]]
-COUNTING = """
-import collections, json, signal, sys, threading
-calls = collections.Counter()
-def count(frame, event, argument):
-    if event == "call":
-        file = frame.f_code.co_filename
-        calls[frame.f_globals.get("__file__", "") if file == "<string>" else file] += 1
-def write(*_):
-    with open("calls.tmp", "w") as file:
-        json.dump(calls.copy(), file)
-    import os; os.replace("calls.tmp", "calls.json")
-signal.signal(signal.SIGUSR2, write)
-threading.setprofile(count)
-sys.setprofile(count)
-"""
+Room = tuple[str, str]
+"""What it is part of, and its own name."""
+
+
+class Lines(NamedTuple):
+    source: int = 0
+    tests: int = 0
 
 
 def main() -> int:
@@ -76,6 +75,8 @@ def main() -> int:
         entered.append(turns[-1])
     for name in columns[0]:
         print(f"{name:36}", *(f"{column[name]:>14}" for column in columns))
+    print()
+    print_rooms(options.trees)
     for tree, files in zip(options.trees, entered, strict=True):
         if options.files:
             print(f"\n{tree}: files of the last turn, and calls of each")
@@ -85,15 +86,80 @@ def main() -> int:
     return 0
 
 
-def sizes(tree: Path) -> dict[str, str]:
+def print_rooms(trees: Sequence[Path]) -> None:
+    """Print the lines of each room, and of all rooms together: source and tests of each tree."""
+    columns = [lines_by_room(tree) for tree in trees]
+    print(f"{'lines: source, tests':36}", *(f"{'':>6} {tree.resolve().name:>7}" for tree in trees))
+    for group in GROUPS:
+        rooms = sorted({room for column in columns for room in column if room[0] == group})
+        if len(rooms) > 1:
+            _print_lines(f"{group}/", [_sum(column, group) for column in columns])
+        for room in rooms:
+            name = room[1] if group == GROUPS[0] else "/".join(room)
+            _print_lines(f"  {name}", [column[room] for column in columns])
+    _print_lines("in all", [_sum(column, *GROUPS) for column in columns])
+
+
+def _print_lines(name: str, each: Iterable[Lines]) -> None:
+    print(f"{name:36}", *(f"{lines.source:>6,} {lines.tests:>7,}" for lines in each))
+
+
+def _sum(column: Mapping[Room, Lines], *groups: str) -> Lines:
+    rooms = [lines for room, lines in column.items() if room[0] in groups]
+    return Lines(sum(lines.source for lines in rooms), sum(lines.tests for lines in rooms))
+
+
+def lines_by_room(tree: Path) -> dict[Room, Lines]:
+    """Return the lines of each room."""
+    lines = lines_of(tree)
+    rooms = {room_of(name) for name in lines if SOURCE.fullmatch(name)}
+    found: dict[Room, Lines] = defaultdict(Lines)
+    for name, number in lines.items():
+        if SOURCE.fullmatch(name):
+            room = room_of(name)
+            found[room] = found[room]._replace(source=found[room].source + number)
+        elif TESTS.fullmatch(name):
+            room = tested_by(name, rooms)
+            found[room] = found[room]._replace(tests=found[room].tests + number)
+    return found
+
+
+def room_of(file: str) -> Room:
+    """Return the room of a source file, as docs/architecture.md calls it, or its distribution."""
+    top, *steps = file.removesuffix(".py").split("/")
+    if top != "cacheproxy":
+        return top, steps[0]
+    depth = 2 if steps[0] in DEEP and len(steps) > 2 else 1
+    return top, ".".join(steps[:depth])
+
+
+def tested_by(file: str, rooms: Collection[Room]) -> Room:
+    """Return the room that a test is of: the nearest that its folder or its name is called by."""
+    top, *steps = file.removesuffix(".py").split("/")
+    if top != "tests":
+        return top, steps[0]
+    steps[-1] = steps[-1].removeprefix("test_")
+    for depth in (2, 1):
+        room = "cacheproxy", ".".join(steps[:depth])
+        if room in rooms and len(steps) >= depth:
+            return room
+    return OTHER, "all else"
+
+
+def lines_of(tree: Path) -> dict[str, int]:
+    """Return the lines of each Python file of a tree."""
     listed = subprocess.run(
         ["git", "-C", str(tree), "ls-files", "*.py"], capture_output=True, text=True, check=True
     )
-    lines = {
+    return {
         name: len((tree / name).read_bytes().splitlines())
         for name in listed.stdout.split()
         if (tree / name).exists()
     }
+
+
+def sizes(tree: Path) -> dict[str, str]:
+    lines = lines_of(tree)
     source = {name: n for name, n in lines.items() if SOURCE.fullmatch(name)}
     tests = {name: n for name, n in lines.items() if TESTS.fullmatch(name)}
     return {
@@ -196,30 +262,20 @@ def calls_of_turns(tree: Path) -> Iterator[Counter[str]]:
         for number in range(3):
             proxy.send(lines[number], number)
         time.sleep(SETTLE_SECONDS)
-        start = _counted(proxy.pid, Path(folder))
+        start = counted(proxy.pid, Path(folder))
         time.sleep(SETTLE_SECONDS)
-        before = _counted(proxy.pid, Path(folder))
+        before = counted(proxy.pid, Path(folder))
         idle = before - start
         for number in range(3, len(lines)):
             proxy.send(lines[number], number)
             time.sleep(SETTLE_SECONDS)
-            now = _counted(proxy.pid, Path(folder))
+            now = counted(proxy.pid, Path(folder))
             files: Counter[str] = Counter()
             for file, times in (now - before - idle).items():
-                if file.startswith((f"{tree}/cacheproxy/", f"{tree}/clients/")):
+                if is_ours(file, tree):
                     files[os.path.relpath(file, tree)] += times
             before = now
             yield files
-
-
-def _counted(pid: int, folder: Path) -> Counter[str]:
-    """Return how often each file has been entered."""
-    (folder / "calls.json").unlink(missing_ok=True)
-    os.kill(pid, signal.SIGUSR2)
-    until = time.monotonic() + 10
-    while not (folder / "calls.json").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    return Counter(json.loads((folder / "calls.json").read_text()))
 
 
 def of_turns(turns: list[Counter[str]]) -> dict[str, str]:

@@ -15,7 +15,7 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 def on_the_path(monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     yield
-    own = {"bench", "same", "compare_trees", "house"}
+    own = {"bench", "same", "compare_trees", "house", "calls"}
     for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         del sys.modules[name]
 
@@ -94,3 +94,79 @@ def test_a_circle_of_modules_is_found():
     graph = {"p.a.x": {"p.b.y"}, "p.b.y": {"p.b.z"}, "p.b.z": {"p.a.w"}, "p.a.w": {"p.a.x"}}
     assert circles(graph | {"p.c.v": {"p.a.x"}}) == {frozenset(graph)}
     assert circles(rooms(graph)) == {frozenset({"p.a", "p.b"})}
+
+
+def test_a_day_becomes_the_next_from_the_middle_on():
+    """However the client writes it."""
+    from same.midnight import over
+
+    text = "2026-11-21, 11/21/2026, Saturday, November 21, 2026, Sat Nov 21 2026"
+    lines = [{"method": "HEAD", "body": ""}, *[{"method": "POST", "body": text}] * 2]
+    after = "2026-11-22, 11/22/2026, Sunday, November 22, 2026, Sun Nov 22 2026"
+    assert [line["body"] for line in over(lines)] == ["", text, after]
+
+
+def test_rows_of_totals_are_compared_by_what_they_say(tmp_path):
+    """Not by numbers of rows, times, or what counts the server; a table without rows is none."""
+    import sqlite3
+
+    from same.kept import rows
+
+    with sqlite3.connect(tmp_path / "totals.db") as file:
+        file.executescript(
+            "CREATE TABLE words (id, text); INSERT INTO words VALUES (7, 'cold');"
+            "CREATE TABLE upstreams (id, url, settled); INSERT INTO upstreams VALUES (3, 'u', 9);"
+            "CREATE TABLE exchanges (id, at, number, upstream, verdict, lost);"
+            "INSERT INTO exchanges VALUES (1, 99, 1, 3, 7, NULL);"
+            "CREATE TABLE samples (at, looks); INSERT INTO samples VALUES (1, 1);"
+            "CREATE TABLE routed (upstream, requests);"
+        )
+    file.close()
+    assert rows(tmp_path, str.upper) == {
+        "words": [{"text": "COLD"}],
+        "upstreams": [{"url": "U"}],
+        "exchanges": [{"number": 1, "upstream": "U", "verdict": "COLD"}],
+    }
+
+
+def test_reasoning_of_earlier_turns_is_in_the_prompt_if_asked_for():
+    """Behind the last user message it always is."""
+    from same.replies import rendered
+
+    said = {"role": "assistant", "content": "yes", "reasoning_content": "hm"}
+    messages = [{"role": "user", "content": "one"}, said, {"role": "user", "content": "two"}]
+    kept = {"chat_template_kwargs": {"preserve_thinking": True}}
+    asked = [{"messages": messages[:2]}, {"messages": messages}, {"messages": messages, **kept}]
+    shown = ["hmyes" in rendered(body, hoists=False, drops_reasoning=True) for body in asked]
+    assert shown == [True, False, True]
+
+
+def test_a_test_counts_for_the_room_that_it_is_called_by():
+    """The nearest one that there is; a distribution's own tests for that."""
+    from house import room_of, tested_by
+
+    files = ("core/rules/fold.py", "proxy/resource.py", "tap.py", "translate/models.py")
+    rooms = {room_of(f"cacheproxy/{file}") for file in files}
+    assert {room for _, room in rooms} == {"core.rules", "proxy", "tap", "translate"}
+    assert room_of("tools/replay/cacheproxy_replay/plan.py") == ("tools", "replay")
+    tests = {
+        "tests/core/rules/test_fold.py": ("cacheproxy", "core.rules"),
+        "tests/proxy/pool/test_pool.py": ("cacheproxy", "proxy"),
+        "tests/test_tap.py": ("cacheproxy", "tap"),
+        "tests/browser/test_page.py": ("tests", "all else"),
+        "clients/pi/tests/test_pi.py": ("clients", "pi"),
+    }
+    assert {name: tested_by(name, rooms) for name in tests} == tests
+
+
+def test_calls_are_ours_or_those_of_libraries():
+    """Ours, too, where the package is installed."""
+    from pathlib import Path
+
+    from same.counting import is_ours
+
+    tree, installed = Path("/tree"), "/venv/lib/python3.11/site-packages"
+    ours = (f"{tree}/cacheproxy/tap.py", f"{tree}/clients/pi/cacheproxy_pi.py")
+    assert all(is_ours(file, tree) for file in (*ours, f"{installed}/cacheproxy/tap.py"))
+    others = (f"{tree}/.venv/lib/site-packages/treq/api.py", "/usr/lib/python3.11/json/encoder.py")
+    assert not any(is_ours(file, tree) for file in others)

@@ -10,6 +10,8 @@ from same.replies import Json, Said
 
 OUTPUT = 7
 """Tokens that every answer has."""
+SECONDS_READ, SECONDS_WRITTEN = 1 / 2048, 1 / 128
+"""For a token of the prompt, for one of the answer; sums of them are exact."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +144,11 @@ def _chunks(said: Said) -> Iterator[Json]:
 
 def _completion(said: Said, usage: Usage) -> Json:
     calls = [_call(part) for part in said if part[0] == "tool"]
+    reasoning = "".join(part[1] for part in said if part[0] == "thinking")
     message = {
         "role": "assistant",
         "content": "".join(part[1] for part in said if part[0] == "text"),
+        **({"reasoning_content": reasoning} if reasoning else {}),
         **({"tool_calls": calls} if calls else {}),
     }
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
@@ -170,11 +174,11 @@ def _timings(usage: Usage) -> Json:
         "timings": {
             "cache_n": usage.reused,
             "prompt_n": new,
-            "prompt_ms": new * 0.5,
-            "prompt_per_second": 2000.0,
+            "prompt_ms": new * SECONDS_READ * 1000,
+            "prompt_per_second": 1 / SECONDS_READ,
             "predicted_n": OUTPUT,
-            "predicted_ms": OUTPUT * 10.0,
-            "predicted_per_second": 100.0,
+            "predicted_ms": OUTPUT * SECONDS_WRITTEN * 1000,
+            "predicted_per_second": 1 / SECONDS_WRITTEN,
         }
     }
 

@@ -12,53 +12,22 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from same import steady
+from same import kept, midnight, steady
 from same.replies import Json, said_after
-from same.upstream import LINE, Got, Kind, Upstream
+from same.upstream import LINE, Got, Upstream
+from same.variants import VARIANTS, Variant
 
 START_SECONDS, ANSWER_SECONDS, STOP_SECONDS = 60.0, 60.0, 20.0
 PAGES = "/_cacheproxy/"
 _NO_TOTALS = ("--state-dir", "none")
+_POLLS = ("--poll", "0.1")
 _RUN = "import sys; from twisted.scripts.twistd import run; sys.exit(run())"
 _OWN = frozenset({"host", "connection", "content-length", "transfer-encoding"})
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One way to run it: the server behind it, the proxy's options, the captures that it suits."""
-
-    kind: Kind
-    options: tuple[str, ...] = ()
-    suits: Callable[[str], bool] = bool
-    """Takes the path of a capture's prompts."""
-
-
-_PINS = "claude-pin-current-date,claude-pin-git-status,claude-pin-date,openclaw-pin-current-date"
-
-
-def _is_anthropic(path: str) -> bool:
-    return path.partition("?")[0].endswith("/messages")
-
-
-def _is_chat(path: str) -> bool:
-    return path.endswith("/chat/completions")
-
-
-VARIANTS = {
-    "plain": Variant(Kind()),
-    "hoists": Variant(Kind(llama=True, hoists=True)),
-    "refuses": Variant(Kind(llama=True, refuses=True), suits=_is_anthropic),
-    "pins": Variant(Kind(llama=True), ("--enable", _PINS)),
-    "chat": Variant(Kind(llama=True, without=("/messages", "/count_tokens")), suits=_is_anthropic),
-    "messages": Variant(
-        Kind(without=("/chat/completions",)), ("--dialect", "anthropic"), suits=_is_chat
-    ),
-}
 
 
 def load(capture: Path) -> list[Json]:
@@ -73,38 +42,80 @@ def run(tree: Path, capture: Path, name: str, bodies: Path) -> Json:
 
     Raises RuntimeError, with its log, when the proxy does not start.
     """
-    variant, lines = VARIANTS[name], load(capture)
-    said = {number: said_after(lines, number) for number in range(len(lines))}
+    variant = VARIANTS[name]
+    lines = variant.lines(load(capture))
+    said = {number: variant.said(said_after(lines, number), number) for number in range(len(lines))}
     with (
-        tempfile.TemporaryDirectory() as folder,
+        tempfile.TemporaryDirectory() as made,
         Upstream(variant.kind, said) as upstream,
-        Proxy(tree, Path(folder), upstream.port, (*_NO_TOTALS, *variant.options)) as proxy,
+        _refusing_port() as gone,
     ):
-        seen = _Seen(bodies, {str(upstream.port): "UPSTREAM", str(proxy.port): "PROXY"}, folder)
-        asked = [seen.asked(got, upstream) for got in upstream.got]
-        exchanges = []
-        for number, line in enumerate(lines):
-            begun = len(upstream.got)
-            answered = proxy.send(line, number)
-            proxy.wait_for(number + 1)
-            came = upstream.got[begun:]
-            exchanges.append(
-                {
-                    "up": [seen.request(got) for got in came if got.line is not None],
-                    "asked": [seen.asked(got, upstream) for got in came if got.line is None],
-                    "down": seen.answer(*answered),
-                }
-            )
-        pages = proxy.pages(len(lines))
-        status = proxy.stop()
-        log = (Path(folder) / "log").read_text(errors="replace")
+        folder = Path(made)
+        midnight.set_clock(folder, midnight.EVENING)
+        with _proxy(tree, folder, variant, upstream.port, gone) as proxy:
+            ports = {upstream.port: "UPSTREAM", proxy.port: "PROXY", gone: "GONE"}
+            seen = _Seen(bodies, {str(port): each for port, each in ports.items()}, folder)
+            asked: Any = seen.asked(upstream.got, upstream)
+            exchanges = list(_exchanges(variant, lines, proxy, upstream, seen))
+            pages = proxy.pages(len(lines))
+            status = proxy.stop()
+        if variant.asks_at_will:
+            asked = dict.fromkeys(seen.asked(upstream.got, upstream), "asked")
         return {
             "asked": asked,
             "exchanges": exchanges,
             "pages": {name: seen.page(name, page) for name, page in pages.items()},
-            "log": steady.log(seen.text(log)),
+            "log": steady.log(seen.text((folder / "log").read_text(errors="replace"))),
+            "capture": kept.captured(folder / "capture", seen.text, bodies),
+            "totals": kept.rows(folder / "state", seen.text),
             "exit": status,
         }
+
+
+def _proxy(tree: Path, folder: Path, variant: Variant, port: int, gone: int) -> Proxy:
+    """Return the proxy of ``tree`` as ``variant`` has it, before the upstream at ``port``."""
+    config = folder / "config.toml"
+    config.write_text(variant.config.format(here=port, gone=gone))
+    options = tuple(option.replace("{folder}", str(folder)) for option in variant.options)
+    return Proxy(
+        tree,
+        folder,
+        None if variant.config else port,
+        ("--config", str(config), *_NO_TOTALS, *(_POLLS if variant.polls else ()), *options),
+        first=midnight.CLOCK if variant.clock else "",
+    )
+
+
+def _exchanges(
+    variant: Variant, lines: Sequence[Json], proxy: Proxy, upstream: Upstream, seen: _Seen
+) -> Iterator[Json]:
+    """Send each line, and yield what that led to once it has been judged."""
+    now = midnight.EVENING
+    night = midnight.falls_at(lines) if variant.nightfall else None
+    for number, line in enumerate(lines):
+        if number == night:
+            now = midnight.MORNING
+        midnight.set_clock(seen.folder, now := now + midnight.STEP)
+        upstream.today = now.date()
+        begun = len(upstream.got)
+        answered = proxy.send(line, number)
+        proxy.wait_for(number + 1)
+        if variant.polls:
+            upstream.wait_for_look()
+        came = upstream.got[begun:]
+        yield {
+            "up": [seen.request(got) for got in came if got.line is not None],
+            "asked": [] if variant.asks_at_will else seen.asked(came, upstream),
+            "down": seen.answer(*answered),
+        }
+
+
+@contextlib.contextmanager
+def _refusing_port() -> Iterator[int]:
+    """Yield a port at which nobody listens, nor will."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
 
 
 @dataclass(frozen=True)
@@ -113,12 +124,12 @@ class _Seen:
 
     bodies: Path
     ports: dict[str, str]
-    folder: str
+    folder: Path
 
     def text(self, text: str) -> str:
         for port, name in self.ports.items():
             text = text.replace(f":{port}", f":{name}")
-        return steady.text(text.replace(self.folder, "FOLDER"))
+        return steady.text(text.replace(str(self.folder), "FOLDER"))
 
     def headers(self, headers: Any) -> list[str]:
         return [f"{name}: {self.text(value)}" for name, value in headers if name != "Date"]
@@ -127,10 +138,14 @@ class _Seen:
         head = [f"{got.method} {got.target}", *self.headers(got.headers)]
         return {"head": head, "body": steady.kept(got.body, self.bodies)}
 
-    def asked(self, got: Got, upstream: Upstream) -> str:
+    def asked(self, got: Iterable[Got], upstream: Upstream) -> list[str]:
+        """Return what the proxy itself asked."""
+        return [self._asked(each, upstream) for each in got if each.line is None]
+
+    def _asked(self, got: Got, upstream: Upstream) -> str:
         body = self.text(upstream.steady(got.body.decode("utf-8", "replace")))
-        kept = steady.kept(steady.day(body).encode("utf-8", "replace"), self.bodies)
-        return f"{got.method} {got.target} {kept}"
+        name = steady.kept(steady.day(body).encode("utf-8", "replace"), self.bodies)
+        return f"{got.method} {got.target} {name}"
 
     def answer(self, status: int, headers: Any, body: bytes) -> Json:
         head = [str(status), *self.headers(headers)]
@@ -154,11 +169,14 @@ class Proxy:
         self,
         tree: Path,
         folder: Path,
-        upstream: int,
+        upstream: int | None,
         options: tuple[str, ...] = (),
         first: str = "",
     ) -> None:
-        """Start it; ``first``: what the process does before anything is imported."""
+        """Start it; ``first``: what the process does before anything is imported.
+
+        ``upstream``: its port, None where a file that ``options`` name has it.
+        """
         self._log = folder / "log"
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -172,8 +190,10 @@ class Proxy:
         command = [
             *(str(tree / ".venv/bin/python"), "-c", f"{first}\n{_RUN}", "-n", "--pidfile="),
             *("cacheproxy", "--config", os.devnull, "--poll", "0"),
-            *("--port", str(self.port), "--upstream", f"http://127.0.0.1:{upstream}", *options),
+            *("--port", str(self.port), *options),
         ]
+        if upstream is not None:
+            command += ("--upstream", f"http://127.0.0.1:{upstream}")
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 command,

@@ -90,17 +90,23 @@ def text_of(value: Any) -> str:
     return ""
 
 
-def rendered(body: Json, *, hoists: bool) -> str:
+def rendered(body: Json, *, hoists: bool, drops_reasoning: bool = False, day: str = "") -> str:
     """Return the prompt that a chat template makes of ``body``; the same for all dialects.
 
-    ``hoists``: late system messages stand at the head.
+    ``hoists``: late system messages stand at the head. ``drops_reasoning``: reasoning is shown, but
+    only behind the last user message, unless the request asks for more. ``day``: today, as the
+    template writes it.
     """
-    head = text_of(body.get("system") or body.get("instructions") or "")
+    head = day + text_of(body.get("system") or body.get("instructions") or "")
     turns = []
     for name in LISTS:
-        for message in body.get(name) or () if isinstance(body.get(name), list) else ():
+        messages = body.get(name) if isinstance(body.get(name), list) else ()
+        reasons_from = _reasons_from(body, messages) if drops_reasoning else len(messages)
+        for index, message in enumerate(messages):
             role = message.get("role") or message.get("type")
             text = text_of(message) or text_of(message.get("output"))
+            if index >= reasons_from:
+                text = "".join(part[1] for part in _reasoning(message)) + text
             text += "".join(f"<call {part[2]} {part[3]}>" for part in _calls(message))
             if role in ("system", "developer") and (hoists or not turns):
                 head += text
@@ -108,6 +114,28 @@ def rendered(body: Json, *, hoists: bool) -> str:
                 turns.append(f"<|{role}|>{text}\n")
     tools = "".join(map(_tool, body.get("tools") or ()))
     return f"<|system|>{head}\n<|tools|>{tools}\n" + "".join(turns) + "<|assistant|>"
+
+
+def _reasons_from(body: Json, messages: Sequence[Json]) -> int:
+    """Return the first message whose reasoning is shown."""
+    if (body.get("chat_template_kwargs") or {}).get("preserve_thinking") is True:
+        return 0
+    asked = [n for n, message in enumerate(messages) if _is_asking(message)]
+    return asked[-1] if asked else 0
+
+
+def _is_asking(message: Json) -> bool:
+    """Whether the user speaks, and not only a tool."""
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else ()
+    is_result = bool(blocks) and all(block.get("type") == "tool_result" for block in blocks)
+    return message.get("role") == "user" and not is_result
+
+
+def _reasoning(message: Json) -> Said:
+    if not _is_call(message):
+        return []
+    return [part for part in _parts(message) if part[0] == "thinking"]
 
 
 def _calls(message: Json) -> Said:

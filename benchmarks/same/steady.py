@@ -9,9 +9,11 @@ from typing import Any
 
 _TIMES = frozenset(
     {"wall", "first_byte", "seconds", "first_seconds", "total_seconds", "first_worst"}
-    | {"first_median", "added", "series"}
+    | {"first_median", "added", "series", "probe"}
 )
-"""Members of our pages that say how long something took, or that end with the minute."""
+"""Members of our pages that say how long something took, or that end with the minute; and the
+random mark by which a proxy knows itself."""
+_CAPTURED_TIMES = frozenset({"t", "sent_after", "head_after", "first_byte", "seconds"})
 _EPOCH = 1_500_000_000
 """A number above it is a moment, in seconds or milliseconds since the epoch."""
 _VIA = re.compile(r"cacheproxy-[0-9a-f]{8}\b")
@@ -47,6 +49,11 @@ def values(value: Any) -> Any:
     if isinstance(value, int | float) and value > _EPOCH:
         return "MOMENT"
     return _timeless(value) if isinstance(value, str) else value
+
+
+def captured(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a capture's line without times."""
+    return {name: each for name, each in line.items() if name not in _CAPTURED_TIMES}
 
 
 def _timeless(value: str) -> str:

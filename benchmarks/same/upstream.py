@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import threading
+import time
 import zlib
 from dataclasses import dataclass, field
+from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, AnyStr, Self
 
-from same.answers import Usage, answer
+from same.answers import OUTPUT, SECONDS_READ, SECONDS_WRITTEN, Usage, answer
+from same.midnight import EVENING
 from same.replies import NOTHING, Json, Said, is_late, parsed, rendered
 
 LINE = "X-Capture-Line"
@@ -20,18 +24,25 @@ _OWN = b"cacheproxy asks once"
 PROMPTS = ("/messages", "/chat/completions", "/responses", "/messages/count_tokens")
 _CHARACTERS = 4
 """Of one token."""
-_SLOTS = 4
+_SLOTS, _CONTEXT = 4, 1 << 20
+_DAY = "%d %B %Y"
+"""How a template that tells the day writes it."""
 _NONCE = re.compile(r"(?<![0-9a-f])[0-9a-f]{12}(?![0-9a-f])")
 
 
 @dataclass(frozen=True)
 class Kind:
     """What server this is: ``llama``: it has llama-server's pages. ``hoists``, ``refuses``: what
-    becomes of late system messages. ``without``: how paths end that it does not have."""
+    becomes of late system messages. ``drops_reasoning``: of earlier turns, unless it is asked to
+    keep it; ``tells_day``: at the head of each prompt. ``counts``: with the pages that tell what it
+    has done. ``without``: how paths end that it does not have."""
 
     llama: bool = False
     hoists: bool = False
     refuses: bool = False
+    drops_reasoning: bool = False
+    tells_day: bool = False
+    counts: bool = False
     without: tuple[str, ...] = ()
 
 
@@ -52,7 +63,9 @@ class Upstream:
 
     kind: Kind
     said: dict[int, Said]
+    today: date = field(default_factory=EVENING.date)
     got: list[Got] = field(default_factory=list)
+    _usages: list[Usage] = field(default_factory=list)
     _prompts: list[str] = field(default_factory=list)
     _nonces: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -73,6 +86,15 @@ class Upstream:
         self._server.shutdown()
         self._server.server_close()
 
+    def wait_for_look(self) -> None:
+        """Return when the proxy has looked at all pages once more, or after ten seconds."""
+        begun, until = self._looks(), time.monotonic() + 10
+        while self._looks() < begun + 2 and time.monotonic() < until:
+            time.sleep(0.02)
+
+    def _looks(self) -> int:
+        return sum(got.target == "/health" for got in self.got)
+
     def reply(self, got: Got) -> tuple[int, str, bytes]:
         """Keep ``got``; return status, content type and body."""
         with self._lock:
@@ -84,7 +106,10 @@ class Upstream:
         body = parsed(self.steady(got.body.decode("utf-8", "replace")))
         page = self._page(path, body)
         if page is not None:
-            return page[0], "application/json", json.dumps(page[1]).encode()
+            status, value = page
+            if isinstance(value, str):
+                return status, "text/plain; version=0.0.4", value.encode()
+            return status, "application/json", json.dumps(value).encode()
         if got.method == "HEAD":
             return 200, "text/plain", b""
         is_prompt = path.endswith(PROMPTS) or ":" in path
@@ -96,7 +121,9 @@ class Upstream:
             message = "System message must be at the beginning."
             error = {"error": {"code": 400, "message": message, "type": "invalid_request_error"}}
             return 400, "application/json", json.dumps(error).encode()
-        usage = self._usage(rendered(body, hoists=self.kind.hoists))
+        usage = self._usage(self._rendered(body))
+        if not path.endswith("/count_tokens"):
+            self._usages.append(usage)
         said = NOTHING if got.line is None else self.said[got.line]
         return 200, *answer(path, body, said, usage, timings=self.kind.llama)
 
@@ -128,20 +155,65 @@ class Upstream:
         if not self.kind.llama:
             return None
         if path == "/props":
-            settings = {"n_ctx": 1 << 20}
+            settings = {"n_ctx": _CONTEXT}
             build = {"build_info": "b9999-abcdef", "total_slots": _SLOTS, "model_path": "m.gguf"}
-            return 200, {"default_generation_settings": settings, "chat_template": "", **build}
+            if self.kind.counts:
+                build["media_marker"] = "<__media_marker__>"
+            template = f"{{{{ strftime_now('{_DAY}') }}}}" if self.kind.tells_day else ""
+            return 200, {
+                "default_generation_settings": settings,
+                "chat_template": template,
+                **build,
+            }
         if path == "/health":
             return 200, {"status": "ok"}
         if path == "/apply-template":
             if self.kind.refuses and is_late(body):
                 return 400, {"error": {"message": "System message must be at the beginning."}}
-            return 200, {"prompt": rendered(body, hoists=self.kind.hoists)}
+            return 200, {"prompt": self._rendered(body)}
         if path == "/tokenize":
             text = body.get("content") or ""
             pieces = [text[at : at + _CHARACTERS] for at in range(0, len(text), _CHARACTERS)]
             return 200, {"tokens": [zlib.crc32(p.encode("utf-8", "replace")) >> 12 for p in pieces]}
+        if path == "/metrics" and self.kind.counts:
+            return 200, self._counters()
+        if path == "/slots" and self.kind.counts:
+            return 200, self._slots()
         return None
+
+    def _rendered(self, body: Json) -> str:
+        return rendered(
+            body,
+            hoists=self.kind.hoists,
+            drops_reasoning=self.kind.drops_reasoning,
+            day=f"Today is {self.today.strftime(_DAY)}.\n" if self.kind.tells_day else "",
+        )
+
+    def _counters(self) -> str:
+        """Return llama-server's page of counters, over all that was answered."""
+        new = sum(usage.prompt - usage.reused for usage in self._usages)
+        output = OUTPUT * len(self._usages)
+        counters = {
+            "prompt_tokens_total": new,
+            "prompt_tokens_cached_total": sum(usage.reused for usage in self._usages),
+            "prompt_seconds_total": new * SECONDS_READ,
+            "tokens_predicted_total": output,
+            "tokens_predicted_seconds_total": output * SECONDS_WRITTEN,
+            "requests_processing": 0,
+            "requests_deferred": 0,
+        }
+        return "".join(f"llamacpp:{name} {value}\n" for name, value in counters.items())
+
+    def _slots(self) -> list[Json]:
+        """Return llama-server's slots: each holds one of the last prompts."""
+        held = [len(prompt) // _CHARACTERS + 1 for prompt in self._prompts]
+        tasks = range(len(self._usages) - len(held), len(self._usages))
+        used = [*zip(tasks, held, strict=True), *[(-1, 0)] * (_SLOTS - len(held))]
+        idle = {"n_ctx": _CONTEXT, "is_processing": False}
+        return [
+            {"id": number, **idle, "id_task": task, "n_prompt_tokens": tokens}
+            for number, (task, tokens) in enumerate(used)
+        ]
 
 
 def common_prefix(one: AnyStr, other: AnyStr) -> int:
@@ -169,6 +241,10 @@ class _Answering(BaseHTTPRequestHandler):
         line = None if _OWN in body else line
         got = Got(None if line is None else int(line), self.command, self.path, headers, body)
         status, kind, text = self.owner.reply(got)
+        with contextlib.suppress(ConnectionError):  # the proxy was stopped while it asked
+            self._send(status, kind, text)
+
+    def _send(self, status: int, kind: str, text: bytes) -> None:
         self.send_response_only(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(text)))
