@@ -12,7 +12,7 @@ what the client got, what the proxy asked the upstream by itself, its log and it
 times, ports and the proxy's random mark. Exit status 1 if anything differs. Captures: those of
 tests/captures by default. Variants: plain (a server that says nothing of itself), hoists and
 refuses (llama-server, by what becomes of late system messages), pins (with the pin rules), chat
-and messages (a server of the other dialect).
+(Messages translated for a server of Chat Completions alone), messages (the reverse: refused).
 """
 
 from __future__ import annotations
