@@ -12,10 +12,10 @@ what the client got, what the proxy asked the upstream by itself, its log, its p
 left on disk; without times, ports and the proxy's random mark. Exit status 1 if anything differs.
 Captures: those of tests/captures by default. Variants: plain (a server that says nothing of
 itself), hoists and refuses (llama-server, by what becomes of late system messages), pins (with the
-pin rules), chat and messages (a server of the other dialect), thinking (earlier reasoning is kept),
-midnight (the next day begins in the middle of the capture), down (one of two upstreams refuses
-connections), capture and totals (what is written to disk), polls (the server's pages are looked at
-all the time).
+pin rules), chat (Messages translated for a server of Chat Completions alone), messages (the
+reverse: refused), thinking (earlier reasoning is kept), midnight (the next day begins in the middle
+of the capture), down (one of two upstreams refuses connections), capture and totals (what is
+written to disk), polls (the server's pages are looked at all the time).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python benchmarks/translate.py [--rounds 300]
 
-Bodies: the largest recorded request of each dialect, and one of about 130 KB made of it by
+Bodies: the largest recorded Messages request, and one of about 130 KB made of it by
 repeating its messages. Streams: 2,000 chunks of text, and of a tool call, fed one by one. Printed:
 medians in microseconds of CPU time of this process. The bar: 1,000 µs for 130 KB, 20 µs an event.
 """
@@ -14,13 +14,11 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.testing import find_captures, load_capture
-from cacheproxy.translate.chat import ChatToMessages
-from cacheproxy.translate.common.translation import Translation
-from cacheproxy.translate.messages import MessagesToChat
+from cacheproxy.translate.translation import MessagesToChat
 
 SIZE = 130_000
 EVENTS = 2_000
@@ -48,78 +46,15 @@ def chat_streams() -> dict[str, list[bytes]]:
     }
 
 
-def message_event(kind: str, **more: object) -> bytes:
-    value = json.dumps({"type": kind, **more}).encode()
-    return b"event: %s\ndata: %s\n\n" % (kind.encode(), value)
-
-
-def message_streams() -> dict[str, list[bytes]]:
-    usage = {"input_tokens": 9, "output_tokens": 9}
-    start = message_event("message_start", message={"id": "msg_1", "model": "m", "usage": usage})
-    end = [
-        message_event("content_block_stop", index=0),
-        message_event("message_delta", delta={"stop_reason": "end_turn"}, usage=usage),
-        message_event("message_stop"),
-    ]
-
-    def of(block: dict[str, object], deltas: Iterator[dict[str, object]]) -> list[bytes]:
-        begin = message_event("content_block_start", index=0, content_block=block)
-        parts = [message_event("content_block_delta", index=0, delta=delta) for delta in deltas]
-        return [start, begin, *parts, *end]
-
-    numbers = range(EVENTS)
-    return {
-        "text": of(
-            {"type": "text", "text": ""},
-            ({"type": "text_delta", "text": f" word{n}"} for n in numbers),
-        ),
-        "a call": of(
-            {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}},
-            ({"type": "input_json_delta", "partial_json": f'"{n}", '} for n in numbers),
-        ),
+PATH = "/messages"
+HELLO = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]}
+ANSWER = json.dumps(
+    {
+        "id": "chatcmpl-1",
+        "choices": [{"message": {"content": "word " * 800}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 9},
     }
-
-
-@dataclass(frozen=True)
-class Direction:
-    """One direction: ``path`` ends the paths of its requests, ``answer`` is of about 4 KB."""
-
-    name: str
-    path: str
-    make: Callable[[], Translation]
-    answer: bytes
-    streams: dict[str, list[bytes]]
-
-
-DIRECTIONS = [
-    Direction(
-        "Messages client, chat server",
-        "/messages",
-        MessagesToChat,
-        json.dumps(
-            {
-                "id": "chatcmpl-1",
-                "choices": [{"message": {"content": "word " * 800}, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": 9, "completion_tokens": 9},
-            }
-        ).encode(),
-        chat_streams(),
-    ),
-    Direction(
-        "Chat client, Messages server",
-        "/chat/completions",
-        lambda: ChatToMessages(created=0),
-        json.dumps(
-            {
-                "id": "msg_1",
-                "content": [{"type": "text", "text": "word " * 800}],
-                "stop_reason": "end_turn",
-                "usage": {"input_tokens": 9, "output_tokens": 9},
-            }
-        ).encode(),
-        message_streams(),
-    ),
-]
+).encode()
 
 
 def main() -> None:
@@ -127,25 +62,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=300)
     options = parser.parse_args()
     recorded = [one for file in find_captures("*.jsonl", __file__) for one in load_capture(file)]
-    for direction in DIRECTIONS:
-        print(direction.name)
-        for name, run, each in measured(direction, recorded):
-            print(f"  {name:42} {median(run, options.rounds) / each:9.1f} µs")
+    for name, run, each in measured(recorded):
+        print(f"{name:42} {median(run, options.rounds) / each:9.1f} µs")
 
 
-def measured(direction: Direction, recorded: list[Request]) -> Iterator[tuple[str, Run, int]]:
+def measured(recorded: list[Request]) -> Iterator[tuple[str, Run, int]]:
     """Yield (what, a run of it, by how many to divide its time)."""
-    asked = [one for one in recorded if one.path.endswith(direction.path) and one.json]
+    asked = [one for one in recorded if one.path.endswith(PATH) and one.json]
     if asked:
         largest = max(asked, key=lambda one: len(one.body))
         for one in (largest, grown(largest)):
-            name = f"request, {len(one.body) / 1000:.0f} KB"
-            yield name, (lambda one=one: direction.make().request(one)), 1
-    translation = direction.make()
-    name = f"answer, {len(direction.answer) / 1000:.0f} KB"
-    yield name, lambda: translation.answer(200, direction.answer), 1
-    for name, events in direction.streams.items():
-        yield f"event of {name}", (lambda events=events: stream(translation, events)), len(events)
+            yield f"request, {len(one.body) / 1000:.0f} KB", partial(MessagesToChat, one), 1
+    translation = MessagesToChat(Request("POST", f"/v1{PATH}", (), json.dumps(HELLO).encode()))
+    yield f"answer, {len(ANSWER) / 1000:.0f} KB", partial(translation.answer, 200, ANSWER), 1
+    for name, events in chat_streams().items():
+        yield f"event of {name}", partial(stream, translation, events), len(events)
 
 
 def grown(request: Request) -> Request:
@@ -157,7 +88,7 @@ def grown(request: Request) -> Request:
     return request.with_text(json.dumps(body, ensure_ascii=False, separators=(",", ":")))
 
 
-def stream(translation: Translation, events: list[bytes]) -> None:
+def stream(translation: MessagesToChat, events: list[bytes]) -> None:
     transform = translation.stream()
     for event in events:
         transform.feed(event)

@@ -78,7 +78,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     plugin: Annotated[_Names, _row("Python file with hooks or a table of rules; repeatable")] = ()
     dialect: Annotated[
         Literal["auto", "anthropic", "openai"],
-        _row("API of the upstream: anthropic, openai, or auto to find out"),
+        _row("API of the upstream: openai, anthropic (nothing is translated), or auto to find out"),
     ] = "auto"
     placement: Annotated[
         Literal["auto", "quiet", "user", "off"],

@@ -260,7 +260,7 @@ def _server(lasting: Lasting, config: Config, table: UpstreamTable) -> Server:
     )
     dialects = Dialects(upstream, reactor, config.dialect, via)
     counting = Counting(upstream, reactor, store.spellings())
-    translating = Translating(reactor, dialects, counting, time.time)
+    translating = Translating(reactor, dialects, counting)
     profiling = Profiling(
         reactor,
         upstream,

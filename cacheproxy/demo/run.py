@@ -18,7 +18,7 @@ from cacheproxy.demo.conversation import CCH, LATE, Conversation, load, marked
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import LateSystem, default_template
 from cacheproxy.replay.proxy import ProxyService
-from cacheproxy.translate.messages import MessagesToChat
+from cacheproxy.translate.translation import MessagesToChat
 
 Api = Literal["chat", "messages"]
 
@@ -51,7 +51,7 @@ def to_chat(body: dict[str, Any]) -> dict[str, Any]:
     The system blocks become one string, so the volatile header stays at its very head.
     """
     request = Request("POST", PATHS["messages"], (), json.dumps(body).encode())
-    chat: dict[str, Any] = json.loads(MessagesToChat().request(request).body)
+    chat: dict[str, Any] = json.loads(MessagesToChat(request).sent.body)
     return chat
 
 

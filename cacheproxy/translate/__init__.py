@@ -1,1 +1,1 @@
-"""Anthropic Messages <-> OpenAI Chat Completions: pure functions and transforms, no I/O."""
+"""Clients of Anthropic's Messages API before servers of OpenAI's Chat Completions; no I/O."""

@@ -1,46 +1,84 @@
-"""GET /v1/models, where client and upstream disagree on the form of the list."""
+"""GET /v1/models: a chat server's list in Anthropic's shape."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NoReturn
 
-from cacheproxy.core.prompt.request import Headers, Request
-from cacheproxy.translate.chat import errors as chat_errors
-from cacheproxy.translate.chat import models as chat_models
-from cacheproxy.translate.chat.request import messages_headers
-from cacheproxy.translate.common.translation import Answer, Stream, TranslationError
-from cacheproxy.translate.messages import errors as messages_errors
-from cacheproxy.translate.messages import models as messages_models
-from cacheproxy.translate.messages.request import chat_headers
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.translate.answer import Answer
+from cacheproxy.translate.errors import error_answer
+from cacheproxy.translate.reading import Json, read
+from cacheproxy.translate.request import chat_headers
+from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.translate.writing import write
+
+_UNKNOWN = "1970-01-01T00:00:00Z"
+"""As Anthropic's API reference says of a release date that is unknown: "an epoch value"."""
+
+_NO_LIST = "the server's answer is no list of models"
 
 
-@dataclass(frozen=True, slots=True)
-class Models:
-    """A ``Translation`` of the list: ``headers`` of the request, ``models`` and ``error`` back."""
+class ListOfModels:
+    """A client of Anthropic's API before a chat server: ``sent`` is ``request`` for it."""
 
-    headers: Callable[[Headers], Headers]
-    models: Callable[[bytes], bytes]
-    error: Callable[[int, bytes], Answer]
-
-    def request(self, request: Request) -> Request:
-        """Return ``request`` with the headers that the upstream wants."""
-        return replace(request, headers=self.headers(request.headers))
+    def __init__(self, request: Request) -> None:
+        self.sent = replace(request, headers=chat_headers(request.headers))
 
     def answer(self, status: int, body: bytes) -> Answer:
         """Return the list, or the error, for the client."""
-        return self.error(status, body) if status >= 300 else Answer(status, self.models(body))
+        return error_answer(status, body) if status >= 300 else Answer(status, models(body))
 
-    def stream(self) -> Stream:
+    def stream(self) -> NoReturn:
         """Refuse: no list comes as a stream. Raises TranslationError."""
-        raise TranslationError("the server's answer is no list of models")
+        raise TranslationError(_NO_LIST)
 
 
-def for_messages_client() -> Models:
-    """Return the translation for a client of Anthropic's API before a chat server."""
-    return Models(chat_headers, messages_models.models, messages_errors.error_answer)
+def models(body: bytes) -> bytes:
+    """Return the answer to GET ``/v1/models`` for the chat server's own answer ``body``.
+
+    ``max_input_tokens`` is there where the server says how much fits: llama.cpp
+    (``meta.n_ctx``), vLLM (``max_model_len``). Raises TranslationError if it is no list of models.
+    """
+    value = read(body)
+    listed = value.get("data") if isinstance(value, dict) else None
+    if not isinstance(listed, list):
+        raise TranslationError(_NO_LIST)
+    found = [
+        _model(one) for one in listed if isinstance(one, dict) and isinstance(one.get("id"), str)
+    ]
+    return write(
+        {
+            "data": found,
+            "has_more": False,
+            "first_id": found[0]["id"] if found else None,
+            "last_id": found[-1]["id"] if found else None,
+        }
+    )
 
 
-def for_chat_client() -> Models:
-    """Return the translation for a client of OpenAI's API before a Messages server."""
-    return Models(messages_headers, chat_models.models, chat_errors.error_answer)
+def _model(model: Json) -> Json:
+    said = {
+        "type": "model",
+        "id": model["id"],
+        "display_name": model["id"],
+        "lifecycle": "active",
+        "created_at": _date(model.get("created")),
+    }
+    meta = model.get("meta")
+    for room in (meta.get("n_ctx") if isinstance(meta, dict) else None, model.get("max_model_len")):
+        if type(room) is int and room > 0:
+            said["max_input_tokens"] = room
+            break
+    return said
+
+
+def _date(seconds: Any) -> str:
+    """Return ``seconds`` since 1970 as RFC 3339 text."""
+    if type(seconds) is not int:
+        return _UNKNOWN
+    try:
+        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return _UNKNOWN

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.translate.common.translation import TranslationError
-from cacheproxy.translate.messages import MessagesToChat
+from cacheproxy.translate.translation import MessagesToChat
+from cacheproxy.translate.translation_error import TranslationError
 
 _KEPT = ("messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort", "model")
 """What a template sees. ``response_format`` and the like bind the answer alone."""
@@ -51,8 +50,7 @@ def _renamed(message: Any) -> Any:
 
 def _chat(request: Request) -> dict[str, Any] | None:
     if request.dialect == dialect.ANTHROPIC:
-        turned = MessagesToChat(Spellings()).request(request)
-        value: dict[str, Any] = json.loads(turned.body)
+        value: dict[str, Any] = json.loads(MessagesToChat(request).sent.body)
         return value
     body = request.json
     if body is None or request.dialect in (dialect.CHAT, dialect.OLLAMA):

@@ -23,8 +23,7 @@ from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.embedded.model import PLAIN_WORDS
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import capture_name, load_capture
-from cacheproxy.translate.chat import ChatToMessages
-from cacheproxy.translate.messages import MessagesToChat
+from cacheproxy.translate.translation import MessagesToChat
 
 Json = dict[str, Any]
 
@@ -164,16 +163,14 @@ def post(url: str, path: str, body: bytes) -> tuple[int, bytes]:
     return answer.status, answer.body
 
 
-def by_way_of(
-    url: str, exchange: ChatToMessages | MessagesToChat, asked: Request, extra: bytes = b""
-) -> tuple[int, bytes]:
-    """Return status and body for the client of ``asked``, translated there and back.
+def by_way_of(url: str, exchange: MessagesToChat, extra: bytes = b"") -> tuple[int, bytes]:
+    """Return status and body for the client of ``exchange``, translated there and back.
 
     ``extra``: members for the end of what is sent.
     """
-    sent = exchange.request(asked)
+    sent = exchange.sent
     status, answer = post(url, sent.target, sent.body[:-1] + extra + b"}")
-    if status == 200 and (asked.json or {}).get("stream"):
+    if status == 200 and (sent.json or {}).get("stream"):
         stream = exchange.stream()
         pieces = [answer[at : at + 97] for at in range(0, len(answer), 97)]
         return status, b"".join([*map(stream.feed, pieces), stream.close()])

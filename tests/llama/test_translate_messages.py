@@ -10,8 +10,8 @@ pytest.importorskip("anthropic")
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.testing import request
-from cacheproxy.translate.messages import MessagesToChat
-from tests.translate.messages.chunks import MESSAGE, assembled, events
+from cacheproxy.translate.translation import MessagesToChat
+from tests.translate.chunks import MESSAGE, assembled, events
 
 from .replay import by_way_of, end_of_a_prompt, erase, post
 
@@ -65,7 +65,7 @@ def native(url, body, path="/v1/messages"):
 def translated(url, body, spellings=None):
     """Return (status, body) for the client of a Messages ``body``, by way of the chat API."""
     # the seed is the server's own extra, of which neither API knows
-    return by_way_of(url, MessagesToChat(spellings), request(body), b',"seed":1')
+    return by_way_of(url, MessagesToChat(request(body), spellings), b',"seed":1')
 
 
 def plain(message):

@@ -1,7 +1,7 @@
-"""A scripted upstream of either API for what a random model cannot produce.
+"""A scripted chat server for what a random model cannot produce.
 
 The request's model names a ``Case``: what the server says, whole or as events, and what a client
-of the other API has to end up with. ``None`` there: its SDK has to raise.
+of Anthropic's API has to end up with. ``None`` there: its SDK has to raise.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from tests.proxy.harness import CHUNKED, Peer, Received, Upstream, whole
 
 Json = dict[str, Any]
+PATH = b"/v1/chat/completions"
 USAGE = {
     "prompt_tokens": 100,
     "completion_tokens": 7,
@@ -54,22 +55,23 @@ def data(value: Json | str, name: str = "") -> bytes:
 
 
 class Speaking(Upstream):
-    """Answers each path by its own cases; ``bodies`` has what came, by path and model."""
+    """Answers by its cases; ``bodies`` has what came, by model."""
 
-    def __init__(self, cases: dict[str, dict[str, Case]]) -> None:
+    def __init__(self, cases: dict[str, Case]) -> None:
         super().__init__()
-        self.bodies: dict[tuple[str, str], list[bytes]] = defaultdict(list)
+        self.bodies: dict[str, list[bytes]] = defaultdict(list)
         self._cases = cases
         self.reset(self._answer)
 
     def _answer(self, peer: Peer, received: Received) -> None:
-        path = received.line.split(b" ")[1].decode()
         asked = json.loads(received.body or b"{}")
-        case = self._cases.get(path, {}).get(asked.get("model"))
-        if case is None:  # the proxy wants to know what server this is
+        case = self._cases.get(asked.get("model"))
+        if (
+            case is None or received.line.split(b" ")[1] != PATH
+        ):  # the proxy wants to know what server this is
             peer.send(whole(b"{}", status=b"404 Not Found"))
             return
-        self.bodies[path, asked["model"]].append(received.body)
+        self.bodies[asked["model"]].append(received.body)
         if case.status != b"200 OK" or not asked.get("stream"):
             body = json.dumps(case.answer).encode()
             kind = b"Content-Type: application/json"

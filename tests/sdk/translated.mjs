@@ -1,45 +1,27 @@
-// Asks with the official SDKs, one job after another. Standard input: a JSON list of {url, api, how,
-// body, extra, results, first}. Standard output: a JSON list of {value} or {error, events}, in its order.
-// api: "messages" or "chat". how: "create" (at once), "events" (a raw stream), "helper" (the SDK's
-// own accumulation), "turns" (the same twice: the second time with the answer and `results` behind
-// it), "count", "models". extra: what the body has besides. first: a URL to POST to before.
+// Asks with Anthropic's SDK, one job after another. Standard input: a JSON list of {url, how, body, extra,
+// results, first}. Standard output: a JSON list of {value} or {error, events}, in its order.
+// how: "create" (at once), "events" (a raw stream), "helper" (the SDK's own accumulation), "turns" (the
+// same twice: the second time with the answer and `results` behind it), "count", "models". extra: what
+// the body has besides. first: a URL to POST to before.
 import Anthropic from "@anthropic-ai/sdk";
-import OpenAI from "openai";
 
-const plain = { apiKey: "none", maxRetries: 0, timeout: 60_000 };
-
-const apis = {
-  messages: {
-    client: (url) => new Anthropic({ baseURL: url, ...plain }),
-    create: (client, body) => client.messages.create(body),
-    helper: (client, body) => client.messages.stream(body).finalMessage(),
-    count: (client, body) => client.messages.countTokens(body),
-    answered: (message) => ({ role: "assistant", content: message.content }),
-  },
-  chat: {
-    client: (url) => new OpenAI({ baseURL: `${url}/v1`, ...plain }),
-    create: (client, body) => client.chat.completions.create(body),
-    helper: (client, body) => client.chat.completions.stream(body).finalChatCompletion(),
-    answered: (completion) => completion.choices[0].message,
-  },
-};
-
-async function ask({ url, api, how, body: known, extra, results, first }) {
+async function ask({ url, how, body: known, extra, results, first }) {
   const body = { ...known, ...extra };
-  const { client: make, create, helper, count, answered } = apis[api];
   const events = [];
   try {
     if (first) await fetch(first, { method: "POST", body: "{}" });
-    const client = make(url);
-    if (how === "create") return { value: await create(client, body) };
-    if (how === "helper") return { value: await helper(client, body) };
-    if (how === "count") return { value: await count(client, body) };
+    const client = new Anthropic({ baseURL: url, apiKey: "none", maxRetries: 0, timeout: 60_000 });
+    const helper = (body) => client.messages.stream(body).finalMessage();
+    if (how === "create") return { value: await client.messages.create(body) };
+    if (how === "helper") return { value: await helper(body) };
+    if (how === "count") return { value: await client.messages.countTokens(body) };
     if (how === "models") return { value: (await client.models.list()).data };
     if (how === "turns") {
-      const messages = [...body.messages, answered(await helper(client, body)), ...results];
-      return { value: await helper(client, { ...body, messages }) };
+      const { content } = await helper(body);
+      const messages = [...body.messages, { role: "assistant", content }, ...results];
+      return { value: await helper({ ...body, messages }) };
     }
-    for await (const event of await create(client, { ...body, stream: true })) events.push(event);
+    for await (const event of await client.messages.create({ ...body, stream: true })) events.push(event);
     return { value: events };
   } catch (error) {
     const chain = [];

@@ -1,4 +1,4 @@
-"""Jobs for the official SDKs in both languages, and what an SDK's objects say, in plain values."""
+"""Jobs for Anthropic's SDKs in both languages, and what their objects say, in plain values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
-import openai
 
 from .telling import ask_node, told
 
@@ -20,57 +19,25 @@ NODE_SECONDS = 120
 _PLAIN = {"api_key": "none", "max_retries": 0, "timeout": 60}
 
 
-class Messages:
-    """Anthropic's Messages API."""
-
-    def __init__(self, url: str) -> None:
-        client = anthropic.DefaultHttpxClient(trust_env=False)
-        self.client = anthropic.Anthropic(base_url=url, http_client=client, **_PLAIN)
-        self.create = self.client.messages.create
-        self.count = self.client.messages.count_tokens
-
-    def helper(self, **body: Any) -> Any:
-        with self.client.messages.stream(**body) as stream:
-            return stream.get_final_message()
-
-    @staticmethod
-    def answered(message: Any) -> Any:
-        return {"role": "assistant", "content": message.content}
-
-
-class Chat:
-    """OpenAI's Chat Completions API."""
-
-    def __init__(self, url: str) -> None:
-        client = openai.DefaultHttpxClient(trust_env=False)
-        self.client = openai.OpenAI(base_url=f"{url}/v1", http_client=client, **_PLAIN)
-        self.create = self.client.chat.completions.create
-
-    def helper(self, **body: Any) -> Any:
-        with self.client.chat.completions.stream(**body) as stream:
-            return stream.get_final_completion()
-
-    @staticmethod
-    def answered(completion: Any) -> Any:
-        return completion.choices[0].message
-
-
-APIS: dict[str, Callable[[str], Any]] = {"messages": Messages, "chat": Chat}
-
-
 @functools.cache
-def _client(api: str, url: str) -> Any:
+def _client(url: str) -> anthropic.Anthropic:
     """Return one client for all that is asked there: it takes its time to be made."""
-    return APIS[api](url)
+    client = anthropic.DefaultHttpxClient(trust_env=False)
+    return anthropic.Anthropic(base_url=url, http_client=client, **_PLAIN)
+
+
+def _helper(client: anthropic.Anthropic, **body: Any) -> Any:
+    with client.messages.stream(**body) as stream:
+        return stream.get_final_message()
 
 
 def python(jobs: list[Json]) -> list[Json]:
-    """Ask with the Python SDKs; jobs and answers have the shapes of ``translated.mjs``."""
+    """Ask with the Python SDK; jobs and answers have the shapes of ``translated.mjs``."""
     return [_ask(**job) for job in jobs]
 
 
 def javascript_in(packages: Path) -> Ask:
-    """Return what asks with the JavaScript SDKs that are installed in ``packages``."""
+    """Return what asks with the JavaScript SDK that is installed in ``packages``."""
 
     def ask(jobs: list[Json]) -> list[Json]:
         return ask_node(packages, SCRIPT, jobs, seconds=NODE_SECONDS)
@@ -94,54 +61,6 @@ def message_said(message: Json) -> Json:
     }
 
 
-def completion_said(completion: Json) -> Json:
-    """The same of a chat completion."""
-    [choice] = completion["choices"]
-    message, usage = choice["message"], completion.get("usage") or {}
-    calls = [call["function"] for call in message.get("tool_calls") or []]
-    return {
-        "text": message["content"] or None,
-        "thinking": message.get("reasoning_content"),
-        "calls": [(call["name"], call["arguments"]) for call in calls],
-        "reason": choice["finish_reason"],
-        "prompt": usage.get("prompt_tokens"),
-        "output": usage.get("completion_tokens"),
-    }
-
-
-def chunks_said(chunks: list[Json]) -> Json:
-    """The same of a completion's chunks, put together."""
-    texts: list[str] = []
-    thoughts: list[str] = []
-    calls: list[list[str]] = []
-    reasons: list[str] = []
-    usage: Json = {}
-    for chunk in chunks:
-        usage = chunk.get("usage") or usage
-        for choice in chunk["choices"]:
-            delta = choice["delta"]
-            texts.append(delta.get("content") or "")
-            thoughts.append(delta.get("reasoning_content") or "")
-            for call in delta.get("tool_calls") or []:
-                function = call["function"]
-                if call["index"] == len(calls):
-                    calls.append([function["name"], ""])
-                calls[call["index"]][1] += function.get("arguments") or ""
-            reasons += [choice["finish_reason"]] if choice["finish_reason"] else []
-    [reason] = reasons
-    return {
-        "text": "".join(texts) or None,
-        "thinking": "".join(thoughts) or None,
-        "calls": [tuple(call) for call in calls],
-        "reason": reason,
-        "prompt": usage.get("prompt_tokens"),
-        "output": usage.get("completion_tokens"),
-    }
-
-
-SAID = {"messages": message_said, "chat": completion_said}
-
-
 def _block(block: Json) -> tuple[Any, ...]:
     if block["type"] == "tool_use":
         return "tool_use", block["name"], block["input"]
@@ -151,7 +70,6 @@ def _block(block: Json) -> tuple[Any, ...]:
 def _ask(
     *,
     url: str,
-    api: str,
     how: str,
     body: Json | None = None,
     extra: Json | None = None,
@@ -163,20 +81,20 @@ def _ask(
     try:
         if first is not None:
             _post(first)
-        side = _client(api, url)
+        client = _client(url)
         if how == "create":
-            return {"value": _plain(side.create(**body))}
+            return {"value": _plain(client.messages.create(**body))}
         if how == "helper":
-            return {"value": _plain(side.helper(**body))}
+            return {"value": _plain(_helper(client, **body))}
         if how == "count":
-            return {"value": _plain(side.count(**body))}
+            return {"value": _plain(client.messages.count_tokens(**body))}
         if how == "models":
-            return {"value": [_plain(model) for model in side.client.models.list().data]}
+            return {"value": [_plain(model) for model in client.models.list().data]}
         if how == "turns":
-            answer = side.answered(side.helper(**body))
+            answer = {"role": "assistant", "content": _helper(client, **body).content}
             messages = [*body["messages"], answer, *(results or [])]
-            return {"value": _plain(side.helper(**body | {"messages": messages}))}
-        for event in side.create(**body, stream=True):
+            return {"value": _plain(_helper(client, **body | {"messages": messages}))}
+        for event in client.messages.create(**body, stream=True):
             events.append(_plain(event))  # noqa: PERF401 (those before an error count)
     except Exception as error:
         return {"error": told(error), "events": events}

@@ -14,7 +14,7 @@ from cacheproxy.core.thinking.keeping import Asked
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.placing import Placed
 from cacheproxy.proxy.exchange.server import Server
-from cacheproxy.proxy.translation.translating import Translated
+from cacheproxy.proxy.translation.translating import Translation
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 
 _HEALS = 3
@@ -44,7 +44,7 @@ class Attempt:
     edited_at: float | None = None
     sent_at: float | None = None
     counted: bytes | None = None
-    translated: Translated | None = None
+    translated: Translation | None = None
     asked: Asked | None = None
 
     def __post_init__(self) -> None:
@@ -74,11 +74,11 @@ class Attempt:
             self.counted = await server.translating.count(placed.request)
             if self.counted is not None:
                 return None
-            # 6. Where the upstream speaks another dialect, it is translated.
+            # 6. Where the upstream speaks Chat Completions alone, it is translated into that.
             translated = self.translated = await server.translating.translate(
                 placed.request, context.store.spellings(self.session)
             )
-            self.sent = sent = placed.request if translated is None else translated.request
+            self.sent = sent = placed.request if translated is None else translated.sent
             # 7. It is sent; packed, if it came so and the upstream is not ours to edit for.
             self.sent_at = context.clock.seconds()
             goes = self.came if sent is self.received and not server.edits else sent

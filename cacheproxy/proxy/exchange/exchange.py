@@ -31,12 +31,13 @@ from cacheproxy.proxy.exchange.attempt import Attempt
 from cacheproxy.proxy.exchange.context import ExchangeContext
 from cacheproxy.proxy.exchange.pings import Pings, ping_for, takes_pings
 from cacheproxy.proxy.exchange.relay import Relay
+from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.exchange.servers import Chosen
-from cacheproxy.proxy.translation.translating import is_stream
+from cacheproxy.proxy.translation.translating import Translation, is_stream
 from cacheproxy.proxy.upstream.collect import collect
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
 from cacheproxy.proxy.upstream.failures import explain, is_ours
-from cacheproxy.translate.common.translation import Translation, TranslationError
+from cacheproxy.translate.translation_error import NoTranslationError, TranslationError
 
 _log = Logger()
 _MOST_TRANSLATED = 64 << 20
@@ -58,7 +59,8 @@ class _Running:
 
     Moments are of ``context.clock``. ``came``: the request as it came; ``received``: the same with
     a plain body. ``reply``: an answer of our own making, or translated as a whole. ``tap``: reads
-    along. ``attempt``: the last to have it answered, by one of ``chosen``. ``gone``: how it left.
+    along. ``attempt``: the last to have it answered, by one of ``chosen``. ``unable``: those of
+    them that do not serve its API. ``gone``: how it left.
     """
 
     context: ExchangeContext
@@ -80,6 +82,7 @@ class _Running:
     reply: bytes = b""
     tap: UsageReader | Refusal | None = None
     relay: Relay | None = None
+    unable: tuple[Server, ...] = ()
     gone: Failure | None = None
 
     def __post_init__(self) -> None:
@@ -132,9 +135,9 @@ class _Running:
         through = None
         if translated is not None:
             if not is_stream(response.head):
-                self._translate(translated.translation, await collect(response, _MOST_TRANSLATED))
+                self._translate(translated, await collect(response, _MOST_TRANSLATED))
                 return
-            through = translated.translation.stream()
+            through = translated.stream()
         down.send_head(response.head.status, response.head.reason, self.response_headers)
         # 10. and its body, as it comes.
         relay = self.relay = Relay(
@@ -164,11 +167,14 @@ class _Running:
     async def _send(self, prepared: Prepared) -> UpstreamConnection | None:
         """Have it answered: by another server, once, where the first one does not take it.
 
-        None: ``attempt.counted`` is the answer. Nothing has gone down yet.
+        Those that do not serve its API are passed over. None: ``attempt.counted`` is the answer.
+        Nothing has gone down yet.
         """
         servers = self.context.servers
         chosen = self.chosen = servers.choose(prepared)
-        for server, is_last in zip(chosen.servers, (False, True), strict=False):
+        why: Exception | None = None
+        for place, server in enumerate(chosen.servers, start=1):
+            after = next(iter(chosen.servers[place:]), None)
             self.attempt = Attempt(
                 self.context,
                 server,
@@ -181,20 +187,28 @@ class _Running:
             server.health.waiting += 1
             try:
                 response = await self.attempt.send()
+            except NoTranslationError as error:
+                self.unable += (server,)
+                if after is None:
+                    raise why or error from None
+                servers.pass_over(chosen, server, after)
             except (ConnectError, DNSLookupError) as error:
                 if self.gone is not None or is_ours(error):
                     raise
                 server.refused()
-                if is_last or not servers.may_go_on(chosen, None):
+                if why is not None or not servers.may_go_on(chosen, server, after, None):
                     raise
+                why = error
             else:
                 status = 0 if response is None else response.head.status
-                if response is None or is_last or not servers.may_go_on(chosen, status):
+                is_last = why is not None or not servers.may_go_on(chosen, server, after, status)
+                if response is None or is_last:
                     if self.place is not None and prepared.turn is not None and status < 400:
                         servers.settle(chosen, server, prepared.turn, self.place.lane)
                     return response
                 server.health.doubt()  # it has no room for a request: perhaps it is not up
                 response.abort()
+                why = ResponseError(f"the upstream answered with status {status}")
             server.health.waiting -= 1
         raise AssertionError("the last one returns or raises")
 
@@ -270,10 +284,9 @@ class _Running:
             self.attempt.server.health.doubt()
         if self.relay is not None:  # the relay has broken off the response
             return Outcome.UPSTREAM_FAILED, failure.getErrorMessage()
-        where = self.attempt.server.upstream.url.text
-        if self.chosen is not None and failure.check(ConnectError, DNSLookupError):
-            where = self.chosen.where
-        status, message = explain(failure, where)
+        status, message = explain(failure, self._where(failure))
+        if self.unable and not failure.check(NoTranslationError):
+            message += f"; no Chat Completions at {Chosen(self.unable).where}"
         if status == 500:
             _log.failure("an exchange failed", failure)
         if down.started:
@@ -284,6 +297,15 @@ class _Running:
             down.finish()
         refused = failure.check(TranslationError, CodingError) is not None
         return Outcome.REFUSED if refused else Outcome.UPSTREAM_FAILED, message
+
+    def _where(self, failure: Failure) -> str:
+        """Return which servers ``failure`` is about, for people."""
+        chosen, unable, server = self.chosen, self.unable, self.attempt.server
+        if failure.check(NoTranslationError):
+            return Chosen(unable).where
+        if chosen and (server in unable or failure.check(ConnectError, DNSLookupError)):
+            return Chosen(tuple([one for one in chosen.servers if one not in unable])).where
+        return server.upstream.url.text
 
     # The record.
 

@@ -12,7 +12,7 @@ from zope.interface import implementer
 from cacheproxy.core.http1.buffer import Pieces
 from cacheproxy.core.http1.ending import CUT
 from cacheproxy.core.http1.response_reader import ResponseError
-from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.translation_error import TranslationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cacheproxy.proxy.downstream.request import ProxyRequest
     from cacheproxy.proxy.exchange.pings import Pings
     from cacheproxy.proxy.upstream.connection import UpstreamConnection
-    from cacheproxy.translate.common.translation import Stream
+    from cacheproxy.translate.stream import MessageStream
 
 _FLUSH_SECONDS = 10.0
 """How long a client may take to read what had come before its answer broke off."""
@@ -56,7 +56,7 @@ class Relay:
         clock: IReactorTime,
         *,
         tap: UsageReader | Refusal | None = None,
-        through: Stream | None = None,
+        through: MessageStream | None = None,
         pings: Pings | None = None,
         keep: bool = False,
         prefill: PrefillReader | None = None,

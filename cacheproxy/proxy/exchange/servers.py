@@ -19,6 +19,8 @@ from cacheproxy.proxy.exchange.server import Server
 from cacheproxy.proxy.upstream.failures import BUSY, ELSEWHERE
 
 _log = Logger()
+_DOWN, _UNABLE = "are down", "are down or do not speak Chat Completions"
+"""Why a fallback stands in for all others."""
 
 
 class Chosen(NamedTuple):
@@ -64,7 +66,7 @@ class Servers:
         self._store = store
         self._speed = speed
         self._only = Chosen(self.all) if len(self.all) == 1 else None
-        self._told: set[str] = set()
+        self._told: set[tuple[str, str]] = set()
 
     @property
     def first(self) -> Server:
@@ -146,20 +148,26 @@ class Servers:
                 return Chosen(self._named(order), route.name, _was(turn), order.spare)
         raise AssertionError("the last route has no token limit")
 
-    def may_go_on(self, chosen: Chosen, status: int | None) -> bool:
-        """Whether the second of ``chosen`` is asked after the first one.
+    def may_go_on(
+        self, chosen: Chosen, server: Server, after: Server | None, status: int | None
+    ) -> bool:
+        """Whether ``after``, the next of ``chosen``, is asked after ``server``.
 
         ``status``: what that said, None if it refused the connection. One that is only busy keeps
         its requests from a fallback; that a fallback stands in is told.
         """
-        first, *others = chosen.servers
-        if not others or status not in (None, *ELSEWHERE):
+        if after is None or status not in (None, *ELSEWHERE):
             return False
-        if others[0].name in chosen.spare and first.name not in chosen.spare:
+        if _stands_in(chosen, server, after):
             if status == BUSY:
                 return False
-            self._tell(others[0].name, chosen.route)
+            self._tell(after.name, chosen.route)
         return True
+
+    def pass_over(self, chosen: Chosen, server: Server, after: Server) -> None:
+        """Take note that ``server`` does not serve a request, and ``after`` is asked instead."""
+        if _stands_in(chosen, server, after):
+            self._tell(after.name, chosen.route, _UNABLE)
 
     def settle(self, chosen: Chosen, server: Server, turn: Turn, lane: int) -> None:
         """Take note that ``turn`` is being answered by ``server``."""
@@ -189,19 +197,28 @@ class Servers:
         if order.is_fallback:
             self._tell(order.names[0], route)
         else:
-            self._told.discard(route)
+            self._told.discard((route, _DOWN))
 
-    def _tell(self, name: str, route: str) -> None:
-        """Say once that requests go to the fallback ``name``, until they do not any more."""
-        if route in self._told:
+    def _tell(self, name: str, route: str, why: str = _DOWN) -> None:
+        """Say once that requests go to the fallback ``name``.
+
+        Once more after the others were up; that they do not speak an API changes seldom.
+        """
+        if (route, why) in self._told:
             return
-        self._told.add(route)
+        self._told.add((route, why))
         _log.warn(
-            "all other upstreams {of}are down: requests go to {name}, which is {where}",
+            "all other upstreams {of}{why}: requests go to {name}, which is {where}",
             of=f"of route {route} " if route else "",
+            why=why,
             name=name,
             where="a fallback" if self._by_name[name].edits else "remote",
         )
+
+
+def _stands_in(chosen: Chosen, server: Server, after: Server) -> bool:
+    """Whether ``after`` is a fallback for ``server``."""
+    return after.name in chosen.spare and server.name not in chosen.spare
 
 
 def _was(turn: Turn | None) -> str:

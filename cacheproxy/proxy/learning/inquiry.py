@@ -163,7 +163,7 @@ class Inquiry:
 
     async def _sent(self, request: Request) -> tuple[int, bytes]:
         translated = await self._translating.translate(request)
-        sent = request if translated is None else translated.request
+        sent = request if translated is None else translated.sent
         return await ask(self._upstream, sent, self._reactor, _PROMPT_SECONDS, via=self._via)
 
 

@@ -115,7 +115,7 @@ class Profiling:
 
     def key(self, request: Request) -> Key:
         """Return what short prompts tell of: the API that the upstream is spoken to in, a model."""
-        dialect = self._dialects.other_than(request) or request.dialect or ""
+        dialect = CHAT if self._dialects.translates(request) else request.dialect or ""
         return dialect, model_of(request)
 
     def known(self, request: Request, *, fresh: bool = True) -> Placement | None:

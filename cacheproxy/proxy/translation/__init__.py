@@ -1,1 +1,1 @@
-"""Requests of one dialect to a server of another."""
+"""Requests of Messages clients to a server of Chat Completions."""

@@ -11,8 +11,8 @@ from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
-from cacheproxy.translate.common.translation import TranslationError
-from cacheproxy.translate.messages import counting
+from cacheproxy.translate import counting
+from cacheproxy.translate.translation_error import TranslationError
 
 _log = Logger()
 _SECONDS = 30.0

@@ -1,4 +1,4 @@
-"""Which API the upstream speaks, if it is not the client's own."""
+"""Which of the two APIs the upstream speaks, Anthropic's Messages and OpenAI's Chat Completions."""
 
 from __future__ import annotations
 
@@ -12,66 +12,69 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.server.dialects import is_prompt, is_served, question
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
+from cacheproxy.translate.translation_error import NoTranslationError
 
 _log = Logger()
 _SECONDS = 5.0
 _OTHER = {ANTHROPIC: CHAT, CHAT: ANTHROPIC}
-SETTINGS = {"anthropic": ANTHROPIC, "openai": CHAT}
-"""What ``--dialect`` may be, besides ``auto``."""
+_TOLD = {
+    "auto": {},
+    "anthropic": {ANTHROPIC: True},
+    "openai": {ANTHROPIC: False, CHAT: True},
+}
+"""What each value of ``--dialect`` says that the upstream serves."""
 
 
 class Dialects:
-    """What is known of one upstream. ``setting``: a key of SETTINGS, or ``auto``.
+    """What is known of one upstream. ``setting``: of ``--dialect``.
 
-    With ``auto`` requests go as they are until the upstream says that it does not know their
-    path. Then it is asked, with two requests that evaluate nothing, which of the two it serves;
-    this is remembered until it was down, since another server may have taken its place.
-    ``via``: our mark, against loops.
+    Requests go as they are until the upstream says that it does not know their path. Then it is
+    asked, with two requests that evaluate nothing, which of the two it serves, as far as
+    ``setting`` does not say; this is remembered until it was down, since another server may have
+    taken its place. ``via``: our mark, against loops.
     """
 
     def __init__(self, upstream: Upstream, clock: Any, setting: str, via: bytes) -> None:
         self._upstream = upstream
         self._clock = clock
         self._via = via
-        self._only = SETTINGS.get(setting)
-        self._served: dict[str, bool] = {}
+        self._told: dict[str, bool] = _TOLD[setting]
+        self._served = dict(self._told)
         self._asking = DeferredLock()
 
     @property
-    def only(self) -> str | None:
-        """The one dialect that the upstream is known to speak, None if not known or both."""
-        if self._only is not None or len(self._served) < 2:
-            return self._only
-        spoken = [dialect for dialect, served in self._served.items() if served]
-        return spoken[0] if len(spoken) == 1 else None
+    def is_chat_alone(self) -> bool:
+        """Whether the upstream is known to speak Chat Completions, and no Messages."""
+        return self._serves_alone(CHAT)
 
-    def other_than(self, request: Request) -> str | None:
-        """Return the dialect that ``request`` has to be translated into; None if it can stay."""
-        only = self.only
-        if only is None or not self._is_translatable(request):
-            return None
-        return None if only == request.dialect else only
+    def translates(self, request: Request) -> bool:
+        """Whether ``request`` has to be said in Chat Completions."""
+        return self.is_chat_alone and request.dialect == ANTHROPIC and _is_prompt(request)
 
     async def learn(self, request: Request) -> bool:
-        """Ask, since ``request`` was not known there; return whether it has to be translated."""
-        if self._only is not None or not self._is_translatable(request):
+        """Ask, since ``request`` was not known there; return whether it has to be translated.
+
+        Raises NoTranslationError for a chat request where Messages alone are served.
+        """
+        if request.dialect not in _OTHER or not _is_prompt(request):
             return False
-        assert request.dialect is not None
         await self._asking.acquire()
         try:
             if await self._serves(request, request.dialect) is False:
                 await self._serves(request, _OTHER[request.dialect])
         finally:
             self._asking.release()
-        return self.other_than(request) is not None
+        if request.dialect == CHAT and self._serves_alone(ANTHROPIC):
+            raise NoTranslationError("the server speaks Messages alone")
+        return self.translates(request)
 
     def forget(self) -> None:
-        """Know nothing: the upstream was down, or does not know what it knew."""
-        self._served.clear()
+        """Know only what was told: the upstream was down, or does not know what it knew."""
+        self._served = dict(self._told)
 
-    @staticmethod
-    def _is_translatable(request: Request) -> bool:
-        return request.dialect in _OTHER and request.method == "POST" and is_prompt(request)
+    def _serves_alone(self, dialect: str) -> bool:
+        served = self._served
+        return served.get(dialect) is True and served.get(_OTHER[dialect]) is False
 
     async def _serves(self, request: Request, dialect: str) -> bool | None:
         known = self._served.get(dialect)
@@ -90,3 +93,7 @@ class Dialects:
             verb = "serves" if served else "does not serve"
             _log.info("the upstream {verb} {dialect}", verb=verb, dialect=dialect)
         return served
+
+
+def _is_prompt(request: Request) -> bool:
+    return request.method == "POST" and is_prompt(request)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from twisted.internet.defer import Deferred, succeed
@@ -11,65 +9,50 @@ from twisted.internet.threads import deferToThreadPool
 
 from cacheproxy.core.conversation.spellings import Spellings
 from cacheproxy.core.http1.response_head import ResponseHead
-from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.proxy.translation.counting import Counting
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.upstream.connection import UpstreamConnection
-from cacheproxy.translate import models
-from cacheproxy.translate.chat import ChatToMessages
-from cacheproxy.translate.common.translation import Translation
-from cacheproxy.translate.messages import MessagesToChat
+from cacheproxy.translate.models import ListOfModels
+from cacheproxy.translate.translation import MessagesToChat
 
 _THREAD_ABOVE = 256 << 10
 """Bytes of body beyond which a translation goes to a thread."""
 
 _UNKNOWN = (404, 405, 501)
 
-
-@dataclass(frozen=True, slots=True)
-class Translated:
-    """A request as the upstream wants it, and what turns the answer back."""
-
-    request: Request
-    translation: Translation
+Translation = MessagesToChat | ListOfModels
 
 
 class Translating:
-    """Translates for one upstream, as ``dialects`` says. ``wall``: the time.
+    """Translates for one upstream, as ``dialects`` says."""
 
-    ``spellings``: how the model spelled the arguments of its tool calls; shared by all.
-    """
-
-    def __init__(
-        self,
-        reactor: Any,
-        dialects: Dialects,
-        counting: Counting,
-        wall: Callable[[], float],
-    ) -> None:
+    def __init__(self, reactor: Any, dialects: Dialects, counting: Counting) -> None:
         self._reactor = reactor
         self._dialects = dialects
         self._counting = counting
-        self._wall = wall
 
     async def translate(
         self, request: Request, spellings: Spellings | None = None
-    ) -> Translated | None:
+    ) -> Translation | None:
         """Return ``request`` translated, None if it can go as it is. Raises TranslationError.
 
         ``spellings``: how the model spelled the arguments of earlier tool calls.
         """
-        translation = self._translation(request, spellings)
-        if translation is None:
+        if not self._dialects.is_chat_alone:
             return None
-        return Translated(await self._run(translation.request, request), translation)
+        if _is_list(request):
+            return ListOfModels(request)
+        if self._dialects.translates(request):
+            return await self._to_chat(request, spellings)
+        return None
 
     async def learns_from(self, response: UpstreamConnection, request: Request) -> bool:
         """Return whether ``response`` says that ``request`` has to be translated, after all.
 
         Where its path is not known there, the upstream is asked what it serves. The response is
-        closed then.
+        closed then. Raises NoTranslationError where the upstream serves the other API alone, and
+        nothing here translates into that.
         """
         if response.head.status not in _UNKNOWN:
             return False
@@ -77,7 +60,7 @@ class Translating:
         try:
             learned = await self._dialects.learn(request)
         finally:
-            if learned:  # or the client has left
+            if learned:  # or the client has left, or nobody can serve it there
                 response.abort()
         return learned
 
@@ -86,7 +69,7 @@ class Translating:
 
         Raises TranslationError.
         """
-        if not is_count(request) or self._dialects.other_than(request) != CHAT:
+        if not _is_count(request) or not self._dialects.translates(request):
             return None
         return await self._counting.count(request)
 
@@ -94,31 +77,14 @@ class Translating:
         """Know nothing of the upstream: it was down."""
         self._dialects.forget()
 
-    def _translation(self, request: Request, spellings: Spellings | None) -> Translation | None:
-        if request.method == "GET" and request.path.rstrip("/").endswith("/models"):
-            return self._models(request)
-        other = self._dialects.other_than(request)
-        if other == CHAT:
-            return MessagesToChat(spellings)
-        if other == ANTHROPIC:
-            return ChatToMessages(int(self._wall()))
-        return None
-
-    def _models(self, request: Request) -> Translation | None:
-        client = ANTHROPIC if request.header("anthropic-version") else CHAT
-        upstream = self._dialects.only
-        if upstream is None or upstream == client:
-            return None
-        return models.for_messages_client() if client == ANTHROPIC else models.for_chat_client()
-
-    def _run(self, function: Callable[[Request], Request], request: Request) -> Deferred[Request]:
+    def _to_chat(self, request: Request, spellings: Spellings | None) -> Deferred[MessagesToChat]:
         if len(request.body) <= _THREAD_ABOVE:
-            return succeed(function(request))
+            return succeed(MessagesToChat(request, spellings))
         pool = self._reactor.getThreadPool()
-        return deferToThreadPool(self._reactor, pool, function, request)
+        return deferToThreadPool(self._reactor, pool, MessagesToChat, request, spellings)
 
 
-def is_count(request: Request) -> bool:
+def _is_count(request: Request) -> bool:
     """Whether ``request`` asks for a number of tokens alone."""
     return request.path.rstrip("/").endswith("/count_tokens")
 
@@ -126,3 +92,10 @@ def is_count(request: Request) -> bool:
 def is_stream(head: ResponseHead) -> bool:
     """Whether a response is a stream of events that can be translated as it comes."""
     return head.status == 200 and head.content_type.startswith(b"text/event-stream")
+
+
+def _is_list(request: Request) -> bool:
+    """Whether a client of Anthropic's API asks for the list of models."""
+    if request.method != "GET" or not request.path.rstrip("/").endswith("/models"):
+        return False
+    return bool(request.header("anthropic-version"))

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from cacheproxy.core.http1.content_coding import CodingError, TooLargeError
 from cacheproxy.core.http1.response_reader import ResponseError
 from cacheproxy.proxy.upstream.connection import UpstreamSilent
-from cacheproxy.translate.common.translation import TranslationError
+from cacheproxy.translate.translation_error import NoTranslationError, TranslationError
 
 BUSY = 429
 ELSEWHERE = (BUSY, 503)
@@ -41,6 +41,13 @@ def explain(failure: Failure, upstream: str) -> tuple[int, str]:
         return 502, f"cannot connect to {upstream}; check that the model server is running there"
     if failure.check(TooLargeError):
         return 413, failure.getErrorMessage()
+    if failure.check(NoTranslationError):
+        # As the server said of the path: clients and proxies before us do not try that again.
+        return 404, (
+            f"no Chat Completions at {upstream}, only Anthropic's Messages API, and the proxy "
+            "translates only the other way: use a model server that has /v1/chat/completions, or "
+            "a client that speaks Messages"
+        )
     if failure.check(TranslationError, CodingError):
         return 400, failure.getErrorMessage()
     if failure.check(UpstreamSilent):

@@ -1,4 +1,4 @@
-"""Clients of one API before a model server of the other, on real sockets."""
+"""Clients of Messages before a model server of Chat Completions, on real sockets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tests.proxy.harness import CHUNKED, Client, Proxy, Upstream, eventually, fr
 pytestmark = pytest.mark.slow
 
 MESSAGE = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hello"}]}
-CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 CHAT_ANSWER = {
     "id": "chatcmpl-1",
     "object": "chat.completion",
@@ -120,25 +119,26 @@ def test_a_server_of_the_clients_dialect_is_never_asked(fresh, upstream):
     assert lines_of(upstream) == ["/v1/messages"] * 2
 
 
-@pytest.mark.parametrize(
-    ("server", "path", "other", "body", "kind"),
-    [
-        (chat_server, "/v1/messages", "/v1/chat/completions", MESSAGE, "message"),
-        (messages_server, "/v1/chat/completions", "/v1/messages", CHAT, "chat.completion"),
-    ],
-)
-def test_a_server_of_the_other_dialect_is_asked_once(
-    fresh, upstream, *, server, path, other, body, kind
-):
+def test_a_server_of_the_other_dialect_is_asked_once(fresh, upstream):
     """When it does not know the client's path; from then on requests are translated at once."""
-    upstream.reset(server)
+    upstream.reset(chat_server)
     for _ in range(2):
-        answer = ask(fresh, path, body)
-        found = json.loads(answer.body)
+        answer = ask(fresh, "/v1/messages", MESSAGE)
         assert (answer.status, answer.end) == (200, "whole")
-        assert kind in (found.get("type"), found.get("object"))
+        assert json.loads(answer.body)["type"] == "message"
         assert answer.values(b"x-kept") == [b"1"]
-    assert lines_of(upstream) == [path, path, other, other, other]
+    asked, translated = ["/v1/messages"] * 2, ["/v1/chat/completions"] * 3
+    assert lines_of(upstream) == asked + translated
+
+
+def test_nothing_is_translated_where_the_upstream_is_said_to_speak_messages(upstream, tmp_path):
+    """Its own 404 comes down, and it is asked nothing."""
+    with Proxy(tmp_path, "--upstream", upstream.url, "--dialect", "anthropic") as proxy:
+        lines_of(upstream)
+        upstream.reset(chat_server)
+        answer = ask(proxy, "/v1/messages", MESSAGE)
+        assert (answer.status, b"File Not Found" in answer.body) == (404, True)
+        assert lines_of(upstream) == ["/v1/messages"]
 
 
 MISSING = {"type": "error", "error": {"type": "not_found_error", "message": "model: x"}}

@@ -1,1 +1,0 @@
-"""What both ways of a translation share."""

@@ -1,0 +1,123 @@
+"""A Messages request as a Chat Completions request: path, headers, parameters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.document.pointer import Path
+from cacheproxy.core.prompt.request import Headers, Request
+from cacheproxy.translate.body import Body, list_of, object_of, text_in, text_of, wrong
+from cacheproxy.translate.conversation import chat_messages
+from cacheproxy.translate.reading import Json
+from cacheproxy.translate.tools import chat_tools, tool_choice
+from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.translate.writing import write
+
+_HERE, _THERE = "/messages", "/chat/completions"
+_GONE = frozenset({b"x-api-key", b"content-length", b"accept-encoding"})
+_NUMBERS = ("max_tokens", "temperature", "top_p", "top_k")
+
+
+def chat_request(request: Request, body: Body, spellings: Spellings) -> Request:
+    """Return ``request``, whose body is ``body``, for POST ``…/v1/chat/completions``.
+
+    A query (``?beta=true``) is dropped. Raises TranslationError for another path or a bad body.
+    """
+    path = request.path.rstrip("/")
+    if not path.endswith(_HERE):
+        raise TranslationError("only /v1/messages has a counterpart in chat completions")
+    return replace(
+        request,
+        target=path.removesuffix(_HERE) + _THERE,
+        headers=chat_headers(request.headers),
+        body=write(chat_body(body, spellings)),
+    )
+
+
+def chat_headers(headers: Headers) -> Headers:
+    """Return ``headers`` as a chat server wants them.
+
+    The key in ``x-api-key`` becomes a bearer token, unless there is an Authorization already.
+    Anthropic's own headers go. The answer has to be read: it is asked for uncompressed.
+    """
+    kept = tuple(
+        (name, value)
+        for name, value in headers
+        if name.lower() not in _GONE and not name.lower().startswith(b"anthropic-")
+    )
+    keys = [value for name, value in headers if name.lower() == b"x-api-key"]
+    if keys and not any(name.lower() == b"authorization" for name, _ in kept):
+        kept += ((b"Authorization", b"Bearer " + keys[0]),)
+    return (*kept, (b"Accept-Encoding", b"identity"))
+
+
+def chat_body(body: Body, spellings: Spellings) -> Json:
+    """Return the chat completions body for a Messages ``body``.
+
+    Handed on: model, max_tokens, temperature, top_p, top_k (local servers know it),
+    stop_sequences, tools, tool_choice, metadata.user_id, stream, the JSON schema of
+    ``output_config.format`` or ``output_format``, and chat_template_kwargs, which is meant for a
+    local server. A streamed answer is asked to state its usage.
+
+    All else is dropped, known or new: it steers what only Anthropic's servers have (caching,
+    context edits, service tiers, betas), or, as ``thinking`` and ``effort``, has no counterpart
+    that all chat servers take; theirs is set where the server is started.
+    """
+    value = body.value
+    said: Json = {}
+    if value.get("model") is not None:
+        said["model"] = text_in(value, "model", ())
+    said["messages"] = chat_messages(body, spellings)
+    tools = chat_tools(body)
+    choice = tool_choice(body)
+    if tools:  # without them, OpenAI's API refuses a choice
+        said["tools"] = tools
+        said |= choice
+    for name in _NUMBERS:
+        if value.get(name) is not None:
+            said[name] = _number(body, name)
+    stops = value.get("stop_sequences")
+    if stops:
+        said["stop"] = [
+            text_of(stop, ("stop_sequences", index))
+            for index, stop in enumerate(list_of(stops, ("stop_sequences",)))
+        ]
+    metadata = value.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if isinstance(user, str) and user:
+        said["user"] = user
+    said |= _response_format(body)
+    if isinstance(value.get("chat_template_kwargs"), dict):
+        said["chat_template_kwargs"] = body.raw_at(("chat_template_kwargs",))
+    stream = value.get("stream")
+    if stream is not None:
+        if not isinstance(stream, bool):
+            raise wrong(("stream",), "true or false is needed here")
+        said["stream"] = stream
+        if stream:
+            said["stream_options"] = {"include_usage": True}
+    return said
+
+
+def _number(body: Body, name: str) -> msgspec.Raw:
+    value = body.value[name]
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) == float("inf"):
+        raise wrong((name,), "a number is needed here")
+    return body.raw_at((name,))
+
+
+def _response_format(body: Body) -> Json:
+    for path in (("output_config", "format"), ("output_format",)):
+        wanted: Any = body.value
+        for step in path:
+            wanted = wanted.get(step) if isinstance(wanted, dict) else None
+        if isinstance(wanted, dict) and wanted.get("type") == "json_schema":
+            place: Path = (*path, "schema")
+            object_of(wanted.get("schema"), place)
+            schema = {"name": "answer", "schema": body.raw_at(place), "strict": True}
+            return {"response_format": {"type": "json_schema", "json_schema": schema}}
+    return {}

@@ -1,0 +1,178 @@
+"""A stream of chat completion chunks as a stream of message events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cacheproxy.core.conversation.spellings import Spellings
+from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.http1.ending import CUT
+from cacheproxy.core.http1.sse import Event, EventReader
+from cacheproxy.translate.asked import Asked
+from cacheproxy.translate.blocks import Blocks, Kind
+from cacheproxy.translate.comments import COMMENT, CommentFinder
+from cacheproxy.translate.ending import stop_reason, usage_for
+from cacheproxy.translate.errors import error_event, is_error
+from cacheproxy.translate.reading import (
+    Json,
+    arguments_of,
+    choice_of,
+    plain_text,
+    read,
+    string_in,
+    thinking_of,
+)
+from cacheproxy.translate.translation_error import TranslationError
+from cacheproxy.translate.writing import write
+
+_PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+_STOPPED = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+
+class MessageStream:
+    """The transform: ``feed`` the server's bytes, ``close`` when its body has ended.
+
+    ``message_start`` comes with the first chunk; its usage is two zeros, which the API needs: chat
+    servers count at the end, so the figures stand in ``message_delta``, where SDKs take them from.
+    A comment becomes a ``ping`` (and the server's own ``ping`` events too). Arguments of calls go
+    on byte for byte; those that are no JSON are the client's to find so. A server's error becomes
+    an ``error`` event, after which nothing more comes and ``close`` is content.
+
+    What makes no sense raises TranslationError, after all that made sense was handed out: in the
+    next call.
+    """
+
+    def __init__(self, asked: Asked, spellings: Spellings) -> None:
+        self._asked = asked
+        self._events = EventReader()
+        self._comments = CommentFinder()
+        self._blocks = Blocks(asked, spellings)
+        self._has_begun = False
+        self._is_over = False
+        """The answer has ended, or the server failed and the client was told."""
+        self._wrong: TranslationError | None = None
+        self._usage = Usage()
+        self._last: Json | None = None
+        """The choice that had the finish reason; usage may follow."""
+        self._refused = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the events that ``data``, any piece of the server's stream, completes."""
+        if self._wrong is not None:
+            raise self._wrong
+        events: list[bytes] = []
+        try:
+            for piece in self._comments.cut(data):
+                if piece == COMMENT:
+                    events.append(self._ping())
+                for event in self._events.feed(piece):
+                    events.append(self._event(event))  # noqa: PERF401 (one may raise)
+        except TranslationError as error:
+            self._wrong = error
+        return b"".join(events)
+
+    def close(self) -> bytes:
+        """Return the rest. Raises TranslationError if the stream was not whole.
+
+        The proxy then breaks the client's answer off, so that a part is never taken for the whole.
+        """
+        if self._wrong is not None:
+            raise self._wrong
+        return b"" if self._is_over else self._end()
+
+    def _ping(self) -> bytes:
+        return b"" if self._is_over else _PING
+
+    def _event(self, event: Event) -> bytes:
+        """Return the events for an event of the server. Raises TranslationError."""
+        if self._is_over:
+            return b""
+        if event.type == b"ping":
+            return self._ping()
+        if event.data == b"[DONE]":
+            return self._end()
+        if not event.data.strip():
+            return b""
+        failed = event.type == b"error"
+        value = _read_or_text(event.data) if failed else read(event.data)
+        if not failed and not isinstance(value, dict):
+            raise TranslationError("the server sent an event that is no object")
+        if failed or is_error(value):
+            self._is_over = True
+            return error_event(value)
+        return self._chunk(value)
+
+    def _end(self) -> bytes:
+        """Return the end of the message. Raises TranslationError if no finish reason was given."""
+        if self._last is None:
+            raise TranslationError(CUT)
+        self._is_over = True
+        reason, sequence = stop_reason(
+            self._last, self._asked, called=bool(self._blocks.called), refused=self._refused
+        )
+        delta = {"stop_reason": reason, "stop_sequence": sequence}
+        last = {"type": "message_delta", "delta": delta, "usage": usage_for(self._usage)}
+        return self._blocks.close() + _named(b"message_delta", last) + _STOPPED
+
+    def _chunk(self, value: Json) -> bytes:
+        events = b"" if self._has_begun else self._start(value)
+        self._has_begun = True
+        if "usage" in value or "timings" in value:
+            self._usage = self._usage.merged(usage_of(value))
+        choice = choice_of(value)
+        if choice is None:
+            return events
+        if choice.get("finish_reason"):  # some say "" where others say null
+            self._last = choice
+        delta = choice.get("delta")
+        return events + (self._delta(delta) if isinstance(delta, dict) else b"")
+
+    def _delta(self, delta: Json) -> bytes:
+        say, call = self._blocks.say, self._blocks.call
+        events = say(Kind.THINKING, thinking_of(delta)) + say(
+            Kind.TEXT, plain_text(delta.get("content"))
+        )
+        refusal = string_in(delta.get("refusal"))
+        if refusal:
+            self._refused = True
+            events += say(Kind.TEXT, refusal)
+        calls = delta.get("tool_calls")
+        for one in calls if isinstance(calls, list) else ():
+            if isinstance(one, dict):
+                index = one.get("index")
+                counted = index if type(index) is int else None
+                events += call(counted, string_in(one.get("id")), *_function(one.get("function")))
+        if isinstance(delta.get("function_call"), dict):
+            events += call(0, "", *_function(delta["function_call"]))
+        return events
+
+    def _start(self, value: Json) -> bytes:
+        message: Json = {
+            "id": self._asked.answer_id(value.get("id")),
+            "type": "message",
+            "role": "assistant",
+            "model": self._asked.model_of(value),
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 0, "output_tokens": 0},
+        }
+        return _named(b"message_start", {"type": "message_start", "message": message})
+
+
+def _named(name: bytes, value: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (name, write(value))
+
+
+def _function(function: Any) -> tuple[str, str]:
+    """Return (name, piece of the arguments) of a call's delta."""
+    if not isinstance(function, dict):
+        return "", ""
+    return string_in(function.get("name")), arguments_of(function)
+
+
+def _read_or_text(data: bytes) -> Any:
+    try:
+        return read(data)
+    except TranslationError:
+        return data.decode(errors="replace")
