@@ -41,7 +41,7 @@ class SideView:
     session: str  #: of whom
     requests: int  #: how many
     chars: int  #: the largest, in characters
-    tools: int  #: the most that one has
+    tools: int  #: how many its first request has
     evictions: int
     """How often one or several in a row came between two turns, so that a server with one slot lost
     the conversation."""
