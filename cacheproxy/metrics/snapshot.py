@@ -21,16 +21,12 @@ _OWN = b"/_cacheproxy"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Whom to ask. All are asked on the reactor's thread.
+    """Whom to ask. All are asked on the reactor's thread."""
 
-    ``looks``: returns the latest look at each upstream. ``seconds``: the clock that looks are timed
-    by.
-    """
-
-    version: str
-    failures: Failures
-    seconds: Callable[[], float]
-    looks: Callable[[], Sequence[Look]] = tuple
+    version: str  #: of cacheproxy
+    failures: Failures  #: what was left out, by name
+    seconds: Callable[[], float]  #: the clock that looks are timed by
+    looks: Callable[[], Sequence[Look]] = tuple  #: returns the latest look at each upstream
 
     def families(self, channels: Collection[Any]) -> list[Metric]:
         """Ask all there are to ask; ``channels``: the open ones, each with its ``requests``."""

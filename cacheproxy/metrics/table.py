@@ -33,13 +33,13 @@ _FAMILIES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
-    """One metric. ``name``: as it is asked for. ``buckets``: of a histogram, in its unit."""
+    """One metric."""
 
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    labels: tuple[str, ...]
-    says: str
-    buckets: tuple[float, ...] = ()
+    name: str  #: as it is asked for
+    kind: Literal["counter", "gauge", "histogram"]  #: as Prometheus calls it
+    labels: tuple[str, ...]  #: names of its labels
+    says: str  #: its help
+    buckets: tuple[float, ...] = ()  #: of a histogram, in its unit
 
     def family(self) -> Metric:
         """Return an empty family of prometheus-client, to be filled by ``add_metric``."""

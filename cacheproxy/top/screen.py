@@ -35,26 +35,23 @@ _NOT_FOUND = "No conversation in the last {} has {!r} in its names. escape: all 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``cell`` makes the text of a row; a terminal narrower than ``least`` has it not."""
+    """One column of a table."""
 
-    title: str
-    width: int
-    cell: Callable[[Json], str]
-    least: int = 0
+    title: str  #: in its head
+    width: int  #: characters
+    cell: Callable[[Json], str]  #: makes the text of a row
+    least: int = 0  #: a terminal narrower than this, in characters, has it not
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where it is shown: columns and lines; ``height``: None where all is printed at once.
+    """Where it is shown."""
 
-    ``url``: the proxy's; ``option``: what a command needs to find it; ``window``: what is shown.
-    """
-
-    width: int
-    height: int | None
-    url: str
-    window: str
-    option: str = ""
+    width: int  #: columns of the terminal
+    height: int | None  #: its lines; None where all is printed at once
+    url: str  #: the proxy's
+    window: str  #: of time, as the page names it
+    option: str = ""  #: what a command needs to find the proxy
 
 
 def lines(told: Told, view: View, place: Place) -> list[Text]:

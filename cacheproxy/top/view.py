@@ -11,15 +11,12 @@ _STEPS = {"j": 1, "down": 1, "k": -1, "up": -1}
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """``chosen``: the id of a conversation, None for the first; ``is_opened``: its turns are shown.
+    """What the user looks at."""
 
-    ``search``: what the names in the list have in them; ``is_typing``: it is being written.
-    """
-
-    chosen: str | None = None
-    is_opened: bool = False
-    search: str = ""
-    is_typing: bool = False
+    chosen: str | None = None  #: the id of a conversation; None for the first
+    is_opened: bool = False  #: its turns are shown
+    search: str = ""  #: what the names in the list have in them
+    is_typing: bool = False  #: the search is being written
 
     @property
     def opened(self) -> str | None:

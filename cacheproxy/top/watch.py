@@ -32,18 +32,15 @@ _SILENCE = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the proxy told last; the pages' JSON. ``trouble``: why it tells nothing now, or "".
+    """What the proxy told last; the pages' JSON."""
 
-    ``data``: the figures of the window; ``page``: the first of the list of conversations;
-    ``breaks``: the last turns that lost the cache, the latest first, each with what is known of
-    it as ``known``; ``one``: the conversation that is opened.
-    """
-
-    data: Json = field(default_factory=dict)
-    page: Json = field(default_factory=dict)
+    data: Json = field(default_factory=dict)  #: the figures of the window
+    page: Json = field(default_factory=dict)  #: the first of the list of conversations
     breaks: tuple[Json, ...] = ()
-    one: Json | None = None
-    trouble: str = ""
+    """The last turns that lost the cache, the latest first, each with what is known of it as
+    ``known``."""
+    one: Json | None = None  #: the conversation that is opened
+    trouble: str = ""  #: why it tells nothing now, or ""
 
 
 class Teller:

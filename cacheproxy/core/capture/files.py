@@ -56,11 +56,11 @@ _OTHER = "neither JSON lines of exchanges nor a HAR"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a file: ``line`` counts from 1, None if it is the whole file."""
+    """What is wrong with a file."""
 
-    file: str
-    line: int | None
-    text: str
+    file: str  #: its name
+    line: int | None  #: from 1; None: the whole file
+    text: str  #: one sentence
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"

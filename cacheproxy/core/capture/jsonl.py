@@ -150,7 +150,7 @@ def from_fields(fields: Any, profile: Profile | None = None) -> Captured:
 
 
 class _Line(msgspec.Struct):
-    """The types of a line's values; keys it does not know are nobody's error."""
+    """The types of a line's values, as in ``Captured``; keys it does not know are no error."""
 
     method: str
     path: str

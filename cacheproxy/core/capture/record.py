@@ -26,52 +26,48 @@ _AS_IN_EXCHANGE = (
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What one rule did: the JSON pointers of its edits, or why it was left out."""
+    """What one rule did."""
 
-    rule: str
-    paths: tuple[str, ...] = ()
-    error: str | None = None
+    rule: str  #: its name
+    paths: tuple[str, ...] = ()  #: the JSON pointers of its edits
+    error: str | None = None  #: why it was left out
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """One exchange as it is kept on disk.
+    r"""One exchange as it is kept on disk.
 
     Credentials go when it is made; ``core.privacy.credentials`` says what is found in bodies.
-
-    ``target``, ``headers``, ``body``: the request as it came. ``wall``: seconds since the epoch,
-    or since a recorder's own start. ``sent``: the body as it went upstream, None if it never did
-    or is not known; ``sent_target``: None if it was ``target``. The rest as in ``Exchange``; None,
-    empty or 0 where it is not known, as in all that other programs recorded. The verdict is
-    without its excerpts; ``profile``: what was known of the upstream.
+    Fields that say no more are as in ``Exchange``; None, empty or 0 where it is not known, as in
+    all that other programs recorded.
     """
 
-    method: str
-    target: str
-    headers: Headers = ()
-    body: bytes = b""
-    wall: float = 0.0
-    sent: bytes | None = None
-    sent_target: str | None = None
-    reports: tuple[Applied, ...] = ()
-    number: int = 0
-    session: Session | None = None
-    turn: int = 0
-    side: bool = False
-    upstream: str = ""
-    status: int | None = None
-    response_headers: Headers = ()
-    response_body: bytes | None = None
-    bytes_down: int | None = None
-    outcome: Outcome | None = None
-    error: str | None = None
-    usage: Usage = _NOT_SAID
-    sent_after: float | None = None
-    head_after: float | None = None
-    first_byte: float | None = None
-    seconds: float | None = None
-    verdict: Verdict | None = None
-    profile: Profile | None = None
+    method: str  #: of the request
+    target: str  #: as it came
+    headers: Headers = ()  #: as they came
+    body: bytes = b""  #: as it came
+    wall: float = 0.0  #: seconds since the epoch, or since a recorder's own start
+    sent: bytes | None = None  #: the body as it went upstream; None if it never did or is not known
+    sent_target: str | None = None  #: None if it was ``target``
+    reports: tuple[Applied, ...] = ()  #: what the rules did
+    number: int = 0  #: see ``Exchange``
+    session: Session | None = None  #: see ``Exchange``
+    turn: int = 0  #: see ``Exchange``
+    side: bool = False  #: see ``Exchange``
+    upstream: str = ""  #: see ``Exchange``
+    status: int | None = None  #: see ``Exchange``
+    response_headers: Headers = ()  #: see ``Exchange``
+    response_body: bytes | None = None  #: see ``Exchange``
+    bytes_down: int | None = None  #: see ``Exchange``
+    outcome: Outcome | None = None  #: see ``Exchange``
+    error: str | None = None  #: see ``Exchange``
+    usage: Usage = _NOT_SAID  #: see ``Exchange``
+    sent_after: float | None = None  #: see ``Exchange``
+    head_after: float | None = None  #: see ``Exchange``
+    first_byte: float | None = None  #: see ``Exchange``
+    seconds: float | None = None  #: see ``Exchange``
+    verdict: Verdict | None = None  #: without its excerpts
+    profile: Profile | None = None  #: what was known of the upstream
 
     def __post_init__(self) -> None:
         """Redact. A body whose coding hid a credential stands without that coding."""

@@ -17,19 +17,15 @@ _EACH_CALL = 250
 
 @dataclass(eq=False, slots=True)
 class Conversation:
-    """The lanes of one session, how the model spelled its tool calls, what it thought.
+    """The lanes of one session, how the model spelled its tool calls, what it thought."""
 
-    ``root``: the session that it works for, None where it is nobody's. ``calls``: the arguments of
-    tool calls as the model wrote them, by the calls' ids. ``cost``: bytes that all of it took when
-    it was last counted.
-    """
-
-    session: Session
-    root: Session | None = None
-    lanes: list[Lane] = field(default_factory=list)
+    session: Session  #: whose it is
+    root: Session | None = None  #: the session that it works for; None: nobody's
+    lanes: list[Lane] = field(default_factory=list)  #: in the order of their first requests
     calls: dict[str, str] = field(default_factory=dict)
-    thoughts: Thoughts = field(default_factory=Thoughts)
-    cost: int = 0
+    """The arguments of tool calls as the model wrote them, by the calls' ids."""
+    thoughts: Thoughts = field(default_factory=Thoughts)  #: reasoning that may be put back
+    cost: int = 0  #: bytes that all of it took when it was last counted
 
     @property
     def main(self) -> int:

@@ -17,20 +17,16 @@ _SEGMENTS, _CHARS, _TEXT = map(attrgetter, ("segments", "chars", "text"))
 
 
 class Parting(NamedTuple):
-    """The first place where a prompt differs from the one before it in its session.
+    """The first place where a prompt differs from the one before it in its session."""
 
-    ``shared``: characters equal from the start, in template order. ``was`` and ``now``: the
-    segments that differ (None: that prompt has ended), and ``was_at``, ``now_at`` where in them.
-    ``part``: what the break is named after: the part that changed, also where the last of its
-    segments has gone and the next part follows sooner.
-    """
-
-    shared: int
-    was: Segment | None
-    now: Segment | None
-    was_at: int
-    now_at: int
+    shared: int  #: characters equal from the start, in template order
+    was: Segment | None  #: the segment of the earlier prompt that differs; None: it has ended
+    now: Segment | None  #: that of the later prompt; None: it has ended
+    was_at: int  #: where in ``was``, in characters
+    now_at: int  #: where in ``now``, in characters
     part: Part = Part.MESSAGES
+    """What the break is named after: the part that changed, also where the last of its segments has
+    gone and the next part follows sooner."""
 
     @property
     def path(self) -> str:

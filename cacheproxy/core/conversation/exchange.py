@@ -27,60 +27,46 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request and its response.
+    """One request and its response."""
 
-    ``received``: the request as it came; ``sent``: as it went upstream (None if it never did).
-    ``reports``: what each normalizer did. ``turn``: counts from 1 in its session, 0 for requests
-    without a prompt and for those that failed (a status from 400): nothing was evaluated.
-    ``status``: as sent to the client, None if nothing was. ``wall``: when the request had been
-    read, seconds since the epoch. ``first_byte``, ``seconds``: from then to the first body byte
-    and to the end, monotonic. ``bytes_down``: of the response's body.
-    ``error``: for people, one line, without any text of the request: ours, or where a response
-    came whole with a status from 400, what it says (see ``core.refusal``).
-    ``number``: counts from 1 since the proxy started. ``side``: a request of the session that does
-    not extend its conversation (a title, a subagent). ``edited_after``, ``sent_after``,
-    ``head_after``: seconds from ``wall`` until the rules were through, until it was sent and until
-    the response's head came. ``response_headers``: as sent to
-    the client. ``response_body``: only if an observer asked for bodies (a capture).
-    ``verdict``: of a turn, None for other requests. ``profile``: what was known of the upstream
-    when the verdict was reached. ``spared``: what it did not have to evaluate thanks to us, None
-    for nothing, or where nobody knows. ``place``: where its conversation's store put it, None for
-    no turn. ``server``: the upstream's name, and ``route``: that of the route it took, "" where
-    there is but one; ``was_at``: the name of the upstream that the turn before went to. ``price``:
-    what the upstream charges for it, None for nothing, or where nobody has said. ``parts``: of a
-    turn whose prompt was counted, what its tokens are.
-    """
-
-    received: Request
-    sent: Request | None
-    reports: tuple[Report, ...]
-    session: Session | None
+    received: Request  #: the request as it came
+    sent: Request | None  #: as it went upstream; None if it never did
+    reports: tuple[Report, ...]  #: what each normalizer did
+    session: Session | None  #: whose it is; None: it speaks no API that we know
     turn: int
-    upstream: str
-    status: int | None
-    outcome: Outcome
-    usage: Usage
-    wall: float
+    """Counts from 1 in its session, 0 for requests without a prompt and for those that failed (a
+    status from 400): nothing was evaluated."""
+    upstream: str  #: the upstream's URL
+    status: int | None  #: as sent to the client; None if nothing was
+    outcome: Outcome  #: how it ended
+    usage: Usage  #: tokens and seconds as the server measured them
+    wall: float  #: when the request had been read, seconds since the epoch
     first_byte: float | None
-    seconds: float
-    bytes_down: int
+    """Seconds from then to the first byte of the body, monotonic; None: there was none."""
+    seconds: float  #: from then to the end, monotonic
+    bytes_down: int  #: of the response's body
     error: str | None = None
-    number: int = 0
+    """For people, one line, without any text of the request: ours, or where a response came whole
+    with a status from 400, what it says (see ``core.refusal``)."""
+    number: int = 0  #: counts from 1 since the proxy started
     side: bool = False
-    edited_after: float | None = None
-    sent_after: float | None = None
-    head_after: float | None = None
-    response_headers: Headers = ()
-    response_body: bytes | None = None
-    verdict: Verdict | None = None
-    profile: Profile | None = None
+    """A request of the session that does not extend its conversation (a title, a subagent)."""
+    edited_after: float | None = None  #: seconds from ``wall`` until the rules were through
+    sent_after: float | None = None  #: seconds from ``wall`` until it was sent
+    head_after: float | None = None  #: seconds from ``wall`` until the response's head came
+    response_headers: Headers = ()  #: as sent to the client
+    response_body: bytes | None = None  #: only if an observer asked for bodies (a capture)
+    verdict: Verdict | None = None  #: of a turn; None for other requests
+    profile: Profile | None = None  #: what was known of the upstream when the verdict was reached
     spared: Spared | None = None
-    place: Place | None = None
-    server: str = ""
-    route: str = ""
-    was_at: str = ""
+    """What it did not have to evaluate thanks to us; None: nothing, or nobody knows."""
+    place: Place | None = None  #: where its conversation's store put it; None: no turn
+    server: str = ""  #: the upstream's name, "" where there is but one
+    route: str = ""  #: the name of the route that it took, "" where there is but one
+    was_at: str = ""  #: the name of the upstream that the turn before went to
     price: float | None = None
-    parts: Parts | None = None
+    """What the upstream charges for it; None: nothing, or nobody has said."""
+    parts: Parts | None = None  #: of a turn whose prompt was counted, what its tokens are
 
     @property
     def has_moved(self) -> bool:

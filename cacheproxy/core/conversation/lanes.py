@@ -31,92 +31,69 @@ _SAME_SYSTEM = 0.6
 
 
 class Pair(NamedTuple):
-    """A request and the one before it in its lane, as the rules left both; ``turn``: of the later.
+    r"""A request and the one before it in its lane, as the rules left both.
 
-    That is how a rule of the user's own would see them: it comes after all others. ``curable``:
-    whether a rule may help, by the shape of what changed.
+    That is how a rule of the user's own would see them: it comes after all others.
     """
 
-    before: Request
-    after: Request
-    turn: int = 0
-    curable: bool = False
+    before: Request  #: the earlier request
+    after: Request  #: the later one
+    turn: int = 0  #: of the later one
+    curable: bool = False  #: whether a rule may help, by the shape of what changed
 
 
 class Place(NamedTuple):
-    """Where a request belongs: ``lane`` and ``turn`` (from 1) in the order of their first.
+    """Where a request belongs in its conversation."""
 
-    ``is_side``: whether it is beside the conversation, as far as was known when it came.
-    ``replaced``: its history was written anew, and is much shorter (a compaction). ``pair``: the
-    request with the one before, until it is judged. ``root``: the session that its own works for.
-    """
-
-    lane: int
-    turn: int
-    is_side: bool
-    replaced: bool = False
-    pair: Pair | None = None
-    root: Session | None = None
+    lane: int  #: from 0, in the order of their first requests
+    turn: int  #: in its lane, from 1
+    is_side: bool  #: whether it is beside the conversation, as far as was known when it came
+    replaced: bool = False  #: its history was written anew, and is much shorter (a compaction)
+    pair: Pair | None = None  #: the request with the one before, until it is judged
+    root: Session | None = None  #: the session that its own works for
 
 
 class Before(NamedTuple):
-    """The turn before: its prompt as sent and unedited, and its tokens if they were counted.
+    """The turn before."""
 
-    ``request``: as sent, to be rendered again; ``upstream``: where it went; ``generated``: tokens
-    of its answer; ``was_ok``: whether it had reused all of the one before. ``ended``: seconds since
-    the epoch; ``start``: of the server then (see ``Profile``).
-    """
-
-    sent: Prompt
-    unedited: Prompt
-    tokens: int | None = None
-    request: Request | None = None
-    upstream: str = ""
-    generated: int | None = None
-    was_ok: bool = False
-    ended: float = 0.0
-    start: str | None = None
+    sent: Prompt  #: its prompt as sent
+    unedited: Prompt  #: its prompt as it came
+    tokens: int | None = None  #: of its prompt, if they were counted
+    request: Request | None = None  #: as sent, to be rendered again
+    upstream: str = ""  #: where it went
+    generated: int | None = None  #: tokens of its answer
+    was_ok: bool = False  #: whether it had reused all of the one before
+    ended: float = 0.0  #: seconds since the epoch
+    start: str | None = None  #: of the server then (see ``Profile``)
 
 
 class Home(NamedTuple):
-    """Where a lane's prefix is, of several upstreams: its ``name``, and the ``route`` taken there.
+    """Where a lane's prefix is, of several upstreams."""
 
-    ``start``: of the server then (see ``Profile``).
-    """
-
-    name: str
-    route: str = ""
-    start: str | None = None
+    name: str  #: the upstream's
+    route: str = ""  #: the one taken there
+    start: str | None = None  #: of the server then (see ``Profile``)
 
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """Requests that extend one another.
+    """Requests that extend one another."""
 
-    ``number``: from 0, in the order of their first. ``request``: the last one that went upstream,
-    as the rules left it, and ``prompt``: what it says, tools first. ``plain``: the same before
-    pins had put anything back, by which it is known again. ``first``: messages of the first request
-    that all later ones have begun with. ``others``: the last requests
-    with other tools, by the tools' names. ``turns``: how many were evaluated; ``before``: the last
-    of these, None before the first; ``branches``: the last ones of other branches (siblings that go
-    on side by side, turns taken back). ``broken``: the last turn that broke, for a rule to be
-    proven on. ``is_answered``: whether the last one has had its whole answer, as far as is known.
-    ``home``: None where there is one upstream. ``cost``: bytes that all of it takes, roughly.
-    """
-
-    number: int
-    request: Request
-    prompt: Prompt
-    plain: Prompt
-    first: int
+    number: int  #: from 0, in the order of their first
+    request: Request  #: the last one that went upstream, as the rules left it
+    prompt: Prompt  #: what that says, tools first
+    plain: Prompt  #: the same before pins had put anything back, by which it is known again
+    first: int  #: messages of the first request that all later ones have begun with
     others: dict[frozenset[str], Request] = field(default_factory=dict)
-    turns: int = 0
-    is_answered: bool = False
-    before: Before | None = None
+    """The last requests with other tools, by the tools' names."""
+    turns: int = 0  #: how many were evaluated
+    is_answered: bool = False  #: whether the last one has had its whole answer, as far as is known
+    before: Before | None = None  #: the last evaluated turn; None before the first
     branches: tuple[Before, ...] = ()
-    broken: Pair | None = None
-    home: Home | None = None
-    cost: int = 0
+    """The last turns of other branches (siblings that go on side by side, turns taken back)."""
+    broken: Pair | None = None  #: the last turn that broke, for a rule to be proven on
+    home: Home | None = None  #: None where there is one upstream
+    cost: int = 0  #: bytes that all of it takes, roughly
 
     def go_on(self, request: Request, prompt: Prompt, plain: Prompt, shared: int) -> None:
         """Take note that ``request`` went upstream; ``shared``: see ``Turn``."""

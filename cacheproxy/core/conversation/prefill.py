@@ -24,11 +24,11 @@ _LEAST_SECONDS = 1e-6
 
 
 class _Shown(NamedTuple):
-    """One evaluation: ``depth`` is that of its middle, in tokens."""
+    """One evaluation."""
 
-    depth: float
-    tokens: float
-    seconds: float
+    depth: float  #: that of its middle, in tokens
+    tokens: float  #: that were evaluated
+    seconds: float  #: that it took
 
 
 class PrefillCost:

@@ -19,15 +19,13 @@ from cacheproxy.core.rules.tools_as_before import TOOLS_AS_BEFORE
 
 
 class Prepared(NamedTuple):
-    """A request ready to be sent, and where it belongs (None: it speaks no API that we know).
+    """A request ready to be sent, and where it belongs."""
 
-    ``problems``: what session hooks did wrong, by hook, for the log.
-    """
-
-    request: Request
-    reports: tuple[Report, ...] = ()
-    turn: Turn | None = None
+    request: Request  #: as rules and pins left it
+    reports: tuple[Report, ...] = ()  #: what each rule did
+    turn: Turn | None = None  #: where it belongs; None: it speaks no API that we know
     problems: tuple[tuple[str, str], ...] = ()
+    """What session hooks did wrong, by hook, for the log."""
 
     @property
     def session(self) -> Session | None:

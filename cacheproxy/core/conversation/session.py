@@ -50,15 +50,13 @@ whom stands first, what changes (git status, files) last."""
 
 
 class Session(NamedTuple):
-    """One conversation: the client's name and the conversation's id.
+    """One conversation."""
 
-    ``owner``: a number for the credentials that came with it, of this process alone, 0 for none:
-    who has others is somebody else, whatever id is named.
-    """
-
-    client: str
-    id: str
+    client: str  #: the client's name
+    id: str  #: the conversation's
     owner: int = 0
+    """A number for the credentials that came with it, of this process alone, 0 for none: who has
+    others is somebody else, whatever id is named."""
 
     @property
     def name(self) -> str:

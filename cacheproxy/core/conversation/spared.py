@@ -9,14 +9,12 @@ from cacheproxy.core.conversation.verdict import CHANGED, Verdict
 
 @dataclass(frozen=True, slots=True)
 class Spared:
-    """``tokens`` that were not evaluated thanks to us; below 0: evaluated because of us.
+    """What was not evaluated thanks to us; both are estimates."""
 
-    ``seconds``: what the turn would have taken without us, less what it took, priced once, when it
-    happened; None: at a speed that nobody knew. Both are estimates.
-    """
-
-    tokens: int
+    tokens: int  #: below 0: evaluated because of us
     seconds: float | None = None
+    """What the turn would have taken without us, less what it took, priced once, when it happened;
+    None: at a speed that nobody knew."""
 
 
 def spared_tokens(reused: int | None, verdict: Verdict | None) -> int | None:

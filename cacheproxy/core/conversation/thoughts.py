@@ -18,14 +18,10 @@ _EACH_SEEN = 120
 
 
 class Thought(NamedTuple):
-    """What was reasoned before one answer.
+    """What was reasoned before one answer."""
 
-    ``name``: of the message's member that the server gave it as, "" for a block of its own.
-    ``spelled``: the text as a JSON string, quotes included.
-    """
-
-    name: str
-    spelled: str
+    name: str  #: of the message's member that the server gave it as, "" for a block of its own
+    spelled: str  #: the text as a JSON string, quotes included
 
 
 class Thoughts:

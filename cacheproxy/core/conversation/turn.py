@@ -18,27 +18,25 @@ from cacheproxy.core.prompt.request import Request
 
 
 class Turn(NamedTuple):
-    """Where a request belongs, before it is sent.
+    """Where a request belongs, before it is sent."""
 
-    ``kin``: tells it apart; None where it has no prompt that we can read. ``prompt``: as pins left
-    it. ``lane``: None for a new one. ``replaced``: see ``Place``. ``root``: the session that it
-    works for. ``source``: the lane whose values may be put back, since it is this conversation's
-    beyond doubt; None for none. ``shared``: with how many messages of the source's last request
-    this one begins; below 0 where the whole must be there. ``is_tried``: whether the whole may be
-    there once all values are back: if so, all of them stay. ``rivals``: how many conversations it
-    may go on with, where nothing tells which: then it begins a new one.
-    """
-
-    session: Session
-    kin: Kinship | None = None
-    prompt: Prompt | None = None
-    lane: Lane | None = None
-    replaced: bool = False
-    root: Session | None = None
+    session: Session  #: whose it is
+    kin: Kinship | None = None  #: tells it apart; None where it has no prompt that we can read
+    prompt: Prompt | None = None  #: as pins left it
+    lane: Lane | None = None  #: the one it goes on with; None for a new one
+    replaced: bool = False  #: see ``Place``
+    root: Session | None = None  #: the session that it works for
     source: Lane | None = None
+    """The lane whose values may be put back, since it is this conversation's beyond doubt; None for
+    none."""
     shared: int = 0
+    """With how many messages of the source's last request this one begins; below 0 where the whole
+    must be there."""
     is_tried: bool = False
+    """Whether the whole may be there once all values are back: if so, all of them stay."""
     rivals: int = 0
+    """How many conversations it may go on with, where nothing tells which: then it begins a new
+    one."""
 
     @property
     def previous(self) -> Request | None:

@@ -18,20 +18,17 @@ _TOO_MUCH = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Counts as measured by the server; None where it did not say.
+    r"""Counts as measured by the server; None where it did not say.
 
-    ``prompt``: all prompt tokens; ``reused``: those from cache; ``output``: generated tokens.
-    ``prompt_seconds``, ``output_seconds``: the server's own times; the former is of the evaluated
-    tokens alone. ``written``: those of the prompt that the server put into its cache. Parts that
-    are more than the whole are unknown.
+    Parts that are more than the whole are unknown.
     """
 
-    prompt: int | None = None
-    reused: int | None = None
-    output: int | None = None
-    prompt_seconds: float | None = None
-    output_seconds: float | None = None
-    written: int | None = None
+    prompt: int | None = None  #: all tokens of the prompt
+    reused: int | None = None  #: those from the cache
+    output: int | None = None  #: generated tokens
+    prompt_seconds: float | None = None  #: the server's own time for the evaluated tokens alone
+    output_seconds: float | None = None  #: the server's own time for the generated ones
+    written: int | None = None  #: tokens of the prompt that the server put into its cache
 
     def __post_init__(self) -> None:
         """Forget parts that are more than the whole: who knows which of the counts is wrong."""

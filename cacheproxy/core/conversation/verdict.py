@@ -74,53 +74,41 @@ class Evidence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number of tokens that says where it comes from: ``measured`` or ``estimated``."""
+    """A number of tokens that says where it comes from."""
 
-    tokens: int
-    source: str
+    tokens: int  #: how many
+    source: str  #: ``measured`` or ``estimated``
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Where and how a turn left the one before.
+    """Where and how a turn left the one before."""
 
-    ``path``: JSON pointer in the later request. ``byte``: offset of the first difference in the
-    text at ``path``, in UTF-8 bytes. ``position``: in tokens from the start of the prompt.
-    ``kind``: the shape of what changed. ``was``, ``now``: excerpts, for those who ask; they are
-    prompt text, so they are never logged.
-    """
-
-    path: str
-    byte: int
-    position: Count
-    kind: Kind
-    was: str
-    now: str
+    path: str  #: JSON pointer in the later request
+    byte: int  #: offset of the first difference in the text at ``path``, in UTF-8 bytes
+    position: Count  #: in tokens from the start of the prompt
+    kind: Kind  #: the shape of what changed
+    was: str  #: excerpt of the earlier text, for those who ask; never logged
+    now: str  #: excerpt of the later text, likewise
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one turn's reuse was, against what it could have been.
+    """What one turn's reuse was, against what it could have been."""
 
-    ``expected``: tokens the server could reuse, by our comparison of the prompts; ``lost``: of
-    the turn before, those it evaluated again; ``seconds_lost``: at this turn's own speed, else by
-    what its upstream took lately. ``unedited``: what could have been reused had no body been
-    edited; ``saved`` is the rest.
-    ``basis``: what the reason rests on. ``rewrite``: what the template did (TEMPLATE_CHANGED, or
-    beneath a CHECKPOINT). ``beneath``: of a CHECKPOINT, why the prompts part at all.
-    ``evidence``: of EVICTED, and of COLD. ``ruled_out``: of UNKNOWN, what it was not, for people.
-    """
-
-    judgement: Judgement
-    reason: Reason | None = None
-    where: Break | None = None
+    judgement: Judgement  #: what became of the cache
+    reason: Reason | None = None  #: why it was lost
+    where: Break | None = None  #: the requests part
     expected: Count | None = None
-    lost: Count | None = None
+    """Tokens the server could reuse, by our comparison of the prompts."""
+    lost: Count | None = None  #: tokens of the turn before that it evaluated again
     seconds_lost: float | None = None
-    unedited: Count | None = None
-    saved: Count | None = None
-    basis: Basis | None = None
+    """At this turn's own speed, else by what its upstream took lately."""
+    unedited: Count | None = None  #: tokens that could have been reused had no body been edited
+    saved: Count | None = None  #: the rest of ``expected``, thanks to edits
+    basis: Basis | None = None  #: what the reason rests on
     rewrite: Rewrite | None = None
-    beneath: Reason | None = None
-    evidence: tuple[Evidence, ...] = ()
-    ruled_out: tuple[str, ...] = ()
+    """What the template did (TEMPLATE_CHANGED, or beneath a CHECKPOINT)."""
+    beneath: Reason | None = None  #: of a CHECKPOINT, why the prompts part at all
+    evidence: tuple[Evidence, ...] = ()  #: of EVICTED, and of COLD
+    ruled_out: tuple[str, ...] = ()  #: of UNKNOWN, what it was not, for people

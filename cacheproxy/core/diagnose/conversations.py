@@ -22,23 +22,23 @@ _HALF = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One request of a conversation, as it came. ``index``: among all that were given, from 0."""
+    """One request of a conversation, as it came."""
 
-    index: int
-    record: Captured
-    request: Request
-    prompt: Prompt
-    place: Place
+    index: int  #: among all that were given, from 0
+    record: Captured  #: as it was captured
+    request: Request  #: that it holds
+    prompt: Prompt  #: what the request says
+    place: Place  #: where it belongs
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Requests that extend one another. ``parent``: of a lane beside it, its conversation's."""
+    """Requests that extend one another."""
 
-    session: Session
-    turns: tuple[Turn, ...]
-    is_side: bool
-    parent: Session | None = None
+    session: Session  #: whose they are
+    turns: tuple[Turn, ...]  #: in their order
+    is_side: bool  #: whether they are beside a conversation
+    parent: Session | None = None  #: of a lane beside it, its conversation's
 
 
 def lanes_of(
@@ -84,9 +84,11 @@ def is_doctors(record: Captured) -> bool:
 
 @dataclass(eq=False, slots=True)
 class _Session:
-    session: Session
-    store: Store
-    turns: list[Turn] = field(default_factory=list)
+    """What is gathered of one session."""
+
+    session: Session  #: which
+    store: Store  #: that its requests are put into
+    turns: list[Turn] = field(default_factory=list)  #: so far
 
     @property
     def known(self) -> Conversation:

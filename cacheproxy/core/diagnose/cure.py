@@ -22,35 +22,27 @@ from cacheproxy.core.rules.normalizer import Normalizer
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One field that changed: ``path``, ``label`` and ``kind`` as in ``volatile.Field``.
+    """One field that changed."""
 
-    ``name``, ``toml`` and ``won``: of the rule that was proven. ``why``: there is none; one
-    sentence. ``rules``: those that there are for it already; ``on``: of these, those that are on.
-    """
-
-    path: str
-    label: str
-    kind: str
-    name: str = ""
-    toml: str = ""
-    won: Won | None = None
-    why: str = ""
-    rules: tuple[str, ...] = ()
-    on: tuple[str, ...] = ()
+    path: str  #: as in ``volatile.Field``
+    label: str  #: as in ``volatile.Field``
+    kind: str  #: as in ``volatile.Field``
+    name: str = ""  #: of the rule that was proven, "" for none
+    toml: str = ""  #: that rule, as the config file has it
+    won: Won | None = None  #: what it wins
+    why: str = ""  #: there is none; one sentence
+    rules: tuple[str, ...] = ()  #: those that there are for it already
+    on: tuple[str, ...] = ()  #: of these, those that are on
 
 
 @dataclass(frozen=True, slots=True)
 class Cure(Told):
-    """What can be done about request ``number`` by a rule.
+    """What can be done about a request by a rule."""
 
-    ``file``: the config file that the proxy reads when it is asked to, if it is there. ``edits``:
-    whether its rules are used with this upstream.
-    """
-
-    number: int
-    file: str = ""
-    edits: bool = True
-    found: tuple[Found, ...] = ()
+    number: int  #: the request's
+    file: str = ""  #: the config file that the proxy reads when it is asked to, if it is there
+    edits: bool = True  #: whether its rules are used with this upstream
+    found: tuple[Found, ...] = ()  #: the fields that changed
 
     @property
     def tables(self) -> list[str]:

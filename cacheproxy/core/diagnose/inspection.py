@@ -25,91 +25,72 @@ _PLAIN = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """One conversation: its ``turns`` and its largest prompt, in characters."""
+    """One conversation."""
 
-    client: str
-    id: str
-    turns: int
-    chars: int
-    models: tuple[str, ...]
+    client: str  #: the client's name
+    id: str  #: the conversation's
+    turns: int  #: how many
+    chars: int  #: its largest prompt, in characters
+    models: tuple[str, ...]  #: that it asked for
 
 
 @dataclass(frozen=True, slots=True)
 class SideView:
-    """Requests beside a conversation: of whom, how many, how large (characters), how many tools.
+    """Requests beside a conversation."""
 
-    ``evictions``: how often one or several in a row came between two turns, so that a server
-    with one slot lost the conversation.
-    """
-
-    session: str
-    requests: int
-    chars: int
-    tools: int
+    session: str  #: of whom
+    requests: int  #: how many
+    chars: int  #: the largest, in characters
+    tools: int  #: how many its first request has
     evictions: int
+    """How often one or several in a row came between two turns, so that a server with one slot lost
+    the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartView:
-    """One part of the prompts: ``tools``, ``system``, ``history`` or ``last message``.
+    """One part of the prompts."""
 
-    ``chars``: of an average turn; ``share``: of all, 0 to 1. ``changed``: in how many steps from
-    a turn to the next. ``breaks``: in how many of these the prompts part here, and
-    ``breaks_at``: the first such place, in characters from the start of the prompt.
-    """
-
-    name: str
-    chars: float
-    share: float
-    changed: int
-    breaks: int
-    breaks_at: int | None
+    name: str  #: ``tools``, ``system``, ``history`` or ``last message``
+    chars: float  #: characters of an average turn
+    share: float  #: of all, 0 to 1
+    changed: int  #: in how many steps from a turn to the next
+    breaks: int  #: in how many of these the prompts part here
+    breaks_at: int | None  #: the first such place, in characters from the start of the prompt
 
 
 @dataclass(frozen=True, slots=True)
 class ReuseView:
-    """Share of the later prompts that the turns before have already (0 to 1), estimated.
+    """Share of the later prompts that the turns before have already (0 to 1), estimated."""
 
-    ``with_more``: with the rules that are off, but take away a field that none that is on does.
-    """
-
-    order: Order
-    without: float
-    with_rules: float
+    order: Order  #: what the template prints first
+    without: float  #: without rules
+    with_rules: float  #: with those that are on
     with_more: float
+    """With those that are off, too, but take away a field that none that is on does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """Everything ``cacheproxy inspect`` prints.
+    """Everything ``cacheproxy inspect`` prints."""
 
-    ``requests``: all that were given; ``prompts``: those with a prompt we can read. ``steps``:
-    from a turn to the next. ``seconds``: from the first request to the last, None if unknown.
-    ``chars_per_token``: measured by a server, else the usual 4 (``measured`` says which).
-    ``late``: the requests with system messages that come late in the list, ``most_late``: as many
-    as one has. ``fields`` change within a conversation, ``between`` from one to the next of a
-    client.
-    ``rules``: the names of those that are on and edited something; ``more``: of those that are
-    off and would help.
-    """
-
-    requests: int
-    prompts: int
-    seconds: float | None
-    sessions: tuple[SessionView, ...]
-    sides: tuple[SideView, ...]
-    steps: int
-    replaced: int
-    late: int
-    most_late: int
-    parts: tuple[PartView, ...]
-    fields: tuple[Field, ...]
-    between: tuple[Field, ...]
-    reuse: tuple[ReuseView, ...]
-    rules: tuple[str, ...]
-    more: tuple[str, ...]
-    chars_per_token: float
-    measured: bool
+    requests: int  #: all that were given
+    prompts: int  #: those with a prompt we can read
+    seconds: float | None  #: from the first request to the last; None: unknown
+    sessions: tuple[SessionView, ...]  #: the conversations
+    sides: tuple[SideView, ...]  #: what ran beside them
+    steps: int  #: from a turn to the next
+    replaced: int  #: how often a history was written anew
+    late: int  #: the requests with system messages that come late in the list
+    most_late: int  #: as many as one has
+    parts: tuple[PartView, ...]  #: of the prompts
+    fields: tuple[Field, ...]  #: that change within a conversation
+    between: tuple[Field, ...]  #: those that change from one conversation to the next of a client
+    reuse: tuple[ReuseView, ...]  #: what is had already, by the order of the template
+    rules: tuple[str, ...]  #: the names of those that are on and edited something
+    more: tuple[str, ...]  #: those that are off and would help
+    chars_per_token: float  #: measured by a server, else the usual 4
+    measured: bool  #: whether a server measured it
 
 
 def inspect(

@@ -51,8 +51,8 @@ _WRITERS = {"user": "the user", "model": "the model", "tool": "a tool"}
 class Proposal:
     """A rule that keeps its promises over all that was captured."""
 
-    rule: Rule
-    field: Field
+    rule: Rule  #: that was proven
+    field: Field  #: that it takes away
 
     def toml(self) -> str:
         """Return it as a table of the config file; where it is not for one client, it says so."""
@@ -61,10 +61,10 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why there is no rule for a field: one sentence, without its text."""
+    """Why there is no rule for a field."""
 
-    field: Field
-    why: str
+    field: Field  #: which
+    why: str  #: one sentence, without the field's text
 
 
 class _RefusedError(Exception):
@@ -206,15 +206,12 @@ def _around(changes: Sequence[Change]) -> Iterator[tuple[str, str, bool]]:
 
 @dataclass(frozen=True, slots=True)
 class _Anchor:
-    """What all sightings have before and after on their line.
+    """What all sightings have before and after on their line."""
 
-    ``is_line``: whether ``before`` is the line up to the token, ``is_first`` also the text.
-    """
-
-    before: str
-    after: str
-    is_line: bool
-    is_first: bool
+    before: str  #: text
+    after: str  #: text
+    is_line: bool  #: whether ``before`` is the line up to the token
+    is_first: bool  #: whether it is also the text up to it
 
     def pattern(self, shape: str) -> str:
         """Return the pattern of the token between them."""

@@ -58,55 +58,48 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Excerpts:
-    """The line that changed, before and now; ``marked``: (start, end) of the change in ``now``."""
+    """The line that changed."""
 
-    was: str
-    now: str
-    marked: tuple[int, int]
+    was: str  #: before
+    now: str  #: now
+    marked: tuple[int, int]  #: (start, end) of the change in ``now``, in characters
 
 
 @dataclass(frozen=True, slots=True)
 class Report(Told):
-    """One turn, compared with the turn before.
+    """One turn, compared with the turn before."""
 
-    ``number``: of the exchange, or its place in the captures. ``prompt``: its tokens; ``equal``:
-    those it shares with the turn before. ``reused``, ``evaluated``, ``seconds``: of the prompt,
-    as the server said. ``seen``: in how many steps of how many the same field changed. ``rules``:
-    those that take the field away; ``on``: which of them are on. ``says``: why it broke, in a
-    sentence. The others as in ``Verdict``.
-    """
-
-    number: int
-    client: str
-    session: str
-    turn: int
-    side: bool
-    judgement: Judgement
-    reason: Reason | None
-    prompt: Count | None
-    equal: Count | None
-    reused: int | None
-    evaluated: int | None
-    seconds: float | None
-    path: str | None = None
-    byte: int | None = None
-    excerpts: Excerpts | None = None
-    kind: Kind | None = None
-    frequency: str = ""
-    source: str = ""
-    rules: tuple[str, ...] = ()
-    on: tuple[str, ...] = ()
-    seen: tuple[int, int] | None = None
-    lost: Count | None = None
-    seconds_lost: float | None = None
-    saved: Count | None = None
-    basis: Basis | None = None
-    rewrite: Rewrite | None = None
-    beneath: Reason | None = None
-    evidence: tuple[Evidence, ...] = ()
-    ruled_out: tuple[str, ...] = ()
-    says: str = ""
-    advice: tuple[Advice, ...] = ()
+    number: int  #: of the exchange, or its place in the captures
+    client: str  #: the client's name
+    session: str  #: as the log calls it
+    turn: int  #: its number in the session, from 1
+    side: bool  #: a request beside the conversation
+    judgement: Judgement  #: as in ``Verdict``
+    reason: Reason | None  #: as in ``Verdict``
+    prompt: Count | None  #: its tokens
+    equal: Count | None  #: tokens that it shares with the turn before
+    reused: int | None  #: tokens, as the server said
+    evaluated: int | None  #: tokens, as the server said
+    seconds: float | None  #: of reading the prompt, as the server said
+    path: str | None = None  #: JSON pointer to where they part
+    byte: int | None = None  #: offset in the text there
+    excerpts: Excerpts | None = None  #: the line that changed
+    kind: Kind | None = None  #: the shape of what changed
+    frequency: str = ""  #: in how many turns the same field changed, for people
+    source: str = ""  #: who wrote it
+    rules: tuple[str, ...] = ()  #: those that take the field away
+    on: tuple[str, ...] = ()  #: of these, those that are on
+    seen: tuple[int, int] | None = None  #: in how many steps of how many the same field changed
+    lost: Count | None = None  #: as in ``Verdict``
+    seconds_lost: float | None = None  #: as in ``Verdict``
+    saved: Count | None = None  #: as in ``Verdict``
+    basis: Basis | None = None  #: as in ``Verdict``
+    rewrite: Rewrite | None = None  #: as in ``Verdict``
+    beneath: Reason | None = None  #: as in ``Verdict``
+    evidence: tuple[Evidence, ...] = ()  #: as in ``Verdict``
+    ruled_out: tuple[str, ...] = ()  #: as in ``Verdict``
+    says: str = ""  #: why it broke, in a sentence
+    advice: tuple[Advice, ...] = ()  #: what can be done
 
 
 def report(

@@ -25,10 +25,10 @@ _MOST_SEGMENTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The lines around the first difference, as they were and as they are."""
+    """The lines around the first difference."""
 
-    was: tuple[Line, ...]
-    now: tuple[Line, ...]
+    was: tuple[Line, ...]  #: as they were
+    now: tuple[Line, ...]  #: as they are
 
 
 def texts_of(pair: Pair, order: Order) -> Texts | None:

@@ -33,33 +33,28 @@ _NUMBERS = (Kind.COUNTER, Kind.NONCE)
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A change, and in which of the steps it was seen."""
+    """A change where it was seen."""
 
-    step: int
-    change: Change
+    step: int  #: in which of the steps
+    change: Change  #: what changed
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One volatile field.
+    """One volatile field."""
 
-    ``path``: a pattern: the JSON pointer, with ``*`` for an index that differs. ``label``: what
-    stands before it on its line. ``source``: who wrote it (see prompt.Segment). ``was``, ``now``:
-    an example. ``count``: in how many steps it was seen. ``rules``: the names of those that take
-    it away, in the order given; ``covered``: in how many of the steps the first of them does.
-    """
-
-    path: str
-    kind: Kind
-    part: Part
-    source: str
-    label: str
-    was: str
-    now: str
-    count: int
-    rules: tuple[str, ...] = ()
-    covered: int = 0
+    path: str  #: a pattern: the JSON pointer, with ``*`` for an index that differs
+    kind: Kind  #: the shape of what changes
+    part: Part  #: of the prompt
+    source: str  #: who wrote it (see prompt.Segment)
+    label: str  #: what stands before it on its line
+    was: str  #: an example, before
+    now: str  #: the same example, after
+    count: int  #: in how many steps it was seen
+    rules: tuple[str, ...] = ()  #: the names of those that take it away, in the order given
+    covered: int = 0  #: in how many of the steps the first of them does
     sightings: tuple[Sighting, ...] = field(default=(), repr=False, compare=False)
+    """Where it was seen."""
 
 
 def fields(
@@ -184,12 +179,12 @@ def _covered(one: Field, tried: Sequence[tuple[str, Sequence[_Trial | None]]]) -
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """What one rule does in a step: its edits in either turn, and the changes that it leaves."""
+    """What one rule does in a step."""
 
-    step: Step
-    changed: Sequence[Change]
-    edits: tuple[tuple[Edit, ...], tuple[Edit, ...]]
-    left: Sequence[Change]
+    step: Step  #: which
+    changed: Sequence[Change]  #: the changes without it
+    edits: tuple[tuple[Edit, ...], tuple[Edit, ...]]  #: its edits in either turn
+    left: Sequence[Change]  #: the changes that it leaves
 
     def takes_away(self, change: Change) -> bool:
         """Whether ``change`` is gone, and by an edit that meets it."""

@@ -22,19 +22,14 @@ _ORDERS = (Order.TOOLS_FIRST, Order.SYSTEM_FIRST)
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """What rules win together: tokens of the prompt that the turn before had already, estimated.
+    """What rules win together: tokens of the prompt that the turn before had already, estimated."""
 
-    ``prompt``: all of it; ``shared``: without the rules, ``kept``: with them. ``tried``: how many
-    requests they were proven on; ``rules``: how many they are. ``rest``: tokens that the server had
-    and still reads again, since something else changed.
-    """
-
-    prompt: int
-    shared: int
-    kept: int
-    tried: int = 1
-    rules: int = 1
-    rest: int = 0
+    prompt: int  #: all tokens of it
+    shared: int  #: tokens without the rules
+    kept: int  #: tokens with them
+    tried: int = 1  #: how many requests they were proven on
+    rules: int = 1  #: how many they are
+    rest: int = 0  #: tokens that the server had and still reads again, since something else changed
 
     @property
     def says(self) -> str:

@@ -23,9 +23,9 @@ _LONG = 20
 class Unit:
     """One message, or the whole of a system text that stands outside the messages."""
 
-    path: str
-    role: str
-    blocks: tuple[Segment, ...]
+    path: str  #: JSON pointer in its request
+    role: str  #: as the request spells it
+    blocks: tuple[Segment, ...]  #: its texts, in their order
 
     @cached_property
     def key(self) -> tuple[str, ...]:
@@ -40,18 +40,13 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Which became which, by their indexes.
+    """Which message of a turn became which of the next, by their indexes."""
 
-    ``pairs``: (before, after), in order; ``gone`` and ``new``: those without a counterpart,
-    ``new`` only where it stands before one that stayed; ``moved``: (before, after) of those that
-    stand behind what has come since; ``appended``: what the turn added.
-    """
-
-    pairs: tuple[Pair, ...]
-    gone: tuple[int, ...]
-    new: tuple[int, ...]
-    moved: tuple[Pair, ...]
-    appended: tuple[int, ...]
+    pairs: tuple[Pair, ...]  #: (before, after), in order
+    gone: tuple[int, ...]  #: those before without a counterpart
+    new: tuple[int, ...]  #: those after without one, where it stands before one that stayed
+    moved: tuple[Pair, ...]  #: (before, after) of those that stand behind what has come since
+    appended: tuple[int, ...]  #: what the turn added
 
 
 def units(prompt: Prompt, *, system: bool) -> list[Unit]:

@@ -25,24 +25,22 @@ _TELLING = {Kind.REMOVED: 20, Kind.TEXT: 60}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference between two turns.
+    """One difference between two turns."""
 
-    ``path``: JSON pointer in the later request, or in the earlier one if it has gone. ``source``:
-    who wrote it (see prompt.Segment). ``was``, ``now``: the texts that differ. ``was_text``,
-    ``now_text`` and ``was_span``, ``now_span``: the string each is part of and where, in
-    characters; None where the change is not one inside a string.
-    """
-
-    kind: Kind
-    part: Part
-    path: str
-    source: str
-    was: str
-    now: str
+    kind: Kind  #: what sort of change it is
+    part: Part  #: of the prompt
+    path: str  #: JSON pointer in the later request, or in the earlier one if it has gone
+    source: str  #: who wrote it (see prompt.Segment)
+    was: str  #: the text that differs, in the earlier request
+    now: str  #: the same in the later one
     was_text: str | None = None
+    """The string that ``was`` is part of; None: no change inside a string."""
     now_text: str | None = None
+    """The string that ``now`` is part of; None: no change inside a string."""
     was_span: tuple[int, int] = (0, 0)
+    """Where ``was`` stands in ``was_text``: (start, end) in characters."""
     now_span: tuple[int, int] = (0, 0)
+    """Where ``now`` stands in ``now_text``: (start, end) in characters."""
 
     @property
     def before(self) -> str:

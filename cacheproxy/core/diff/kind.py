@@ -89,11 +89,11 @@ _AROUND = 80
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The token that changed. Spans in characters of the two texts."""
+    """The token that changed."""
 
-    kind: Kind
-    was: tuple[int, int]
-    now: tuple[int, int]
+    kind: Kind  #: what sort of token it is
+    was: tuple[int, int]  #: (start, end) in characters of the earlier text
+    now: tuple[int, int]  #: (start, end) in characters of the later text
 
 
 def token_at(was: str, now: str, was_at: int, now_at: int) -> Token | None:

@@ -21,10 +21,10 @@ _Span = tuple[int, int]
 
 
 class Line(NamedTuple):
-    """``n``: its number in its text, from 1; ``parts``: its text, and whether that changed."""
+    """One line of two texts shown side by side."""
 
-    n: int
-    parts: tuple[tuple[str, bool], ...]
+    n: int  #: its number in its text, from 1
+    parts: tuple[tuple[str, bool], ...]  #: its text in pieces, and whether each changed
 
 
 def side_by_side(was: str, now: str, at: int) -> tuple[list[Line], list[Line]]:

@@ -30,11 +30,11 @@ TEXT_KINDS = (Kind.TEXT, Kind.ADDED, Kind.REMOVED)
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """One difference: (start, end) in characters of the earlier and of the later text."""
+    """One difference between two texts."""
 
-    kind: Kind
-    was: tuple[int, int]
-    now: tuple[int, int]
+    kind: Kind  #: what sort of change it is
+    was: tuple[int, int]  #: (start, end) in characters of the earlier text
+    now: tuple[int, int]  #: (start, end) in characters of the later text
 
 
 def hunks(was: str, now: str) -> list[Hunk]:

@@ -19,17 +19,13 @@ from cacheproxy.core.prompt.segments import tool_name
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference at ``path``: of the later value, or of the earlier one if it has gone.
+    """One difference between two JSON values."""
 
-    ``was``, ``now``: the values as text (a string as it reads, others as JSON); empty where there
-    is none. ``hunk``: which part of a string; None if the whole value differs.
-    """
-
-    kind: Kind
-    path: Path
-    was: str
-    now: str
-    hunk: Hunk | None = None
+    kind: Kind  #: what sort of change it is
+    path: Path  #: to the later value, or to the earlier one if it has gone
+    was: str  #: the earlier value as text: a string as it reads, others as JSON; "" for none
+    now: str  #: the later value, likewise
+    hunk: Hunk | None = None  #: which part of a string; None: the whole value differs
 
 
 def differences(was: Any, now: Any, path: Path = ()) -> Iterator[Difference]:

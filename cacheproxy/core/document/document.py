@@ -26,11 +26,11 @@ from cacheproxy.core.document.spans import Container, Entry, Item
 
 
 class Splice(NamedTuple):
-    """``new`` stands in place of the bytes from ``start`` to ``end`` of a body."""
+    """New bytes in place of some of a body's."""
 
-    start: int
-    end: int
-    new: bytes
+    start: int  #: offset in bytes of the first that goes
+    end: int  #: offset in bytes behind the last that goes
+    new: bytes  #: what stands there then
 
 
 class Document:

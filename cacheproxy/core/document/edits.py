@@ -39,26 +39,21 @@ class EditError(ValueError):
 class Raw:
     """As an edit's ``new``: a JSON value in just this spelling, which must be valid JSON."""
 
-    text: str
+    text: str  #: the spelling
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change, and its report.
+    """One change, and its report."""
 
-    ``path``: JSON pointer (RFC 6901) of the value to change.
-    ``new``: the new JSON value, a Raw one, or REMOVE; with a ``span``, a string.
-    ``why``: one short sentence for the log.
-    ``span``: (start, end) in characters of the string at ``path``: only these change.
-    ``adds``: nothing is replaced (RFC 6902, section 4.1): a new member comes last in its object, a
-    new element before the one that ``path`` names, or last in its array where that ends in ``-``.
-    """
-
-    path: str
-    new: Any
-    why: str
+    path: str  #: JSON pointer (RFC 6901) of the value to change
+    new: Any  #: the new JSON value, a Raw one, or REMOVE; with a ``span``, a string
+    why: str  #: one short sentence for the log
     span: tuple[int, int] | None = None
+    """(start, end) in characters of the string at ``path``: only these change."""
     adds: bool = False
+    """Nothing is replaced (RFC 6902, section 4.1): a new member comes last in its object, a new
+    element before the one that ``path`` names, or last in its array where that ends in ``-``."""
 
 
 def apply(document: Document, edits: Iterable[Edit]) -> bytes:

@@ -59,15 +59,13 @@ def _unescape(segment: str) -> str:
 
 
 class Segment(NamedTuple):
-    """One step of a pattern: what to enter, and what the object there must say.
+    """One step of a pattern: what to enter, and what the object there must say."""
 
-    ``number``: the name as an index (RFC 6901, section 4), None if it is none.
-    """
-
-    name: str
-    number: int | None = None
+    name: str  #: of a member, an index, or ``*``
+    number: int | None = None  #: the name as an index (RFC 6901, section 4); None if it is none
     key: str | None = None
-    values: tuple[str, ...] = ()
+    """The member that the condition in brackets looks at; None: no condition."""
+    values: tuple[str, ...] = ()  #: texts, one of which it must be
 
     def accepts(self, value: Any) -> bool:
         """Whether ``value`` meets the condition in brackets, if there is one."""
@@ -81,14 +79,11 @@ class Segment(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """A pattern that has been read: ``head`` up to the first ``*``, the condition there, the rest.
+    """A pattern that has been read."""
 
-    ``each`` and ``rest`` are None if there is no ``*``.
-    """
-
-    head: tuple[Segment, ...]
-    each: Segment | None = None
-    rest: Pattern | None = None
+    head: tuple[Segment, ...]  #: the steps up to the first ``*``
+    each: Segment | None = None  #: that ``*`` with its condition; None if there is none
+    rest: Pattern | None = None  #: what follows it; None if there is no ``*``
 
 
 @lru_cache(maxsize=1024)

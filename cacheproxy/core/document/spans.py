@@ -18,11 +18,11 @@ _UNSEARCHED: tuple[int, frozenset[Any]] = (0, frozenset())
 class Entry(NamedTuple):
     """One member of an object or element of an array; offsets in bytes of the body."""
 
-    key: str | int
-    start: int
-    value_start: int
-    end: int
-    value: Any
+    key: str | int  #: a member's name, or an element's index
+    start: int  #: where it begins: for a member, its name
+    value_start: int  #: where its value begins
+    end: int  #: behind its value
+    value: Any  #: what it was read as
 
 
 class Item:

@@ -17,12 +17,12 @@ _MOST_DIGITS = 32
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """Bytes: ``body``, ``head`` (without the target), ``target``. A count: ``headers``."""
+    """How large a request may be."""
 
-    body: int = 64 << 20
-    head: int = 64 << 10
-    target: int = 32 << 10
-    headers: int = 1000
+    body: int = 64 << 20  #: bytes
+    head: int = 64 << 10  #: bytes, without the target
+    target: int = 32 << 10  #: bytes
+    headers: int = 1000  #: how many
 
 
 class RequestError(ValueError):

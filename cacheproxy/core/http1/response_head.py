@@ -10,13 +10,14 @@ from cacheproxy.core.prompt.request import Headers
 
 @dataclass(slots=True)
 class ResponseHead:
-    """Status and headers. ``length``: of the body as announced, None if not known before."""
+    """Status and headers."""
 
-    status: int
-    reason: bytes
-    headers: Headers
-    length: int | None = None
+    status: int  #: its code (RFC 9110, section 15)
+    reason: bytes  #: the phrase behind it
+    headers: Headers  #: (name, value) pairs as they came
+    length: int | None = None  #: bytes of the body as announced; None: not known before its end
     _by_name: dict[bytes, list[bytes]] = field(init=False, repr=False, compare=False)
+    """Values by name in lower case."""
 
     def __post_init__(self) -> None:
         self._by_name = by_name(self.headers)

@@ -14,10 +14,10 @@ _LONGEST_LINE = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its type (``event:`` field, empty if none) and its data, lines joined by LF."""
+    """One event of a stream."""
 
-    type: bytes
-    data: bytes
+    type: bytes  #: its ``event:`` field, empty if it has none
+    data: bytes  #: its ``data:`` lines, joined by LF
 
 
 class EventReader:

@@ -18,11 +18,11 @@ _URL = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*+)://([^/?#]*+)(.*)")
 
 
 class Absolute(NamedTuple):
-    """A URL's parts: the scheme in lower case, the authority, and path and query in one."""
+    """A URL's parts."""
 
-    scheme: bytes
-    authority: bytes
-    path: bytes
+    scheme: bytes  #: in lower case
+    authority: bytes  #: host and port as they came
+    path: bytes  #: path and query in one
 
 
 def absolute(method: bytes, target: bytes) -> Absolute | None:

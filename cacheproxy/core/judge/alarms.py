@@ -23,16 +23,13 @@ _JUDGED = (Judgement.OK, Judgement.BREAK)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From where on a break is worth an alarm; 0: never.
-
-    ``tokens``, ``seconds``: lost by one turn; or by the last ``turns`` turns together, if these
-    reused less than the share ``reuse`` of what the turns before them had.
-    """
+    """From where on a break is worth an alarm; 0: never."""
 
     tokens: int = 20_000
-    seconds: float = 40.0
-    reuse: float = 0.5
-    turns: int = 5
+    """Lost by one turn, or by the last ``turns`` together if these reused too little."""
+    seconds: float = 40.0  #: lost, likewise
+    reuse: float = 0.5  #: what is too little: a share of what the turns before had, 0 to 1
+    turns: int = 5  #: how many count together
 
     def are_reached(self, tokens: int, seconds: float) -> bool:
         """Whether this was lost, or more."""
@@ -41,23 +38,19 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """What there is to tell: no text of any prompt.
+    """What there is to tell: no text of any prompt."""
 
-    ``tokens``, ``seconds``: lost, by ``turns`` turns; seconds are None where no speed is known.
-    ``command``: what tells more, and proposes a rule where one may help. ``at``: since the epoch.
-    """
-
-    client: str
-    session: str
-    turn: int
-    cause: str
-    phrase: str
-    tokens: int
-    seconds: float | None
-    turns: int
-    command: str
-    upstream: str
-    at: float
+    client: str  #: the client's name
+    session: str  #: as the log calls it
+    turn: int  #: the last of the turns
+    cause: str  #: by its word in the log
+    phrase: str  #: the cause in words
+    tokens: int  #: lost, by ``turns`` turns
+    seconds: float | None  #: lost; None where no speed is known
+    turns: int  #: how many lost them
+    command: str  #: what tells more, and proposes a rule where one may help
+    upstream: str  #: by its name or URL
+    at: float  #: seconds since the epoch
 
     @property
     def title(self) -> str:
@@ -75,9 +68,9 @@ class Alarm:
 class _Turn(NamedTuple):
     """What a turn reused of the one before it, and lost of it."""
 
-    reused: int
-    lost: int
-    seconds: float | None
+    reused: int  #: tokens
+    lost: int  #: tokens
+    seconds: float | None  #: lost; None where no speed is known
 
 
 class Alarms:

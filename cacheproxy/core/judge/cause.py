@@ -26,56 +26,46 @@ _SHIFTED = 8
 
 
 class Meanwhile(NamedTuple):
-    """What happened at the upstream between two turns of a conversation, as far as we know.
+    """What happened at the upstream between two turns of a conversation, as far as we know."""
 
-    ``others``: conversations that had a turn, None where nobody watched; ``alike``: tokens that
-    this prompt shares with the last prompt of the one of them that fits what was reused best;
-    ``evaluated``: tokens by all of them. ``restarted``: the server is another since, None where
-    nobody watched; ``emptied``: it was seen with slots, none of which held as much. ``moved``: the
-    turn before went to another upstream.
-    """
-
-    others: int | None = None
+    others: int | None = None  #: conversations that had a turn; None where nobody watched
     alike: int | None = None
-    evaluated: int = 0
-    restarted: bool | None = None
-    emptied: bool = False
-    moved: bool = False
+    """Tokens that this prompt shares with the last prompt of the one of them that fits what was
+    reused best."""
+    evaluated: int = 0  #: tokens by all of them
+    restarted: bool | None = None  #: the server is another since; None where nobody watched
+    emptied: bool = False  #: it was seen with slots, none of which held as much
+    moved: bool = False  #: the turn before went to another upstream
 
 
 NOTHING_SEEN = Meanwhile()
 
 
 class Loss(NamedTuple):
-    """A turn that reused less than the turn before had; all in tokens.
+    """A turn that reused less than the turn before had."""
 
-    ``before``: of the turn before; ``prompt``: of this one; ``shared``: what the two requests
-    share, by their characters; ``change``: what is named after where they part, None where this
-    one only goes on. ``was_ok``: whether the turn before had reused the one before it.
-    """
-
-    before: int
-    prompt: int
-    reused: int | None
-    shared: int
-    change: Reason | None
-    was_ok: bool
-    generated: int | None
-    profile: Profile
-    meanwhile: Meanwhile
-    proof: Proof | None
-    caches: bool
+    before: int  #: tokens of the turn before
+    prompt: int  #: tokens of this one
+    reused: int | None  #: tokens; None where the server does not say
+    shared: int  #: tokens that the two requests share, by their characters
+    change: Reason | None  #: what is named after where they part; None where this one only goes on
+    was_ok: bool  #: whether the turn before had reused the one before it
+    generated: int | None  #: tokens of the answer before
+    profile: Profile  #: what is known of the server
+    meanwhile: Meanwhile  #: what happened there between the two
+    proof: Proof | None  #: what comparing rendered prompts showed
+    caches: bool  #: whether the server keeps prompts at all
 
 
 class Cause(NamedTuple):
     """Why; see ``Verdict`` for what the rest means."""
 
-    reason: Reason
-    basis: Basis | None = None
-    rewrite: Rewrite | None = None
-    beneath: Reason | None = None
-    evidence: tuple[Evidence, ...] = ()
-    ruled_out: tuple[str, ...] = ()
+    reason: Reason  #: the cause
+    basis: Basis | None = None  #: how it is known
+    rewrite: Rewrite | None = None  #: what the template did
+    beneath: Reason | None = None  #: of a CHECKPOINT, why the prompts part at all
+    evidence: tuple[Evidence, ...] = ()  #: what speaks for it
+    ruled_out: tuple[str, ...] = ()  #: what was looked at and is not it
 
 
 def cause_of(loss: Loss) -> Cause:

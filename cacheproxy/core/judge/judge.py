@@ -45,16 +45,13 @@ _PROVEN = (Basis.TOLD, Basis.RENDERED)
 
 
 class _Compared(NamedTuple):
-    """The two prompts in the server's order, where they part, and the tokens they share.
+    """The two prompts in the server's order, and where they part."""
 
-    ``counted``: tokens of the later one, or an estimate by the density of the earlier.
-    """
-
-    before: Before
-    sent: Prompt
-    left: Parting
-    could: Count
-    counted: int | None
+    before: Before  #: the turn before
+    sent: Prompt  #: this turn's prompt
+    left: Parting  #: where they part
+    could: Count  #: tokens that could have been reused
+    counted: int | None  #: tokens of the later one, or an estimate by the density of the earlier
 
 
 def judge(  # noqa: PLR0917 (the turn, then what is known around it)

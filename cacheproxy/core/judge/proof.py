@@ -42,28 +42,24 @@ _DAY = re.compile(r"(?<![0-9A-Za-z])(?:\d{4}-\d{2}-\d{2}|\d{1,2} [A-Z][a-z]{2,8}
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A prompt as the server reads it: its text, and the numbers of its tokens."""
+    """A prompt as the server reads it."""
 
-    text: str
-    tokens: array[int]
+    text: str  #: as the template renders it
+    tokens: array[int]  #: their numbers in its vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a comparison of rendered prompts shows, in tokens.
+    """What a comparison of rendered prompts shows."""
 
-    ``before``, ``now``: of each; ``shared``: equal from the start. ``fits``: they part where the
-    requests do. ``rewrite``: else, what the template did; ``where``: with an excerpt of both.
-    ``clock``: where the template prints a time that stands in no request, None for nowhere.
-    """
-
-    before: int
-    now: int
-    shared: int
-    fits: bool = False
-    rewrite: Rewrite | None = None
-    where: Break | None = None
+    before: int  #: tokens of the turn before
+    now: int  #: tokens of this one
+    shared: int  #: tokens that are equal from the start
+    fits: bool = False  #: they part where the requests do
+    rewrite: Rewrite | None = None  #: else, what the template did
+    where: Break | None = None  #: it did so, with an excerpt of both
     clock: int | None = None
+    """Where the template prints a time that stands in no request; None: nowhere."""
 
     @property
     def lost(self) -> int:
@@ -73,17 +69,14 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A turn's prompt and the one before, with their tokens as the answers counted them.
+    """A turn's prompt and the one before, with their tokens as the answers counted them."""
 
-    ``left``: where the requests part. ``has_clock``: whether the template is known to print dates.
-    """
-
-    before: Prompt
-    after: Prompt
-    before_tokens: int
-    after_tokens: int
-    left: Parting
-    has_clock: bool = False
+    before: Prompt  #: the turn before
+    after: Prompt  #: this one
+    before_tokens: int  #: as the answer counted them
+    after_tokens: int  #: as the answer counted them
+    left: Parting  #: where the requests part
+    has_clock: bool = False  #: whether the template is known to print dates
 
 
 def proof_of(was: Rendered, now: Rendered, turn: Compared) -> Proof | None:

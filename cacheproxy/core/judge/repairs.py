@@ -31,10 +31,10 @@ _HEADER = "x-anthropic-billing-header"
 
 
 class Repair(NamedTuple):
-    """What becomes of the ``text`` that a text of system begins with."""
+    """What becomes of a beginning of system text that a server mends by itself."""
 
-    text: re.Pattern[str]
-    becomes: str
+    text: re.Pattern[str]  #: what it begins with
+    becomes: str  #: what the server makes of it
 
 
 _LINE = Repair(re.compile(rf"{_HEADER}[^\n]*\n?"), "")

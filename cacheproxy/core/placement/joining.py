@@ -41,17 +41,14 @@ def join_late(
 
 @dataclass(slots=True)
 class _Run:
-    """Messages that become one, in their order. ``home``: the one that the others join.
+    """Messages that become one, in their order."""
 
-    ``is_result``: it ends with what a tool returned. ``changes``: there is a late one among
-    them, or more than one.
-    """
-
-    home: int
-    is_result: bool = False
-    changes: bool = False
+    home: int  #: index of the one that the others join
+    is_result: bool = False  #: it ends with what a tool returned
+    changes: bool = False  #: there is a late one among them, or more than one
     before: list[int] = field(default_factory=list)
-    behind: list[int] = field(default_factory=list)
+    """Indexes of those whose text goes before the home's."""
+    behind: list[int] = field(default_factory=list)  #: indexes of those whose text goes behind it
 
 
 def _runs(

@@ -37,34 +37,26 @@ class Late(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """How one role fares: after other messages (``late``), and as a second text at the head.
+    """How one role fares."""
 
-    ``costs``: as it is sent, behind a tool's result, it costs more than placed.
-    """
-
-    late: Late = Late.UNKNOWN
-    lead: Late = Late.UNKNOWN
-    costs: bool = False
+    late: Late = Late.UNKNOWN  #: after other messages
+    lead: Late = Late.UNKNOWN  #: as a second text at the head
+    costs: bool = False  #: as it is sent, behind a tool's result, it costs more than placed
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What one server does with late messages of each role, and what else it cannot take.
+    """What one server does with late messages of each role, and what else it cannot take."""
 
-    ``joins_user``: it refuses two user messages in a row, which become one. ``joins_tool``: a
-    late message joins the tool's result before it: as a user message there it would be refused,
-    or cost what was rendered before it (the reasoning of the running turn). ``told_by``: how this
-    is known, for people. ``short_ids``: it refuses ids of calls unless they are nine letters or
-    digits. ``refuses``: what it refuses and nobody can mend, for people.
-    """
-
-    system: Treatment
-    developer: Treatment
-    joins_user: bool = False
+    system: Treatment  #: late messages of this role
+    developer: Treatment  #: late messages of this role
+    joins_user: bool = False  #: it refuses two user messages in a row, which become one
     joins_tool: bool = False
-    told_by: str = ""
-    short_ids: bool = False
-    refuses: tuple[str, ...] = ()
+    """A late message joins the tool's result before it: as a user message there it would be
+    refused, or cost what was rendered before it (the reasoning of the running turn)."""
+    told_by: str = ""  #: how this is known, for people
+    short_ids: bool = False  #: it refuses ids of calls unless they are nine letters or digits
+    refuses: tuple[str, ...] = ()  #: what it refuses and nobody can mend, for people
 
     @property
     def late(self) -> Late:

@@ -45,11 +45,11 @@ _OPEN, _CLOSE = (encode(text)[1:-1].encode() for text in (OPEN, CLOSE))
 
 
 class LateMessage(NamedTuple):
-    """Where a late system message stands; ``leads``: only system text stands before it."""
+    """Where a late system message stands."""
 
-    number: int
-    role: str
-    leads: bool
+    number: int  #: its index among the messages
+    role: str  #: as the request spells it
+    leads: bool  #: only system text stands before it
 
 
 def late_messages(request: Request) -> list[LateMessage]:

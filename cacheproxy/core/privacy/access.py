@@ -56,33 +56,27 @@ _SAME_SITE = {b"same-origin", b"none"}
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request goes no further: the status, and one sentence."""
+    """Why a request goes no further."""
 
-    status: int
-    message: str
+    status: int  #: of the answer
+    message: str  #: one sentence
 
 
 class Door(NamedTuple):
-    """Where a connection came in: at which address and port of ours, and whether encrypted.
+    """Where a connection came in."""
 
-    ``address``: "" for a socket in the file system.
-    """
-
-    address: str = ""
-    port: int = 0
-    secure: bool = False
+    address: str = ""  #: of ours, "" for a socket in the file system
+    port: int = 0  #: of ours
+    secure: bool = False  #: whether it is encrypted
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``hosts``: names besides localhost under which clients may ask; ``token``: "" for none.
+    """Who may ask."""
 
-    ``origins``: whose web pages may ask besides our own.
-    """
-
-    hosts: frozenset[str] = frozenset()
-    token: str = ""
-    origins: frozenset[bytes] = frozenset()
+    hosts: frozenset[str] = frozenset()  #: names besides localhost under which clients may ask
+    token: str = ""  #: that they have to send, "" for none
+    origins: frozenset[bytes] = frozenset()  #: whose web pages may ask besides our own
 
     def refusal(
         self,

@@ -35,14 +35,12 @@ class OriginError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """What an answer says about pages of other origins.
+    """What an answer says about pages of other origins."""
 
-    ``is_preflight``: a browser asks whether such a page may send the request (section 3.2.2):
-    these headers are the answer.
-    """
-
-    headers: Headers = ()
+    headers: Headers = ()  #: that say it
     is_preflight: bool = False
+    """A browser asks whether such a page may send the request (section 3.2.2): these headers are
+    the answer."""
 
 
 NOT_SHARED = Sharing()

@@ -69,28 +69,27 @@ class ClientError(ValueError):
 class Client:
     r"""A client, and the marks by which its requests are told. One of them is enough.
 
-    ``name``: as sessions show it (``claude``, ``codex``): a lower-case word. A request whose user
-    agent goes by this name is the client's; so is every request if the name is ``*``.
-    ``agents``: what its user agent begins with, compared without case: ``("claude-cli/",)``.
-    ``headers``: names of headers that it alone sends.
-    ``head``: plain texts; its system text begins with one of them, after white space.
-    ``lines``: Python regexes; one of them matches from the beginning of a line of its system
-    text, outside of fenced code. Each begins with eight or more plain characters.
-
     ``head`` and ``lines`` are looked for only in the system text before the first message of a
-    user, and only where the user agent does not name another client that we know: what a user
-    typed or a tool returned tells nothing. ``must_begin``: however it is told, its system text
-    begins with this, too: where its name is a library's, which others use. ``late``: the seconds a
-    line took, once that was too long: none is looked for from then on. Raises ClientError.
+    user, and only where the user agent does not name another client that we know: what a user typed
+    or a tool returned tells nothing. Raises ClientError.
     """
 
     name: str
+    """As sessions show it (``claude``, ``codex``): a lower-case word. A request whose user agent
+    goes by this name is the client's; so is every request if the name is ``*``."""
     agents: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
+    """What its user agent begins with, compared without case: ``("claude-cli/",)``."""
+    headers: tuple[str, ...] = ()  #: names of headers that it alone sends
     head: tuple[str, ...] = ()
+    """Plain texts; its system text begins with one of them, after white space."""
     lines: tuple[str, ...] = ()
+    """Python regexes; one of them matches from the beginning of a line of its system text, outside
+    of fenced code. Each begins with eight or more plain characters."""
     must_begin: str = ""
+    """However it is told, its system text begins with this, too: where its name is a library's,
+    which others use."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
+    """The seconds that a line took, once that was too long: none is looked for from then on."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not (self.is_every or _NAME.fullmatch(self.name)):

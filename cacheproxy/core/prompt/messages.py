@@ -16,12 +16,12 @@ _Json = dict[str, Any]
 
 
 class Call(NamedTuple):
-    """A tool call; ``arguments``: a JSON text or a value, which stands at ``path``."""
+    """A tool call."""
 
-    id: Any
-    name: str
-    path: Path
-    arguments: Any
+    id: Any  #: as the request has it
+    name: str  #: of the tool
+    path: Path  #: to its arguments
+    arguments: Any  #: a JSON text or a value, which stands at ``path``
 
 
 def messages_of(request: Request | None) -> tuple[str, list[_Json]]:

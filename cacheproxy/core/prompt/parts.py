@@ -10,18 +10,15 @@ from cacheproxy.core.prompt.segments import Part, Piece
 
 
 class Parts(NamedTuple):
-    """Tokens of each part; together they are all of the prompt. ``order``: as it is rendered.
+    """Tokens of each part; together they are all of the prompt."""
 
-    ``history``: earlier messages without the reasoning in them, which is ``thinking``; ``newest``:
-    what stands behind the model's last words: the user's message, or the results of tools.
-    """
-
-    tools: int
-    system: int
-    history: int
-    thinking: int
+    tools: int  #: their definitions
+    system: int  #: system text
+    history: int  #: earlier messages without the reasoning in them
+    thinking: int  #: the reasoning in earlier messages
     newest: int
-    order: Order
+    """What stands behind the model's last words: the user's message, or results of tools."""
+    order: Order  #: as it is rendered
 
 
 def parts_of(

@@ -58,16 +58,13 @@ class Order(StrEnum):
 
 
 class Made(NamedTuple):
-    """What a prompt was made of: ``run`` has a piece for each message.
+    """What a prompt was made of."""
 
-    ``texts``: system text and user text beside the messages, by the names of their members.
-    ``heads``: how many of the messages stand first and are system text.
-    """
-
-    tool_piece: Piece
+    tool_piece: Piece  #: the definitions of tools
     texts: dict[str, Piece]
-    run: Run
-    heads: int = 0
+    """System text and user text beside the messages, by the names of their members."""
+    run: Run  #: a piece for each message
+    heads: int = 0  #: how many of the messages stand first and are system text
 
 
 _NO_TOOLS = Piece(Part.TOOLS)

@@ -24,19 +24,14 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 @dataclass(frozen=True)
 class Request:
-    """One HTTP request, frozen; its JSON is looked at lazily, and once.
+    """One HTTP request, frozen; its JSON is looked at lazily, and once."""
 
-    ``target``: the request target as it came (RFC 9112, section 3.2), query included.
-    ``headers``: (name, value) pairs; names compare without case.
-    ``body``: the whole body; where a header still says Content-Encoding, it is not read.
-    ``memo``: what earlier bodies came to; the JSON is the same without it, but read as a whole.
-    """
-
-    method: str
-    target: str
-    headers: Headers = ()
-    body: bytes = b""
+    method: str  #: as it came
+    target: str  #: the request target as it came (RFC 9112, section 3.2), query included
+    headers: Headers = ()  #: (name, value) pairs; names compare without case
+    body: bytes = b""  #: the whole body; where a header still says Content-Encoding, it is not read
     memo: Memo | None = field(default=None, compare=False, repr=False)
+    """What earlier bodies came to; the JSON is the same without it, but read as a whole."""
 
     @Once
     def path(self) -> str:

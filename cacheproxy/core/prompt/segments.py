@@ -34,17 +34,14 @@ _SOURCES = {
 
 
 class Segment(NamedTuple):
-    """One piece of a prompt: the JSON pointer where it stands, and how it reads.
+    """One piece of a prompt."""
 
-    ``role``: of the message it is part of, empty for tools and the system text. ``source``: who
-    wrote it: ``client`` (tools, system), ``user``, ``model`` or ``tool``.
-    """
-
-    part: Part
-    path: str
-    text: str
-    role: str = ""
+    part: Part  #: the part it belongs to
+    path: str  #: JSON pointer to where it stands
+    text: str  #: how it reads
+    role: str = ""  #: of the message it is part of, empty for tools and the system text
     source: str = "client"
+    """Who wrote it: ``client`` (tools, system), ``user``, ``model`` or ``tool``."""
 
 
 def is_same_call(one: Segment, other: Segment) -> bool:
@@ -68,20 +65,17 @@ def _call(text: str) -> dict[str, Any] | None:
 
 
 class Piece(NamedTuple):
-    """What one value of a body reads as, so that the next turn can use it again.
+    """What one value of a body reads as, so that the next turn can use it again."""
 
-    ``chars``: of all its texts; ``cost``: bytes that it takes, roughly, where one emoji makes each
-    character of its text take four. ``digests``: a number for each text of a message, but for the
-    sign that it begins. ``names``: those of the tools. ``thinking``: characters of reasoning.
-    """
-
-    part: Part
-    segments: tuple[Segment, ...] = ()
-    chars: int = 0
+    part: Part  #: the part it belongs to
+    segments: tuple[Segment, ...] = ()  #: its texts, in their order
+    chars: int = 0  #: characters of all its texts
     cost: int = 0
+    """Bytes that it takes, roughly: one emoji makes each character of its text take four."""
     digests: tuple[int, ...] = ()
-    names: frozenset[str] = frozenset()
-    thinking: int = 0
+    """A number for each text of a message, but for the sign that it begins."""
+    names: frozenset[str] = frozenset()  #: those of the tools
+    thinking: int = 0  #: characters of reasoning
 
 
 def piece_of(part: Part, segments: Iterable[Segment], names: frozenset[str] = frozenset()) -> Piece:
@@ -110,11 +104,11 @@ class Run(NamedTuple):
     that is most of what a comparison takes.
     """
 
-    pieces: tuple[Piece, ...] = ()
-    chars: int = 0
-    cost: int = 0
-    digests: tuple[int, ...] = ()
-    thinking: int = 0
+    pieces: tuple[Piece, ...] = ()  #: one for each message
+    chars: int = 0  #: characters of all texts
+    cost: int = 0  #: bytes that they take, roughly
+    digests: tuple[int, ...] = ()  #: of all pieces, one after the other
+    thinking: int = 0  #: characters of reasoning
 
     def then(self, more: Sequence[Piece]) -> Run:
         """Return the run that has ``more`` behind it."""

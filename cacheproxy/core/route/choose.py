@@ -23,17 +23,13 @@ _ROOM = 512
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Target:
-    """An upstream, as far as a choice looks at it.
+    """An upstream, as far as a choice looks at it."""
 
-    ``models``: those it serves, with ``*`` and ``?``; () for all. ``is_fallback``: only where no
-    other is up. ``is_remote``: what goes there leaves this network.
-    """
-
-    name: str
-    models: tuple[str, ...] = ()
-    price: Price = FREE
-    is_fallback: bool = False
-    is_remote: bool = False
+    name: str  #: as configured; "" for the only one
+    models: tuple[str, ...] = ()  #: those it serves, with ``*`` and ``?``; () for all
+    price: Price = FREE  #: what its tokens cost
+    is_fallback: bool = False  #: only where no other is up
+    is_remote: bool = False  #: what goes there leaves this network
 
     def serves(self, model: str) -> bool:
         """Whether it has ``model``; a request that names none goes anywhere."""
@@ -43,39 +39,30 @@ class Target:
 
 
 class Standing(NamedTuple):
-    """How a target is doing now.
+    """How a target is doing now."""
 
-    ``context``: tokens of one prompt, None for not known. ``speed``: evaluated tokens a second,
-    None for not known. ``waiting``: requests under way there. ``is_silent``: it answers nothing, so
-    that it gets no new conversations while others do.
-    """
-
-    is_up: bool = True
-    context: int | None = None
-    speed: float | None = None
-    waiting: int = 0
+    is_up: bool = True  #: whether it takes connections
+    context: int | None = None  #: tokens of one prompt; None: not known
+    speed: float | None = None  #: evaluated tokens a second; None: not known
+    waiting: int = 0  #: requests under way there
     is_silent: bool = False
+    """It answers nothing, so that it gets no new conversations while others do."""
 
 
 class Known(NamedTuple):
-    """What is known of a conversation: ``home``, the name of where its prefix is, "" for nowhere.
+    """What is known of a conversation."""
 
-    ``key``: see ``key.root_key``. ``cached``: tokens of its prefix there.
-    """
-
-    key: str = ""
-    home: str = ""
-    cached: int = 0
+    key: str = ""  #: see ``key.root_key``
+    home: str = ""  #: the name of the upstream that has its prefix, "" for none
+    cached: int = 0  #: tokens of its prefix there
 
 
 class Order(NamedTuple):
-    """Names of upstreams, in the order in which they are asked.
+    """Names of upstreams, in the order in which they are asked."""
 
-    ``spare``: fallbacks among them, which stand in while all those of the route are down.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  #: all of them
     spare: tuple[str, ...] = ()
+    """Fallbacks among them, which stand in while all those of the route are down."""
 
     @property
     def is_fallback(self) -> bool:

@@ -35,13 +35,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """``model``: as asked for, "" for none; ``tokens``: of the prompt, estimated."""
+    """What a route is chosen by."""
 
-    client: str = ""
-    model: str = ""
-    has_tools: bool = False
-    tokens: int = 0
-    kind: Kind = Kind.MAIN
+    client: str = ""  #: the client's name
+    model: str = ""  #: as asked for, "" for none
+    has_tools: bool = False  #: whether the request names tools
+    tokens: int = 0  #: of the prompt, estimated
+    kind: Kind = Kind.MAIN  #: what the request is for
 
 
 def facts_of(request: Request, turn: Turn, *, with_kind: bool = True) -> Facts:

@@ -8,14 +8,12 @@ _MILLION = 1e6
 
 
 class Price(NamedTuple):
-    """For a million tokens, in whatever currency; ``cached`` of those that it has already.
+    """What a million tokens cost, in whatever currency."""
 
-    ``cached`` None: as much as for others.
-    """
-
-    prompt: float = 0.0
-    output: float = 0.0
+    prompt: float = 0.0  #: for tokens that are evaluated
+    output: float = 0.0  #: for generated tokens
     cached: float | None = None
+    """For tokens that the server has already; None: as much as for others."""
 
     def of_prompt(self, tokens: int, reused: int = 0) -> float:
         """Return the price of a prompt, ``reused`` of whose tokens it has."""

@@ -14,23 +14,18 @@ Preference = Literal["", "latency", "cost"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where requests go that match; what is not said matches all.
+    """Where requests go that match; what is not said matches all."""
 
-    ``name``: for people. ``to``: names of upstreams, a pool if there are several. ``client`` and
-    ``model`` may hold ``*`` and ``?``. ``least``, ``most``: tokens of the prompt. ``prefer``: where
-    a new conversation goes in a pool. ``max_cost``: of one prompt, in the currency of the prices.
-    """
-
-    name: str
-    to: tuple[str, ...] = ()
-    client: str = "*"
-    model: str = "*"
-    has_tools: bool | None = None
-    least: int = 0
-    most: int | None = None
-    kinds: frozenset[Kind] = frozenset()
-    prefer: Preference = ""
-    max_cost: float | None = None
+    name: str  #: for people
+    to: tuple[str, ...] = ()  #: names of upstreams, a pool if there are several; () for all
+    client: str = "*"  #: a client's name, with ``*`` and ``?``
+    model: str = "*"  #: a model's name, with ``*`` and ``?``
+    has_tools: bool | None = None  #: whether the request names tools; None: either way
+    least: int = 0  #: tokens of the prompt, at least
+    most: int | None = None  #: tokens of the prompt, at most; None: no bound
+    kinds: frozenset[Kind] = frozenset()  #: what the request is for; none: anything
+    prefer: Preference = ""  #: where a new conversation goes in a pool
+    max_cost: float | None = None  #: of one prompt, in the currency of the prices; None: no bound
 
     def matches(self, facts: Facts) -> bool:
         """Whether a request of these facts takes this route."""

@@ -28,9 +28,9 @@ class StampError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """``names``: of the headers that carry a conversation's key. Raises StampError."""
+    """Puts a conversation's key into headers. Raises StampError."""
 
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  #: of the headers that carry the key
 
     def __post_init__(self) -> None:
         for name in self.names:

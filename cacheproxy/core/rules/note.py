@@ -40,16 +40,12 @@ class NoteError(ValueError):
 
 
 class Kept(NamedTuple):
-    """A user message of the request before that ends with notes, and the message as it comes now.
+    """A user message of the request before that ends with notes, and as it comes now."""
 
-    ``number``: its place among the messages. ``content``: as it comes now. ``notes``: those that
-    follow it, without the mark. ``in_blocks``: whether each is a block of its own.
-    """
-
-    number: int
-    content: Any
-    notes: tuple[str, ...]
-    in_blocks: bool
+    number: int  #: its place among the messages
+    content: Any  #: as it comes now
+    notes: tuple[str, ...]  #: those that follow it, without the mark
+    in_blocks: bool  #: whether each is a block of its own
 
 
 class Note:

@@ -47,38 +47,33 @@ _KEPT = 64 << 10
 class Rule:
     r"""A declarative rule: a regex, where it may match, and the constant to put there.
 
-    ``name``: lower-case words joined by ``-``, unique.
-    ``where``: path pattern(s) (core.document.pointer) or ``system``, ``system-head``, ``user``.
-    ``pattern``: Python regex; start it with ``\A`` where the text must start with it.
-    ``replacement``: what a match becomes (``\1`` and ``\g<name>`` as in re.sub; ``""``: it goes);
-    if the pattern has a group called ``volatile``, only that group is replaced.
-    ``why``: one sentence for people.
-    ``default``: on unless switched off.
-    ``pin``: instead of ``replacement``, the text that stood at the same place in the session's
-    previous request, so that the first value seen stays.
-    ``note``: of a pin: what the model is told when the value changes, once, behind the user's
-    newest message; ``\g<volatile>`` is the new value. It stays there in later turns (see note.py).
-    ``literals``: if given, a body without any of them is not looked at.
-    ``client``: whose requests it edits; None: its package's client's (``cacheproxy_client``), or
-    everybody's where it belongs to no package.
-
     A rule has a replacement or is a pin. Raises RuleError.
     """
 
-    name: str
+    name: str  #: lower-case words joined by ``-``, unique
     where: str | tuple[str, ...]
-    pattern: str
+    """Path pattern(s) (core.document.pointer) or ``system``, ``system-head``, ``user``."""
+    pattern: str  #: Python regex; start it with ``\A`` where the text must start with it
     replacement: str | None = None
-    why: str = ""
-    default: bool = True
+    r"""What a match becomes (``\1`` and ``\g<name>`` as in re.sub; ``""``: it goes); if the pattern
+    has a group called ``volatile``, only that group is replaced."""
+    why: str = ""  #: one sentence for people
+    default: bool = True  #: on unless switched off
     pin: bool = False
-    literals: tuple[str, ...] = ()
+    """Instead of ``replacement``, the text that stood at the same place in the session's previous
+    request, so that the first value seen stays."""
+    literals: tuple[str, ...] = ()  #: if given, a body without any of them is not looked at
     client: Client | None = None
+    """Whose requests it edits; None: its package's client's (``cacheproxy_client``), or everybody's
+    where it belongs to no package."""
     note: str | None = None
-    _pattern: Pattern = field(init=False, repr=False, compare=False)
-    _places: tuple[Place, ...] = field(init=False, repr=False, compare=False)
-    _note: Note | None = field(init=False, repr=False, compare=False)
+    r"""Of a pin: what the model is told when the value changes, once, behind the user's newest
+    message; ``\g<volatile>`` is the new value. It stays there in later turns (see note.py)."""
+    _pattern: Pattern = field(init=False, repr=False, compare=False)  #: ``pattern``, compiled
+    _places: tuple[Place, ...] = field(init=False, repr=False, compare=False)  #: ``where``, read
+    _note: Note | None = field(init=False, repr=False, compare=False)  #: ``note``, read
     _key: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """``where`` as a key of what a document remembers."""
 
     def __post_init__(self) -> None:
         check_fields(self, "default", "pin")

@@ -19,8 +19,8 @@ from cacheproxy.core.server.profile import Profile
 class Setting(NamedTuple):
     """What to set, and what it does."""
 
-    flag: str
-    does: str
+    flag: str  #: as it is written, with its value
+    does: str  #: for people
 
     @property
     def says(self) -> str:
@@ -30,25 +30,18 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServerFlags:
-    """What one kind of server can be told. "" and () where nothing is known to help.
+    """What one kind of server can be told. "" and () where nothing is known to help."""
 
-    ``name``: as its own documentation spells it. ``room``: more memory for prompts. ``caching``:
-    how it is started to keep any. ``context``: a longer one. ``reporting``: has answers say what
-    was reused. ``kwargs``: sets chat_template_kwargs for all requests, {} standing for their JSON.
-    ``template``: has it use another chat template. ``points``: more places to go back to.
-    ``models``: keeps several models loaded. ``keeps_none``: it reuses nothing, whatever is set.
-    """
-
-    name: str
-    room: tuple[Setting, ...] = ()
-    caching: Setting | None = None
-    context: str = ""
-    reporting: str = ""
-    kwargs: str = ""
-    template: str = ""
-    points: tuple[Setting, ...] = ()
-    models: str = ""
-    keeps_none: bool = False
+    name: str  #: as its own documentation spells it
+    room: tuple[Setting, ...] = ()  #: more memory for prompts
+    caching: Setting | None = None  #: how it is started to keep any
+    context: str = ""  #: a longer one
+    reporting: str = ""  #: has answers say what was reused
+    kwargs: str = ""  #: sets chat_template_kwargs for all requests, {} standing for their JSON
+    template: str = ""  #: has it use another chat template
+    points: tuple[Setting, ...] = ()  #: more places to go back to
+    models: str = ""  #: keeps several models loaded
+    keeps_none: bool = False  #: it reuses nothing, whatever is set
 
     def with_kwargs(self, member: tuple[str, bool]) -> str:
         """Return the flag that sets a member of chat_template_kwargs, "" if there is none."""

@@ -30,13 +30,13 @@ _PYTHON, _UVICORN = "BaseHTTP", "uvicorn"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What is known of the upstream; None where it does not say. ``context`` in tokens."""
+    """What is known of the upstream; None where it does not say."""
 
-    kind: str = UNKNOWN
-    version: str | None = None
-    model: str | None = None
-    context: int | None = None
-    slots: int | None = None
+    kind: str = UNKNOWN  #: what software it is
+    version: str | None = None  #: as it spells it
+    model: str | None = None  #: the one that it serves
+    context: int | None = None  #: tokens
+    slots: int | None = None  #: how many prompts it holds at a time
 
     @property
     def summary(self) -> str:
@@ -53,10 +53,10 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What answers say besides their bodies: the header ``Server``, and the status by path."""
+    """What answers say besides their bodies."""
 
-    software: str = ""
-    statuses: Mapping[str, int] = field(default_factory=dict)
+    software: str = ""  #: their header ``Server``
+    statuses: Mapping[str, int] = field(default_factory=dict)  #: by path
 
 
 NO_SIGNS = Signs()

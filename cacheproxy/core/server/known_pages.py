@@ -30,10 +30,10 @@ _REMIND = 30
 
 
 class Said(NamedTuple):
-    """A page's status, and its JSON value if that was 200."""
+    """A page as it was answered."""
 
-    status: int
-    value: Any
+    status: int  #: of the answer
+    value: Any  #: its JSON value if the status was 200
 
 
 class KnownPages:

@@ -101,34 +101,25 @@ _WANTED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CacheConfig:
-    """How vLLM keeps prompts: blocks of ``block`` tokens, ``capacity`` tokens in all.
+    """How vLLM keeps prompts. None: not told."""
 
-    ``is_hybrid``: a part of the model keeps a state beside them. ``reuses``: whether prompts are
-    looked up there at all. None: not told.
-    """
-
-    block: int | None = None
-    capacity: int | None = None
-    is_hybrid: bool = False
-    reuses: bool | None = None
+    block: int | None = None  #: tokens of a block
+    capacity: int | None = None  #: tokens in all
+    is_hybrid: bool = False  #: a part of the model keeps a state beside the blocks
+    reuses: bool | None = None  #: whether prompts are looked up there at all
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at ``/metrics``. ``figures``: its counters, as told.
+    """One look at ``/metrics``. None: not told."""
 
-    ``model``: the one name in its labels. ``start``: of the process, as text. ``running``,
-    ``waiting``: requests. ``kv``: share of the KV cache in use, 0 to 1. ``cache``: how its memory
-    is made. None: not told.
-    """
-
-    figures: Figures
-    model: str | None = None
-    start: str | None = None
-    running: int | None = None
-    waiting: int | None = None
-    kv: float | None = None
-    cache: CacheConfig | None = None
+    figures: Figures  #: its counters, as told
+    model: str | None = None  #: the one name in its labels
+    start: str | None = None  #: of the process, as text
+    running: int | None = None  #: requests
+    waiting: int | None = None  #: requests
+    kv: float | None = None  #: share of the KV cache in use, 0 to 1
+    cache: CacheConfig | None = None  #: how its memory is made
 
 
 def sample_of(page: str) -> Sample | None:

@@ -20,27 +20,22 @@ _LONGEST = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """``done`` of ``total`` tokens that are to be evaluated."""
+    """How far a prompt was read."""
 
-    done: int
-    total: int
+    done: int  #: tokens
+    total: int  #: tokens that are to be evaluated
 
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """A request that is not over.
+    """A request that is not over."""
 
-    ``session``: whose, as the log calls it; ``conversation``: its id on the pages; ``turn``: its
-    number; ``progress``: None where the server does not say, or reads the prompt no more;
-    ``began``: seconds since the epoch; ``seconds``: from then until this was told.
-    """
-
-    session: str
-    conversation: str
-    turn: int
-    progress: Progress | None
-    began: float
-    seconds: float
+    session: str  #: whose, as the log calls it
+    conversation: str  #: its id on the pages
+    turn: int  #: its number
+    progress: Progress | None  #: None where the server does not say, or reads the prompt no more
+    began: float  #: seconds since the epoch
+    seconds: float  #: from then until this was told
 
 
 class PrefillReader:

@@ -29,15 +29,13 @@ class Thinking(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Thoughts:
-    """How reasoning fares.
+    """How reasoning fares."""
 
-    ``asked_by``: the member of chat_template_kwargs that keeps it, and its value;
-    ``writes_empty``: an empty block is written where there was none, and goes with the turn's end.
-    """
-
-    way: Thinking = Thinking.UNKNOWN
+    way: Thinking = Thinking.UNKNOWN  #: what the template does with it
     asked_by: tuple[str, bool] | None = None
+    """The member of chat_template_kwargs that keeps it, and its value."""
     writes_empty: bool = False
+    """An empty block is written where there was none, and goes with the turn's end."""
 
 
 class Kind(StrEnum):
@@ -55,21 +53,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What holds the prompts; None for what is not told.
+    """What holds the prompts; None for what is not told."""
 
-    ``block``: tokens of a block; ``is_hybrid``: the last whole block is never reused. ``slots``:
-    how many; ``is_unified``: whether they share one memory; ``has_ram``: whether what leaves a
-    slot is kept in RAM; ``context``: tokens of one slot's context; ``capacity``: tokens in all.
-    """
-
-    kind: Kind = Kind.UNKNOWN
-    block: int | None = None
-    is_hybrid: bool = False
-    slots: int | None = None
-    is_unified: bool | None = None
-    has_ram: bool | None = None
-    context: int | None = None
-    capacity: int | None = None
+    kind: Kind = Kind.UNKNOWN  #: how it can be gone back in
+    block: int | None = None  #: tokens of a block
+    is_hybrid: bool = False  #: the last whole block is never reused
+    slots: int | None = None  #: how many
+    is_unified: bool | None = None  #: whether the slots share one memory
+    has_ram: bool | None = None  #: whether what leaves a slot is kept in RAM
+    context: int | None = None  #: tokens of one slot's context
+    capacity: int | None = None  #: tokens in all
 
 
 class Reporting(StrEnum):
@@ -87,29 +80,22 @@ class Reporting(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of one upstream and the model that it serves.
+    """What is known of one upstream and the model that it serves."""
 
-    ``order``: what its template prints first, None for not known; ``tools_last``: the tools stand
-    in the last user message; ``has_clock``: the template prints the time. ``page``: where it
-    renders a conversation for us ("" for nowhere). ``reuses``: whether it ever reuses anything.
-    ``counts_reuse``: its /metrics count reused tokens. ``flag``: what to start it with so that it
-    reports reuse. ``start``: another after a restart.
-    """
-
-    server: Server | None = None
-    placement: Placement | None = None
-    thoughts: Thoughts = Thoughts()
-    order: Order | None = None
-    tools_last: bool = False
-    has_clock: bool = False
-    page: str = ""
-    memory: Memory = Memory()
-    reporting: Reporting = Reporting.UNKNOWN
-    flag: str = ""
-    counts_reuse: bool = False
-    reuses: bool | None = None
-    start: str | None = None
-    told_by: str = ""
+    server: Server | None = None  #: what it says of itself
+    placement: Placement | None = None  #: what it does with late system messages
+    thoughts: Thoughts = Thoughts()  #: what becomes of reasoning
+    order: Order | None = None  #: what its template prints first; None: not known
+    tools_last: bool = False  #: the tools stand in the last user message
+    has_clock: bool = False  #: the template prints the time
+    page: str = ""  #: where it renders a conversation for us, "" for nowhere
+    memory: Memory = Memory()  #: what holds its prompts
+    reporting: Reporting = Reporting.UNKNOWN  #: whether its answers say what was reused
+    flag: str = ""  #: what to start it with so that it reports reuse
+    counts_reuse: bool = False  #: its /metrics count reused tokens
+    reuses: bool | None = None  #: whether it ever reuses anything; None: not known
+    start: str | None = None  #: another after a restart
+    told_by: str = ""  #: how this is known, for people
 
 
 UNKNOWN = Profile()

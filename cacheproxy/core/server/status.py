@@ -59,39 +59,33 @@ class Metrics(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A KV lane of llama-server: ``used`` of its ``context`` tokens. Nothing of what it holds."""
+    """A KV lane of llama-server. Nothing of what it holds."""
 
-    id: int
-    context: int
-    used: int
-    busy: bool
+    id: int  #: its number
+    context: int  #: tokens that it has room for
+    used: int  #: tokens that it holds
+    busy: bool  #: whether a request runs in it
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the upstream at ``url`` said of itself.
+    """What an upstream said of itself."""
 
-    ``wall``: seconds since the epoch; ``moment``: seconds on a clock that only goes forward.
-    ``server``: None where it did not answer. ``served``: the one model it serves, None where
-    there are several, or none is named. ``start``: see ``Reading``. ``formats``: in which its chat
-    template prints the time. ``context``: what the one loaded model of Ollama got. ``has_cleared``:
-    a slot held a prompt and holds none, though it is idle.
-    """
-
-    url: str
-    wall: float
-    moment: float
-    state: State
-    metrics: Metrics = Metrics.UNKNOWN
-    sample: Sample | None = None
-    server: Server | None = None
+    url: str  #: the upstream's
+    wall: float  #: seconds since the epoch
+    moment: float  #: seconds on a clock that only goes forward
+    state: State  #: whether it answers
+    metrics: Metrics = Metrics.UNKNOWN  #: what became of its page of metrics
+    sample: Sample | None = None  #: that page, if it was read
+    server: Server | None = None  #: None where it did not answer
     served: str | None = None
-    slots: tuple[Slot, ...] = ()
-    start: str | None = None
-    tasks: int | None = None
-    formats: tuple[str, ...] = ()
-    context: int | None = None
-    has_cleared: bool = False
+    """The one model it serves; None where there are several, or none is named."""
+    slots: tuple[Slot, ...] = ()  #: of llama-server
+    start: str | None = None  #: see ``Reading``
+    tasks: int | None = None  #: see ``Reading``
+    formats: tuple[str, ...] = ()  #: in which its chat template prints the time
+    context: int | None = None  #: tokens that the one loaded model of Ollama got
+    has_cleared: bool = False  #: a slot held a prompt and holds none, though it is idle
 
     @property
     def reading(self) -> Reading | None:
@@ -132,15 +126,12 @@ def identity_of(look: Look, before: Identity | None) -> tuple[Identity | None, b
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What PAGES answered: ``statuses`` by path, JSON values of those that said 200, metrics.
+    """What PAGES answered."""
 
-    ``software``: what the answers' header Server says.
-    """
-
-    statuses: Mapping[str, int]
-    pages: Mapping[str, Any]
-    sample: Sample | None = None
-    software: str = ""
+    statuses: Mapping[str, int]  #: by path
+    pages: Mapping[str, Any]  #: JSON values of those that said 200, by path
+    sample: Sample | None = None  #: of the page of metrics
+    software: str = ""  #: what the answers' header Server says
 
     @property
     def server(self) -> Server:

@@ -67,11 +67,11 @@ _STARTED = re.compile(r"\bmodel loaded\b")
 
 @dataclass(slots=True)
 class _Open:
-    """A request of which more lines may come; ``held``: tokens in its slot in the end."""
+    """A request of which more lines may come."""
 
-    request: LoggedRequest
-    held: int | None = None
-    timed: bool = False
+    request: LoggedRequest  #: as far as it was read
+    held: int | None = None  #: tokens in its slot in the end; None: not said yet
+    timed: bool = False  #: whether its seconds were said
 
     @property
     def says_something(self) -> bool:
@@ -83,16 +83,15 @@ class _Open:
 
 @dataclass(slots=True)
 class _Instance:
-    """One server: its open requests by slot, and what was said before a slot was taken.
+    """One server."""
 
-    ``earlier``: the lengths of its last prompts.
-    """
-
-    open: dict[int, _Open] = field(default_factory=dict)
-    current: int | None = None
+    open: dict[int, _Open] = field(default_factory=dict)  #: its open requests by slot
+    current: int | None = None  #: the slot that was named last
     kept: float | None = None
-    shared: int | None = None
+    """What was said of the next request before its slot was taken; see LoggedRequest."""
+    shared: int | None = None  #: likewise
     earlier: deque[int] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    """The lengths of its last prompts, in tokens."""
 
 
 class LogReader:

@@ -9,47 +9,38 @@ from cacheproxy.core.conversation.verdict import Judgement
 
 @dataclass(slots=True)
 class LoggedRequest:
-    """One request as the log tells it, written while it is read; None where it does not say.
+    """One request as the log tells it, written while it is read; None where it does not say."""
 
-    ``line``: its first line's number in the log. ``prompt``, ``reused``, ``evaluated``,
-    ``output``: tokens. ``derived``: prompt and reuse were reckoned, not logged (how, says
-    core.llama_log).
-    ``kept``: the part of what its slot held that the prompt starts with, 0 to 1.
-    ``shared``: the longest prefix of it, in tokens, that any slot or cached prompt still held.
-    ``seconds``: prompt time. ``recomputed``: the server could not go back in its memory and
-    computed all anew (sliding window, recurrent models). ``reason``: of the verdict, for people.
-    """
-
-    line: int
-    task: int
-    slot: int
-    prompt: int | None = None
-    reused: int | None = None
-    evaluated: int | None = None
-    output: int | None = None
-    derived: bool = False
-    kept: float | None = None
+    line: int  #: its first line's number in the log
+    task: int  #: the server's number for it
+    slot: int  #: the server's slot it ran in
+    prompt: int | None = None  #: tokens
+    reused: int | None = None  #: tokens
+    evaluated: int | None = None  #: tokens
+    output: int | None = None  #: tokens
+    derived: bool = False  #: prompt and reuse were reckoned, not logged (how, says core.serverlog)
+    kept: float | None = None  #: the part of what its slot held that the prompt starts with, 0 to 1
     shared: int | None = None
-    seconds: float | None = None
+    """The longest prefix of it, in tokens, that any slot or cached prompt still held."""
+    seconds: float | None = None  #: prompt time
     recomputed: bool = False
-    truncated: bool = False
-    error: str | None = None
-    verdict: Judgement = Judgement.UNKNOWN
-    reason: str = ""
+    """The server could not go back in its memory and computed all anew (sliding window, recurrent
+    models)."""
+    truncated: bool = False  #: the server cut the prompt, or shifted what it held
+    error: str | None = None  #: what the server refused it with
+    verdict: Judgement = Judgement.UNKNOWN  #: what became of the cache
+    reason: str = ""  #: of the verdict, for people
 
 
 @dataclass(slots=True)
 class ServerFacts:
-    """What the log says of the server itself.
+    """What the log says of the server itself."""
 
-    ``lines``: of llama-server, whatever they say. ``ram_off``: it said that the prompt cache in
-    RAM (``--cache-ram``) is off; that it is on is not believed (llama.cpp issue 22127).
-    ``ram_prompts``, ``ram_mib``, ``ram_limit_mib``: as last told; ``evicted``: entries dropped.
-    """
-
-    lines: int = 0
+    lines: int = 0  #: of llama-server, whatever they say
     ram_off: bool = False
-    ram_prompts: int | None = None
-    ram_mib: float | None = None
-    ram_limit_mib: float | None = None
-    evicted: int = 0
+    """It said that the prompt cache in RAM (``--cache-ram``) is off; that it is on is not believed
+    (llama.cpp issue 22127)."""
+    ram_prompts: int | None = None  #: prompts in that cache, as last told
+    ram_mib: float | None = None  #: MiB that they take, as last told
+    ram_limit_mib: float | None = None  #: MiB that they may take, as last told
+    evicted: int = 0  #: entries dropped from it

@@ -45,17 +45,13 @@ AT_RESULT, AT_USER = "at a tool's result", "at the second user message"
 
 @dataclass(frozen=True, slots=True)
 class Lapse:
-    """One place where the conversation does not only grow.
+    """One place where the conversation does not only grow."""
 
-    ``when``: AT_RESULT or AT_USER. ``sent_back``: whether the client sent its reasoning back.
-    ``after``: what is read again.
-    """
-
-    when: str
-    rewrite: Rewrite
-    sent_back: bool
-    after: str
-    does: str
+    when: str  #: AT_RESULT or AT_USER
+    rewrite: Rewrite  #: what is rendered anew
+    sent_back: bool  #: whether the client sent its reasoning back
+    after: str  #: what is read again, for people
+    does: str  #: what the template does there, for people
 
     @property
     def says(self) -> str:
@@ -65,14 +61,12 @@ class Lapse:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What the rehearsal showed. ``cure``: the member of chat_template_kwargs that keeps thinking.
+    """What the rehearsal showed."""
 
-    ``clock``: "the date" or "the time" where that stands in the prompt, "" where neither does.
-    """
-
-    lapses: tuple[Lapse, ...]
+    lapses: tuple[Lapse, ...]  #: where it does not only grow
     cure: tuple[str, bool] | None
-    clock: str
+    """The member of chat_template_kwargs that keeps thinking, and its value; None: none does."""
+    clock: str  #: "the date" or "the time" where that stands in the prompt, "" where neither does
 
     def lapse(self, rewrite: Rewrite, *, sent_back: bool) -> Lapse | None:
         """Return the first lapse of a kind, if there is one."""

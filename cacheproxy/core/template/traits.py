@@ -36,10 +36,10 @@ _UNKNOWN = Thoughts()
 class Traits:
     """What a template does; see ``Profile``."""
 
-    thoughts: Thoughts = _UNKNOWN
-    order: Order | None = None
-    tools_last: bool = False
-    has_clock: bool = False
+    thoughts: Thoughts = _UNKNOWN  #: how reasoning fares
+    order: Order | None = None  #: which of tools and system text comes first; None: not seen
+    tools_last: bool = False  #: tools move to the last user message
+    has_clock: bool = False  #: the date or time stands in the prompt
 
 
 def asking_traits(

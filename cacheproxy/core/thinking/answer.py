@@ -25,12 +25,13 @@ _SIGNED = 64
 
 @dataclass(slots=True)
 class _Answer:
-    """An answer as far as it was read; ``name``: of the member that the reasoning came as."""
+    """An answer as far as it was read."""
 
-    name: str = ""
-    text: list[str] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
+    name: str = ""  #: of the member that the reasoning came as
+    text: list[str] = field(default_factory=list)  #: pieces of what it says
+    reasoning: list[str] = field(default_factory=list)  #: pieces of its reasoning
     calls: dict[str, list[str]] = field(default_factory=dict)
+    """name and arguments of each tool call, by its index."""
 
     def called(self, index: Any, name: Any, arguments: Any) -> None:
         """Take a piece of a call: its name comes once, its arguments bit by bit."""

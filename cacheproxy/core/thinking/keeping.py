@@ -48,15 +48,15 @@ Word = tuple[str, bool]
 
 
 class Way(NamedTuple):
-    """How reasoning is kept. ``word``: what is asked for; None: the template keeps it unasked."""
+    """How reasoning is kept."""
 
-    word: Word | None
+    word: Word | None  #: what is asked for; None: the template keeps it unasked
 
 
 class Asked(NamedTuple):
-    """Where the answer to a request will stand; ``before``: a number for all that is said there."""
+    """Where the answer to a request will stand."""
 
-    before: int
+    before: int  #: a number for all that is said there
 
     def place(self, said: int) -> int:
         """Return the place of the answer that says ``said``."""
@@ -65,14 +65,11 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A request with its earlier reasoning in it, where that is kept.
+    """A request with its earlier reasoning in it, where that is kept."""
 
-    ``report``: what was edited, None for nothing. ``asked``: None where no answer is expected.
-    """
-
-    request: Request
-    report: Report | None = None
-    asked: Asked | None = None
+    request: Request  #: as it goes on
+    report: Report | None = None  #: what was edited; None: nothing
+    asked: Asked | None = None  #: where its answer will stand; None: none is expected
 
 
 def may_keep(setting: str, profile: Profile) -> bool:
