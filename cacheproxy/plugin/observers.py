@@ -106,8 +106,7 @@ class Observer:
         self._next()
 
     def _failed(self, error: BaseException) -> None:
-        if isinstance(error, LeftOutError):  # nothing is shown to it any more
-            self._is_closed = True
+        if isinstance(error, LeftOutError):
             self._queue.clear()
             return
         ours = isinstance(error, TookTooLongError | NoThreadError)

@@ -54,7 +54,7 @@ class Plugins:
     def adopt(self, packages: Packages) -> list[str]:
         """Put ``packages`` in force, and return the names of those that are not what they were.
 
-        What was loaded anew may be late again; what is gone sees what waits for it, no more.
+        What is gone sees what waits for it, no more.
         """
         before = {package.name: package.hooks for package in self.packages}
         now = {package.name: package.hooks for package in packages}
@@ -72,9 +72,6 @@ class Plugins:
         return changed
 
     def _begin(self, package: Package, hooks: Hooks) -> None:
-        hook_names = (f"{package.name}: {hook}" for hook in hooks.names)
-        for counted in (*hook_names, *(rule.name for rule in package.rules)):
-            self.workers.forgive(counted)
         if hooks.finished is not None:
             observer = Observer(package.name, hooks.finished, self.workers, self.failures)
             self._observers[package.name] = observer
