@@ -1,6 +1,6 @@
 """cacheproxy keeps a model server's prompt cache alive for coding agents.
 
-This module is what a client package needs, and no more.
+This module is what a plugin needs, and no more.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cacheproxy.client_setup.need import Need
+    from cacheproxy.client_setup.setup import Setup
     from cacheproxy.core.document.edits import REMOVE, Edit, Raw
     from cacheproxy.core.document.pointer import match_paths, to_pointer
     from cacheproxy.core.prompt.client import Client
@@ -29,9 +31,11 @@ __all__ = [
     "Client",
     "CodeRule",
     "Edit",
+    "Need",
     "Raw",
     "Request",
     "Rule",
+    "Setup",
     "blocks_of",
     "hookimpl",
     "lines_outside_code",
@@ -51,9 +55,11 @@ _MODULES = {
     "Client": "core.prompt.client",
     "CodeRule": "core.rules.code_rule",
     "Edit": "core.document.edits",
+    "Need": "client_setup.need",
     "Raw": "core.document.edits",
     "Request": "core.prompt.request",
     "Rule": "core.rules.rule",
+    "Setup": "client_setup.setup",
     "blocks_of": "core.prompt.messages",
     "hookimpl": "hookspecs",
     "lines_outside_code": "core.prompt.codeblocks",

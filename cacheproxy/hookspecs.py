@@ -1,4 +1,4 @@
-"""The hooks a client package may implement. Their docstrings are the manual (docs/hooks.md).
+"""The hooks a plugin may implement. Their docstrings are the manual (docs/hooks.md).
 
 A package names its module under the entry-point group ``cacheproxy`` and marks functions with
 ``@cacheproxy.hookimpl``. An implementation may take fewer arguments than its hook.
@@ -14,6 +14,10 @@ import pluggy
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import click
+
+    from cacheproxy.client_setup.need import Need
+    from cacheproxy.client_setup.setup import Setup
     from cacheproxy.core.conversation.exchange import Exchange
     from cacheproxy.core.document.edits import Edit
     from cacheproxy.core.prompt.client import Client
@@ -120,5 +124,30 @@ def cacheproxy_exchange_finished(exchange: Exchange) -> None:
     32 MiB of bodies wait, further ones are dropped, counted and logged. When the proxy stops, it
     waits three seconds for the rest. An exception is counted and logged under the plugin's name,
     and stops nobody else.
+    """
+    raise NotImplementedError
+
+
+@_hookspec
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return what the package's client has to be told to use the proxy, for ``cacheproxy env``.
+
+    The client is found by its name (cacheproxy_client), without which the package is not loaded.
+    ``need`` holds the proxy's URL, the token and the key if there are any, the model and its
+    context window, as far as they are known. The answer depends on ``need`` alone: nothing is
+    read or written. Variables of a shell, or a part of the client's configuration file; a file
+    holds no secret, it names a variable.
+    """
+    raise NotImplementedError
+
+
+@_hookspec
+def cacheproxy_commands() -> Iterable[click.Command]:
+    """Return commands for ``cacheproxy``: ``cacheproxy NAME``, listed in ``cacheproxy --help``.
+
+    Called by the command line alone, for its help and for a command that is none of its own: import
+    what a command needs when it runs. The first line of a command's help stands in the list. A name
+    that cacheproxy or a plugin before it (by name) has already is refused, in one line on standard
+    error, as is a plugin that raises.
     """
     raise NotImplementedError

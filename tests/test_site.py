@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import pytest
 
-from cacheproxy.agents.clients import CLIENTS
 from cacheproxy.cli.main import main
+from cacheproxy.client_setup.clients import CLIENTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

@@ -8,9 +8,6 @@ from dataclasses import asdict, replace
 
 import click
 
-from cacheproxy.agents.clients import CLIENTS
-from cacheproxy.agents.need import Need, late, told
-from cacheproxy.agents.shell import SHELLS, lines
 from cacheproxy.asking import HEALTH, PAGE_SECONDS, NoAnswerError, Site, checked_url
 from cacheproxy.cli.address import proxy_url
 from cacheproxy.cli.running import RunningError, get_json
@@ -25,6 +22,9 @@ from cacheproxy.cli.settings import (
     read_settings,
     say,
 )
+from cacheproxy.client_setup.clients import CLIENTS
+from cacheproxy.client_setup.need import Need, late, told
+from cacheproxy.client_setup.shell import SHELLS, lines
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.core.server.dialects import is_served

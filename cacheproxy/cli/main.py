@@ -1,4 +1,7 @@
-"""The ``cacheproxy`` command: each subcommand is a module of its own, imported when it runs."""
+"""The ``cacheproxy`` command: each subcommand is a module of its own, imported when it runs.
+
+Plugins bring more (cacheproxy_commands), and are loaded only where one of those may be meant.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,16 @@ line of its help: so that ``--help`` and shell completion import none of them.""
 
 
 class Commands(click.Group):
-    """The subcommands of ``COMMANDS``."""
+    """The subcommands of ``COMMANDS``, those of plugins, and tools that could be installed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 (click's)
         """Return their names."""
-        return list(COMMANDS)
+        return list(_listed())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import the subcommand of this name; return None if there is none."""
         if cmd_name not in COMMANDS:
-            return None
+            return _others().get(cmd_name)
         module = cmd_name.replace("-", "_")
         command: click.Command = getattr(import_module(f"cacheproxy.cli.{module}"), module)
         return command
@@ -45,13 +48,30 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the part of ``--help`` that lists them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl(list(_listed().items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return those whose names begin with ``incomplete``, and options likewise."""
-        begun = [name for name in COMMANDS if name.startswith(incomplete)]
-        options = click.Command.shell_complete(self, ctx, incomplete)
-        return [CompletionItem(name, help=COMMANDS[name]) for name in begun] + options
+        begun = [
+            CompletionItem(name, help=text)
+            for name, text in _listed().items()
+            if name.startswith(incomplete)
+        ]
+        return begun + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _others() -> Mapping[str, click.Command]:
+    """Return what plugins bring, and for a tool that is not installed what says so."""
+    from cacheproxy.plugin import commands  # noqa: PLC0415 - our own commands need no plugins
+
+    found = commands.found(COMMANDS)
+    return {name: commands.missing(name) for name in commands.TOOLS} | dict(found)
+
+
+def _listed() -> Mapping[str, str]:
+    """Return all names with the first line of each one's help, by name."""
+    others = {name: (command.help or "").partition("\n")[0] for name, command in _others().items()}
+    return dict(sorted({**others, **COMMANDS}.items()))
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

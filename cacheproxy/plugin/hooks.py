@@ -9,9 +9,12 @@ from itertools import islice
 from types import ModuleType
 from typing import Any, TypeVar
 
+import click
 import pluggy
 
 from cacheproxy import hookspecs
+from cacheproxy.client_setup.need import Need
+from cacheproxy.client_setup.setup import Setup
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.document.edits import Edit
 from cacheproxy.core.prompt.client import Client
@@ -109,6 +112,28 @@ class Hooks:
         if "cacheproxy_exchange_finished" not in self._implementations:
             return None
         return lambda exchange: self._hook.cacheproxy_exchange_finished(exchange=exchange)
+
+    @property
+    def setup(self) -> Callable[[Need], Setup] | None:
+        """What calls the hook cacheproxy_setup; None: the plugin has none. Raises PluginError."""
+        if "cacheproxy_setup" not in self._implementations:
+            return None
+        return self._set_up
+
+    def commands(self) -> Iterator[click.Command]:
+        """Yield the plugin's commands; raises PluginError, and what the plugin raises."""
+        for answer in self._hook.cacheproxy_commands():
+            for command in answer:
+                if not isinstance(command, click.Command) or not command.name:
+                    raise PluginError("cacheproxy_commands returns click commands with names")
+                yield command
+
+    def _set_up(self, need: Need) -> Setup:
+        found = self._hook.cacheproxy_setup(need=need)
+        if len(found) != 1 or type(found[0]) is not Setup:
+            raise PluginError("cacheproxy_setup returns a cacheproxy.Setup")
+        setup: Setup = found[0]
+        return setup
 
     def _marked(self, hook: str, call: _Call) -> _Call:
         """Return ``call``, marked as quick if the plugin's function is."""

@@ -74,7 +74,9 @@ def package_of(
         *hooks.normalizer(rule_name or name, client),
     )
     # An accident here is silent: another client's user loses what they typed.
-    if client is None and (hooks.session or any(rule.client is None for rule in rules)):
+    if client is None and (
+        hooks.session or hooks.setup or any(rule.client is None for rule in rules)
+    ):
         raise PluginError(
             'the package does not name its client: implement cacheproxy_client (Client("*") '
             "means every client)"

@@ -11,8 +11,8 @@ from functools import partial
 
 import pytest
 
-from cacheproxy.agents.clients import CLIENTS
-from cacheproxy.agents.need import Need
+from cacheproxy.client_setup.clients import CLIENTS
+from cacheproxy.client_setup.need import Need
 from cacheproxy.sources import default_file
 from tests.cli.invoking import invoke, one_line, printed
 from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole

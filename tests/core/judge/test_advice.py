@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.agents.clients import CLIENTS
+from cacheproxy.client_setup.clients import CLIENTS
 from cacheproxy.core.conversation.verdict import (
     Break,
     Count,

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from cacheproxy.agents.by_variables import aider, claude, gemini, goose, qwen
-from cacheproxy.agents.need import Need
+from cacheproxy.client_setup.by_variables import aider, claude, gemini, goose, qwen
+from cacheproxy.client_setup.need import Need
 
 URL = "http://127.0.0.1:8081"
 BARE = Need(URL)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.agents.clients import CLIENTS
-from cacheproxy.agents.need import Need
+from cacheproxy.client_setup.clients import CLIENTS
+from cacheproxy.client_setup.need import Need
 
 URL = "http://127.0.0.1:8081"
 BARE = Need(URL)

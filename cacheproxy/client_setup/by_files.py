@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cacheproxy.agents.need import Need
-from cacheproxy.agents.setup import PROVIDER, TOKEN, Setup, key_notes, of_json, quoted
-from cacheproxy.agents.shell import bash
+from cacheproxy.client_setup.need import Need
+from cacheproxy.client_setup.setup import PROVIDER, TOKEN, Setup, key_notes, of_json, quoted
+from cacheproxy.client_setup.shell import bash
 
 _NO_RESPONSES = "Codex needs /v1/responses, and the model server does not have it"
 

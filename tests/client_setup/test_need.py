@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.agents.need import Need, late, told
+from cacheproxy.client_setup.need import Need, late, told
 
 
 def health(**server):

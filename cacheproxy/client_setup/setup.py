@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from cacheproxy.agents.need import Need
+from cacheproxy.client_setup.need import Need
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 
 TOKEN = TOKEN_HEADER.decode().title()

@@ -7,8 +7,8 @@ import tomllib
 
 import yaml
 
-from cacheproxy.agents.by_files import cline, codex, crush, librechat, openclaw, opencode, pi
-from cacheproxy.agents.need import Need
+from cacheproxy.client_setup.by_files import cline, codex, crush, librechat, openclaw, opencode, pi
+from cacheproxy.client_setup.need import Need
 
 URL = "http://127.0.0.1:8081"
 BARE = Need(URL)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cacheproxy.agents.by_files import cline, codex, crush, librechat, openclaw, opencode, pi
-from cacheproxy.agents.by_variables import aider, claude, gemini, goose, qwen
-from cacheproxy.agents.need import Need
-from cacheproxy.agents.setup import Setup
+from cacheproxy.client_setup.by_files import cline, codex, crush, librechat, openclaw, opencode, pi
+from cacheproxy.client_setup.by_variables import aider, claude, gemini, goose, qwen
+from cacheproxy.client_setup.need import Need
+from cacheproxy.client_setup.setup import Setup
 
 CLIENTS: dict[str, Callable[[Need], Setup]] = {
     "aider": aider,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-from cacheproxy.agents.need import Need
-from cacheproxy.agents.setup import TOKEN, Setup, no_header
+from cacheproxy.client_setup.need import Need
+from cacheproxy.client_setup.setup import TOKEN, Setup, no_header
 from cacheproxy.core.placement.placement import DOES, Late
 
 _DOES: dict[str, str] = {

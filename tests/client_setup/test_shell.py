@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cacheproxy.agents.shell import SHELLS, fish, lines, powershell
+from cacheproxy.client_setup.shell import SHELLS, fish, lines, powershell
 from tests import needs
 
 pytestmark = pytest.mark.slow
