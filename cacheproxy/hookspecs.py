@@ -6,7 +6,7 @@ A package names its module under the entry-point group ``cacheproxy`` and marks 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import pluggy
@@ -114,12 +114,13 @@ def cacheproxy_session(request: Request) -> str | None:
 
 
 @_hookspec
-def cacheproxy_exchange_finished(exchange: Exchange) -> None:
-    """Look at a finished exchange: one request and its response, as one frozen record.
+def cacheproxy_exchange_finished(exchanges: Sequence[Exchange]) -> None:
+    """Look at finished exchanges: each is one request and its response, as one frozen record.
 
-    Called after the last byte has been sent to the client, or after the client left or the upstream
-    failed: in a thread, one exchange after another, in the order in which they finished. The
-    exchange has its own parsed JSON. The hook has ten seconds for each; after three in a row that
+    Called with at least one, in the order in which they finished: after the last byte has been sent
+    to the client, or after the client left or the upstream failed. They come one batch after
+    another in a thread, at most 32 together, and have their own parsed JSON, unless the hook is
+    marked with ``cacheproxy.quick``. It has ten seconds for each batch; after three in a row that
     took longer, it is not called any more until the next reload (SIGHUP). While 1,000 exchanges or
     32 MiB of bodies wait, further ones are dropped, counted and logged. When the proxy stops, it
     waits three seconds for the rest. An exception is counted and logged under the plugin's name,

@@ -177,8 +177,7 @@ class Normalizing:
                     seconds=client.late,
                 )
         for hook, problem in prepared.problems:
-            self._failures.of(hook).failed += 1
-            _log.warn("plugin {hook} {problem}", hook=hook, problem=problem)
+            self._workers.failed(hook, problem)
         turn = prepared.turn
         if turn is not None and turn.rivals and _RIVALS not in self._told:
             self._told.add(_RIVALS)

@@ -1,4 +1,4 @@
-"""Threads for the functions of plugins, with a deadline for each call.
+"""The functions of plugins are called here: under one guard, and in threads unless they are quick.
 
 The reactor's own pool is not used: it also resolves host names, and a call that hangs keeps its
 thread. Each rule and hook has a pool of its own, of daemon threads, which is never stopped: to
@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from twisted.python.threadpool import ThreadPool
 
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.rules.fold import GivenUpError
+from cacheproxy.core.rules.fold import GivenUpError, kind_of
 
 _log = Logger()
 _T = TypeVar("_T")
@@ -48,7 +48,7 @@ class NoThreadError(GivenUpError):
 
 
 class Workers:
-    """Runs calls in threads, which come as they are needed.
+    """Calls functions; threads come as they are needed.
 
     ``reactor``: IReactorTime and IReactorFromThreads. All methods are for its thread.
     ``failures``: where late calls are counted.
@@ -58,6 +58,24 @@ class Workers:
         self._reactor = reactor
         self._failures = failures
         self._names: dict[str, _Name] = {}
+
+    def call(self, name: str, function: Callable[..., object], *arguments: Any) -> None:
+        """Call a quick ``function`` here and now; what it raises is counted and logged."""
+        try:
+            function(*arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # one plugin's failure is nobody else's, whatever its class
+            self.failed(name, error)
+
+    def failed(self, name: str, error: BaseException | str) -> None:
+        """Count, and log, what was wrong with a call, or what it raised, without its text."""
+        if isinstance(error, LeftOutError):  # it was not called, and that was said
+            return
+        ours = isinstance(error, GivenUpError | str)
+        self._failures.of(name).failed += 1
+        problem = str(error) if ours else f"raised {kind_of(error)}"
+        _log.warn("plugin {name} {problem}", name=name, problem=problem)
 
     def run(self, name: str, function: Callable[[], _T], seconds: float) -> Deferred[_T]:
         """Call ``function`` in a thread; fire with what it returns (no Deferred) or raises.
