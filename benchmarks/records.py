@@ -28,17 +28,18 @@ CONNECTIONS = 8
 OFF = """
 import cacheproxy.daemon.shown as shown
 import cacheproxy.tap as tap
-from cacheproxy import hookimpl as tap_hookimpl
+from cacheproxy import hookimpl, quick
 class Off:
     def __init__(self, reactor, deliver, collector): self.deliver = deliver
     def settle(self): pass
     def looked(self, look): pass
     def start(self): pass
     def stop(self): pass
-    def __call__(self, exchange): self.deliver(exchange)
+    def __call__(self, exchanges): self.deliver(exchanges)
 class Forget:
-    @tap_hookimpl
-    def cacheproxy_exchange_finished(self, exchange): pass
+    @hookimpl
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges): pass
 tap.Judging = Off
 shown.Recent = Forget
 """

@@ -67,7 +67,7 @@ def per_exchange(folder: Path, count: int = 20_000) -> None:
     for _ in range(count // 1000):
         before = time.thread_time()
         for _ in range(1000):
-            totals.cacheproxy_exchange_finished(one)
+            totals.cacheproxy_exchange_finished([one])
         put.append((time.thread_time() - before) / 1000)
         written = threading.Event()
         totals.ask(lambda _, written=written: written.set())

@@ -6,7 +6,7 @@ A package names its module under the entry-point group ``cacheproxy`` and marks 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import pluggy
@@ -80,13 +80,12 @@ def cacheproxy_normalize(request: Request, previous: Request | None) -> Iterable
 
     Use it for what a rule cannot express. Called for every request of the package's client whose
     body is a JSON object and whose upstream is local (or ``edit_remote`` is on), in a thread, for
-    up to four requests at a time, unless it is marked with ``cacheproxy.quick``. Guaranteed: each
-    plugin is called on its own and gets its own copy of the earlier ones' result; ``request.json``
-    is never None. A plugin is left out of a request if it raises, returns an edit that cannot be
-    made, more than 10,000 edits, or edits with more text than the request plus 1 MiB, or takes
-    longer than 1 s plus 0.25 s per MiB of body. This is counted and logged under its name, and the
-    request goes on. After three late answers in a row it is not called any more until the proxy is
-    restarted.
+    up to three requests at a time, unless it is marked with ``cacheproxy.quick``. Guaranteed: each
+    plugin is called on its own and gets its own parsed JSON of the earlier ones' result;
+    ``request.json`` is never None. A plugin is left out of a request if it raises, returns an edit
+    that cannot be made or more than 10,000 edits, or takes longer than 1 s plus 0.25 s per MiB of
+    body. This is counted and logged under its name, and the request goes on. After three late
+    answers in a row it is not called any more until the next reload (SIGHUP).
 
     The answer depends on the arguments alone: no clock, no random, no state. It is idempotent:
     normalizing the result once more changes nothing. It never touches what a user typed or a tool
@@ -115,16 +114,17 @@ def cacheproxy_session(request: Request) -> str | None:
 
 
 @_hookspec
-def cacheproxy_exchange_finished(exchange: Exchange) -> None:
-    """Look at a finished exchange: one request and its response, as one frozen record.
+def cacheproxy_exchange_finished(exchanges: Sequence[Exchange]) -> None:
+    """Look at finished exchanges: each is one request and its response, as one frozen record.
 
-    Called after the last byte has been sent to the client, or after the client left or the upstream
-    failed: in a thread, one exchange after another, in the order in which they finished. The
-    exchange is a copy, to read only. The hook has ten seconds for each; after three in a row that
-    took longer, it is not called any more until the proxy is restarted. While 1,000 exchanges or 32
-    MiB of bodies wait, further ones are dropped, counted and logged. When the proxy stops, it waits
-    three seconds for the rest. An exception is counted and logged under the plugin's name, and
-    stops nobody else.
+    Called with at least one, in the order in which they finished: after the last byte has been sent
+    to the client, or after the client left or the upstream failed. They come one batch after
+    another in a thread, at most 32 together, and have their own parsed JSON, unless the hook is
+    marked with ``cacheproxy.quick``. It has ten seconds for each batch; after three in a row that
+    took longer, it is not called any more until the next reload (SIGHUP). While 1,000 exchanges or
+    32 MiB of bodies wait, further ones are dropped, counted and logged. When the proxy stops, it
+    waits three seconds for the rest. An exception is counted and logged under the plugin's name,
+    and stops nobody else.
     """
     raise NotImplementedError
 

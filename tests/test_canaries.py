@@ -65,10 +65,10 @@ def cacheproxy_session(request):
     raise KeyError(repr(request))
 
 @hookimpl
-def cacheproxy_exchange_finished(exchange):
+def cacheproxy_exchange_finished(exchanges):
     if "FORGET" in os.environ:
-        fail(ValueError(repr(exchange)))  # and nobody looks at it: Twisted logs it
-    raise RuntimeError(repr(exchange))
+        fail(ValueError(repr(exchanges)))  # and nobody looks at it: Twisted logs it
+    raise RuntimeError(repr(exchanges))
 """
 RULES = r"""
 [[rule]]

@@ -97,7 +97,7 @@ def test_numbers_in_sentences_are_the_codes(sentence):
 
 def test_words_for_numbers_are_right():
     """Where the page counts in words."""
-    assert workers.MOST_LATE == 3
+    assert workers.THREADS == 3
     assert "late three times in a row" in FLOWING
     assert file._MOST_ASIDE == 3
     assert "the last three of each stay" in FLOWING

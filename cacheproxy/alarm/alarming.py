@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
-from cacheproxy import hookimpl
+from cacheproxy import hookimpl, quick
 from cacheproxy.alarm.bell import ring
 from cacheproxy.alarm.desktop import notify
 from cacheproxy.alarm.way import NotToldError, Way
@@ -53,11 +53,15 @@ class Alarming:
         self._table = table
 
     @hookimpl
-    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
-        """Raise the alarm, if there is reason to."""
-        alarm = self._alarms.see(exchange, self._reactor.seconds(), self.proxy)
-        if alarm is None:
-            return
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Raise the alarm for each that is a reason to."""
+        for exchange in exchanges:
+            alarm = self._alarms.see(exchange, self._reactor.seconds(), self.proxy)
+            if alarm is not None:
+                self._raise(alarm)
+
+    def _raise(self, alarm: Alarm) -> None:
         self._before()
         _log.warn(
             "{title}: {text}   {command}",

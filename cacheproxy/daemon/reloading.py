@@ -95,7 +95,7 @@ class Reloading:
             self._busy = False
 
     async def _reload(self, adopt: _Adopt) -> str:
-        self._workers.forgive(_NAME)  # it was asked for, however late the last one was
+        self._workers.forgive()
         try:
             wanted, arrangement = await self._workers.run(_NAME, self._prepare, _SECONDS)
             plugins = adopt(arrangement)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from cacheproxy import hookimpl
+from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.speeds import generation_speed, prefill_speed
 from cacheproxy.core.conversation.usage import Usage
@@ -56,8 +56,13 @@ class Metrics:
         return [each.copied() for each in self.series.values()]
 
     @hookimpl
-    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
-        """Count the exchange."""
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Count them."""
+        for exchange in exchanges:
+            self._count(exchange)
+
+    def _count(self, exchange: Exchange) -> None:
         session, status = exchange.session, exchange.status
         upstream = self._upstreams.of(exchange.upstream)
         client = session.client if session is not None else client_of(exchange.received)

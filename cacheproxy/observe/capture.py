@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from twisted.logger import Logger
 
-from cacheproxy import hookimpl
+from cacheproxy import hookimpl, quick
 from cacheproxy.core.capture.jsonl import to_line
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.conversation.exchange import Exchange
@@ -67,10 +68,13 @@ class Capture:
         self._last_drop = 0.0
 
     @hookimpl
-    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
-        """Hand the exchange over, or drop it; never waits for the disk."""
-        if self._closed:
-            return
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Hand them over, or drop them; never waits for the disk."""
+        for exchange in () if self._closed else exchanges:
+            self._hand_over(exchange)
+
+    def _hand_over(self, exchange: Exchange) -> None:
         size = _size_of(exchange)
         waiting = self._came - self._went
         if waiting + size > self._size or self._queue.qsize() >= self._most:

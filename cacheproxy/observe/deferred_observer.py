@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -18,13 +18,13 @@ _PAUSE, _FEW = 0.002, 4
 
 
 class Afterwards:
-    """Takes finished exchanges and gives them to ``see``, in their order, on the reactor's thread.
+    """Takes finished exchanges and gives them to ``see`` in portions, on the reactor's thread.
 
     An agent sends its next request as soon as it has its answer. What is judged, counted and
     logged about the last would be in its way.
     """
 
-    def __init__(self, clock: IReactorTime, see: Callable[[Exchange], object]) -> None:
+    def __init__(self, clock: IReactorTime, see: Callable[[Sequence[Exchange]], object]) -> None:
         self._clock = clock
         self._see = see
         self._waiting: deque[Exchange] = deque()
@@ -40,18 +40,19 @@ class Afterwards:
 
     def settle(self) -> None:
         """Have all seen that wait: somebody asks what has happened."""
-        while self._waiting:
-            self._see(self._waiting.popleft())
+        self._show(len(self._waiting))
 
     def _some(self) -> None:
         self._timer = None
-        for _ in range(max(_FEW, len(self._waiting) // 4)):
-            if not self._waiting:
-                return
-            self._see(self._waiting.popleft())
+        self._show(max(_FEW, len(self._waiting) // 4))
         if not self._waiting:
             return
         if self._timer is None:
             self._timer = self._clock.callLater(_PAUSE, self._some)
         else:  # set for one that has been put meanwhile
             self._timer.reset(_PAUSE)
+
+    def _show(self, most: int) -> None:
+        portion = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        if portion:
+            self._see(portion)

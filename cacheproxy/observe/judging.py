@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -75,16 +75,17 @@ class _Held:
 class Judging:
     """Takes finished exchanges, gives them on with their verdict, turn and side.
 
-    ``deliver`` is called on the reactor thread, once for each exchange: for those of one session
-    in the order they finished. ``store``: where conversations are remembered. ``known``: of each
-    upstream, by its URL, set by whoever knows it. ``most_waiting``: bytes of bodies that may wait
-    for the thread; beyond, exchanges go on without a verdict, unless none waits.
+    ``deliver`` is called on the reactor thread with all that are ready at the same time; each comes
+    once, those of one session in the order they finished. ``store``: where conversations are
+    remembered. ``known``: of each upstream, by its URL, set by whoever knows it. ``most_waiting``:
+    bytes of bodies that may wait for the thread; beyond, exchanges go on without a verdict, unless
+    none waits.
     """
 
     def __init__(
         self,
         reactor: Any,
-        deliver: Callable[[Exchange], None],
+        deliver: Callable[[Sequence[Exchange]], None],
         store: Store,
         collector: Collector | None = None,
     ) -> None:
@@ -93,6 +94,7 @@ class Judging:
         self._reactor = reactor
         self._collector = collector or Collector()
         self._deliver = deliver
+        self._ready_now: list[Exchange] = []
         self._verdicts = Verdicts(store)
         self._pool = ThreadPool(0, 1, "cacheproxy-judging")
         self._waiting = 0
@@ -116,13 +118,24 @@ class Judging:
         """Take note of a look at the upstream."""
         self._verdicts.passed.looked(look)
 
-    def __call__(self, exchange: Exchange) -> None:
-        """Take a finished exchange. Those without a prompt need no verdict."""
+    def __call__(self, exchanges: Iterable[Exchange]) -> None:
+        """Take finished exchanges. Those without a prompt need no verdict."""
+        for exchange in exchanges:
+            self._begin(exchange)
+        self._give_on()
+
+    def _give_on(self) -> None:
+        """Deliver what is ready by now."""
+        if self._ready_now:
+            judged, self._ready_now = self._ready_now, []
+            self._deliver(judged)
+
+    def _begin(self, exchange: Exchange) -> None:
         self._number += 1
         number, size = self._number, len(exchange.received.body)
         is_too_much = self._waiting and self._waiting + size > self.most_waiting
         if not exchange.turn or is_too_much:
-            self._deliver(replace(exchange, number=number))
+            self._ready_now.append(replace(exchange, number=number))
             return
         if not self._waiting and _is_quick(exchange):
             self._take(exchange, number, self._judged(exchange))
@@ -138,6 +151,7 @@ class Judging:
     def _back(self, exchange: Exchange, number: int, judged: Judged | None, size: int) -> None:
         self._waiting -= size
         self._take(exchange, number, judged)
+        self._give_on()
 
     def _judged(self, exchange: Exchange) -> Judged | None:
         """Only ever on one thread at a time: the reactor's waits while the other has work."""
@@ -205,7 +219,7 @@ class Judging:
         key, held = _session(exchange), _Held(exchange, is_ready)
         line = self._held.get(key)
         if is_ready and not line:
-            self._deliver(exchange)
+            self._ready_now.append(exchange)
             return held
         if line is None:
             line = self._held[key] = deque()
@@ -219,9 +233,10 @@ class Judging:
         key = _session(held.exchange)
         line = self._held.get(key)
         while line and line[0].is_ready:
-            self._deliver(line.popleft().exchange)
+            self._ready_now.append(line.popleft().exchange)
         if not line:
             self._held.pop(key, None)
+        self._give_on()
 
 
 def _session(exchange: Exchange) -> tuple[str, str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 
-from cacheproxy import hookimpl
+from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.speeds import generation_speed
 from cacheproxy.core.conversation.usage import Usage
@@ -48,13 +48,14 @@ class LogLine:
         self._timer: IDelayedCall | None = None
 
     @hookimpl
-    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
-        """Have the exchange logged, soon; a count of tokens that went well only if verbose."""
-        counted = exchange.received.path.endswith(_COUNTED) and not exchange.has_failed
-        if counted and not self.verbose:
-            return
-        self._lines += lines(exchange, verbose=self.verbose, proxy=self.proxy)
-        if self._timer is None:
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Have them logged, soon; a count of tokens that went well only if verbose."""
+        for exchange in exchanges:
+            counted = exchange.received.path.endswith(_COUNTED) and not exchange.has_failed
+            if self.verbose or not counted:
+                self._lines += lines(exchange, verbose=self.verbose, proxy=self.proxy)
+        if self._lines and self._timer is None:
             self._timer = self._clock.callLater(_GATHERED, self._tell)
 
     def finish(self) -> None:

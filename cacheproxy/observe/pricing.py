@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from cacheproxy.core.conversation.exchange import Exchange
@@ -73,13 +73,16 @@ class Pricing:
     ``prices``: what upstreams charge, by their names, set anew when the configuration is.
     """
 
-    def __init__(self, deliver: Callable[[Exchange], None]) -> None:
+    def __init__(self, deliver: Callable[[Sequence[Exchange]], None]) -> None:
         self.prices: Mapping[str, Price] = {}
         self._deliver = deliver
         self._upstreams: dict[str, _Upstream] = {}
 
-    def __call__(self, exchange: Exchange) -> None:
-        """Price ``exchange``, and deliver it."""
+    def __call__(self, exchanges: Iterable[Exchange]) -> None:
+        """Price ``exchanges``, and deliver them."""
+        self._deliver([self._priced(exchange) for exchange in exchanges])
+
+    def _priced(self, exchange: Exchange) -> Exchange:
         usage = exchange.usage
         known = self._of(exchange.upstream)
         model = body_of(exchange.sent or exchange.received).get("model")
@@ -101,7 +104,7 @@ class Pricing:
         if price is not None and exchange.turn and usage.prompt is not None:
             charged = price.of(usage.prompt, usage.reused or 0, usage.output or 0)
             exchange = replace(exchange, price=charged)
-        self._deliver(exchange)
+        return exchange
 
     def speed(self, url: str) -> float | None:
         """Return the tokens a second that ``url`` evaluated lately, None for not known."""

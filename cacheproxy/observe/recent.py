@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from cacheproxy import hookimpl
+from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.conversation.verdict import Verdict
 from cacheproxy.core.document.edits import Edit
@@ -29,26 +29,10 @@ class Recent:
         self._kept: deque[Exchange] = deque(maxlen=most)
 
     @hookimpl
-    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
-        """Remember the exchange without its bodies and headers."""
-        received, verdict = exchange.received, exchange.verdict
-        known: Collection[bytes] = ()
-        if (verdict is not None and verdict.where is not None) or not is_plain(received.path):
-            known = carried(received.headers, received.target)
-        target = redact_target(received.path, known)
-        bare = Request(received.method, target)
-        self._kept.append(
-            replace(
-                exchange,
-                received=bare,
-                sent=None if exchange.sent is None else bare,
-                response_headers=(),
-                response_body=None,
-                reports=tuple(map(_without_text, exchange.reports)),
-                verdict=_without_credentials(verdict, known),
-                place=None if exchange.place is None else exchange.place._replace(pair=None),
-            )
-        )
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Remember them without their bodies and headers."""
+        self._kept.extend(map(_bare, exchanges))
 
     def __iter__(self) -> Iterator[Exchange]:
         """Yield what is kept, the oldest first."""
@@ -66,6 +50,24 @@ class Recent:
             if name == "last" and exchange.session is not None and exchange.has_failed:
                 failed = failed or exchange
         return failed
+
+
+def _bare(exchange: Exchange) -> Exchange:
+    received, verdict = exchange.received, exchange.verdict
+    known: Collection[bytes] = ()
+    if (verdict is not None and verdict.where is not None) or not is_plain(received.path):
+        known = carried(received.headers, received.target)
+    bare = Request(received.method, redact_target(received.path, known))
+    return replace(
+        exchange,
+        received=bare,
+        sent=None if exchange.sent is None else bare,
+        response_headers=(),
+        response_body=None,
+        reports=tuple(map(_without_text, exchange.reports)),
+        verdict=_without_credentials(verdict, known),
+        place=None if exchange.place is None else exchange.place._replace(pair=None),
+    )
 
 
 def _without_text(report: Report) -> Report:

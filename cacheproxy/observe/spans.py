@@ -9,13 +9,14 @@ only if it is asked for.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from importlib import import_module
 from threading import Thread
 from typing import Any
 
 from twisted.logger import Logger
 
-from cacheproxy import hookimpl
+from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.observe.genai import describe
@@ -67,8 +68,13 @@ class Spans:
         self._failed = api.Status(api.StatusCode.ERROR)
 
     @hookimpl
-    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
-        """Make the span; the SDK's thread sends it, or drops it where 2,048 wait."""
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Make their spans; the SDK's thread sends them, or drops them where 2,048 wait."""
+        for exchange in exchanges:
+            self._trace(exchange)
+
+    def _trace(self, exchange: Exchange) -> None:
         described = describe(exchange)
         began = int(exchange.wall * _NANO)
         carrier = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import click
 
+from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.installed import installed
-from cacheproxy.plugin.package import reason_of
+from cacheproxy.plugin.package import Package, reason_of
 
 TOOLS: Mapping[str, str] = {}
 """Commands of this repository's own tools, and the folders that they are installed from."""
@@ -21,10 +22,8 @@ def found(taken: Collection[str] = ()) -> Mapping[str, click.Command]:
     """
     commands: dict[str, click.Command] = {}
     for package in installed():
-        if package.hooks is None:
-            continue
         try:
-            for command in package.hooks.commands():
+            for command in _commands(package):
                 name = str(command.name)
                 if name in taken or name in commands:
                     _say(f"plugin {package.name}: the command {name} is there already")
@@ -35,6 +34,14 @@ def found(taken: Collection[str] = ()) -> Mapping[str, click.Command]:
         except BaseException as error:  # one plugin's failure is no other command's
             _say(f"plugin {package.name}: cacheproxy_commands: {reason_of(error)}")
     return commands
+
+
+def _commands(package: Package) -> Iterator[click.Command]:
+    """Yield those of one plugin; raises PluginError, and what the plugin raises."""
+    for command in package.hooks.get("cacheproxy_commands", tuple)():
+        if not isinstance(command, click.Command) or not command.name:
+            raise PluginError("cacheproxy_commands returns click commands with names")
+        yield command
 
 
 def missing(name: str) -> click.Command:

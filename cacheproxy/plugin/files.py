@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from cacheproxy.plugin.errors import PluginError
-from cacheproxy.plugin.hooks import PREFIX, TABLES
+from cacheproxy.plugin.hooks import MARK, PREFIX, TABLES
 from cacheproxy.plugin.package import TAKEN, Package, package_of, reason_of
 from cacheproxy.plugin.search_path import without_working_directory
 
@@ -115,7 +115,7 @@ def _check(module: ModuleType) -> None:
     """Raise PluginError for a hook without its mark, and where there is none."""
     for name in filter(_is_hook, dir(module)):
         function = getattr(module, name)
-        if callable(function) and not hasattr(function, "cacheproxy_impl"):
+        if callable(function) and not hasattr(function, MARK):
             raise PluginError(f"{name} is not marked as a hook: write @hookimpl above it", function)
     if not any(_is_hook(name) or name in TABLES for name in dir(module)):
         raise PluginError("it has no hooks: mark functions with @hookimpl, or set CLIENT and RULES")

@@ -23,7 +23,7 @@ def installed(blocked: Collection[str] = (), earlier: Sequence[Package] = ()) ->
     ``earlier``: what was returned before. What was loaded then stays as it is, since Python loads
     a module once: where another version is installed by now, or none, it is ``outdated``.
     """
-    kept = {package.name: package for package in earlier if package.hooks is not None}
+    kept = {package.name: package for package in earlier if package.hooks}
     found: list[Package] = []
     importlib.invalidate_caches()  # a folder may have been listed a moment before its last change
     for entry in entry_points(hookspecs.PROJECT):
@@ -49,12 +49,12 @@ def installed(blocked: Collection[str] = (), earlier: Sequence[Package] = ()) ->
 def _load(
     entry: EntryPoint, distribution: str, version: str, earlier: Collection[Package]
 ) -> Package:
-    names = {package.name for package in earlier if package.hooks is not None}
+    names = {package.name for package in earlier if package.hooks}
     if entry.name in TAKEN | names:
         raise PluginError(f"the name {entry.name!r} is taken")
     with without_working_directory():
         plugin = entry.load()
-        same = [each.name for each in earlier if each.hooks and each.hooks.plugin is plugin]
+        same = [each.name for each in earlier if each.plugin is plugin]
         if same:
             raise PluginError(f"it is already loaded, as {same[0]!r}")
         return package_of(plugin, entry.name, distribution, version)

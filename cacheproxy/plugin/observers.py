@@ -1,4 +1,4 @@
-"""A plugin that looks at finished exchanges, in a thread, one after another.
+"""A plugin that looks at finished exchanges in a thread, as many together as wait for it.
 
 One that hangs fills only its own queue: further exchanges are dropped, counted and logged.
 """
@@ -6,8 +6,7 @@ One that hangs fills only its own queue: further exchanges are dropped, counted 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -15,37 +14,39 @@ from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.rules.fold import kind_of
-from cacheproxy.proxy.exchange.workers import LeftOutError, NoThreadError, TookTooLongError, Workers
+from cacheproxy.proxy.exchange.workers import LeftOutError, Workers
 
 _log = Logger()
 _SECONDS = 10.0
-"""The deadline for one exchange: an observer may well write to a slow disk or a database."""
+"""The deadline for one call: an observer may well write to a slow disk or a database."""
+_TOGETHER = 32
+"""Exchanges that it is shown in one call, at most."""
 
 
 class Observer:
     """One plugin's observer. ``see`` is called in a thread; all methods are for the reactor's.
 
-    ``most``: exchanges that may wait for it; ``most_bytes``: those of their bodies.
+    ``name``: what it is called in the log. ``most``: exchanges that may wait for it;
+    ``most_bytes``: those of their bodies.
     """
 
     def __init__(
         self,
-        plugin: str,
-        see: Callable[[Exchange], object],
+        name: str,
+        see: Callable[[Sequence[Exchange]], object],
         workers: Workers,
         failures: Failures,
         *,
         most: int = 1000,
         most_bytes: int = 32 << 20,
     ) -> None:
-        self.name = f"{plugin}: cacheproxy_exchange_finished"
+        self.name = name
         self._see = see
         self._workers = workers
         self._failures = failures
         self._most = most
         self._most_bytes = most_bytes
-        self._queue: deque[tuple[Exchange, int]] = deque()
+        self._queue: deque[Exchange] = deque()
         self._waiting = 0
         self._is_seeing = False
         self._is_dropping = False
@@ -62,19 +63,18 @@ class Observer:
         """Tell whether the plugin is being called."""
         return self._is_seeing
 
-    def put(self, exchange: Exchange) -> None:
-        """Let the observer see a copy of ``exchange``, later, or drop it. Never waits."""
-        if self._is_closed:
-            return
-        size = exchange.size
-        if self._queue and (
-            len(self._queue) >= self._most or self._waiting + size > self._most_bytes
-        ):
-            self._drop()
-            return
-        self._is_dropping = self._is_dropping and bool(self._queue)
-        self._waiting += size
-        self._queue.append((exchange.unread(), size))
+    def put(self, exchanges: Sequence[Exchange]) -> None:
+        """Let the observer see ``exchanges`` with JSON of its own, or drop them. Never waits."""
+        for exchange in () if self._is_closed else exchanges:
+            size = exchange.size
+            if self._queue and (
+                len(self._queue) >= self._most or self._waiting + size > self._most_bytes
+            ):
+                self._drop()
+                continue
+            self._is_dropping = self._is_dropping and bool(self._queue)
+            self._waiting += size
+            self._queue.append(exchange.unread())
         if not self._is_seeing:
             self._next()
 
@@ -94,26 +94,25 @@ class Observer:
                 done.callback(None)
             return
         self._is_seeing = True
-        exchange, size = self._queue.popleft()
-        call = self._workers.run(self.name, partial(self._see, exchange), _SECONDS)
+        count = min(len(self._queue), _TOGETHER)
+        exchanges = [self._queue.popleft() for _ in range(count)]
+        size = sum(exchange.size for exchange in exchanges)
+
+        def see() -> None:  # what it returns may be a Deferred, and is nobody's
+            self._see(exchanges)
+
+        call = self._workers.run(self.name, see, _SECONDS)
         call.addBoth(self._seen, size)
 
     def _seen(self, result: object, size: int) -> None:
         self._is_seeing = False
         self._waiting -= size
         if isinstance(result, Failure) and result.value is not None:
-            self._failed(result.value)
+            self._workers.failed(self.name, result.value)
+            if isinstance(result.value, LeftOutError):
+                self._queue.clear()
+                self._waiting = 0
         self._next()
-
-    def _failed(self, error: BaseException) -> None:
-        if isinstance(error, LeftOutError):  # nothing is shown to it any more
-            self._is_closed = True
-            self._queue.clear()
-            return
-        ours = isinstance(error, TookTooLongError | NoThreadError)
-        problem = str(error) if ours else f"raised {kind_of(error)}"
-        self._failures.of(self.name).failed += 1
-        _log.warn("plugin {name} {problem}", name=self.name, problem=problem)
 
     def _drop(self) -> None:
         """Count, and tell of the first until it has caught up."""

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from cacheproxy.core.prompt.client import Client
-from cacheproxy.core.rules.code_rule import settled
+from cacheproxy.core.rules.code_rule import CodeRule, settled
 from cacheproxy.core.rules.fold import kind_of, one_line
-from cacheproxy.core.rules.normalizer import Normalizer
+from cacheproxy.core.rules.normalizer import RULE_FIELDS, Normalizer, RuleError
 from cacheproxy.plugin.errors import PluginError
-from cacheproxy.plugin.hooks import Hooks
+from cacheproxy.plugin.hooks import Hook, arguments, hooks_of
+
+if TYPE_CHECKING:
+    from cacheproxy.client_setup.need import Need
+    from cacheproxy.client_setup.setup import Setup
 
 INSTALL = "pip install 'cacheproxy-llm[clients]' (in a checkout: pip install ./clients/*)"
 """What to do where no client package is installed."""
-TAKEN = frozenset({"capture", "live", "log-line", "metrics", "recent", "spans", "totals", "unkept"})
-"""Names of our own observers, which no plugin may have."""
+TAKEN = frozenset(
+    {
+        "capture",
+        "live",
+        "log-line",
+        "loss-alarm",
+        "metrics",
+        "recent",
+        "spans",
+        "totals",
+        "unkept",
+    }
+)
+"""Names of our own plugins, which no other may have."""
 _MOST_ERROR = 300
+_MOST_RULES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +50,7 @@ class Package:
     ``rules``: its table, and its hook cacheproxy_normalize as one more.
     ``error``: why it could not be loaded.
     ``client``: whose requests it is for, None if it edits none.
+    ``plugin``: the module or object, None if it is not there; ``hooks``: what it implements.
     ``file``, ``source``: the file it was read from, and what stood there.
     ``warning``: what is wrong with the file, though it was loaded.
     ``outdated``: by now another version of it is installed, or none: that needs a restart.
@@ -40,7 +63,8 @@ class Package:
     blocked: bool = False
     error: str | None = None
     client: Client | None = None
-    hooks: Hooks | None = field(default=None, repr=False)
+    plugin: object = field(default=None, repr=False)
+    hooks: Mapping[str, Hook] = field(default_factory=dict, repr=False)
     file: Path | None = None
     source: bytes = field(default=b"", repr=False)
     warning: str | None = None
@@ -53,9 +77,14 @@ class Package:
             return f"{self.name} ({self.file})"
         return f"{self.distribution} {self.version}"
 
+    def setup(self, need: Need) -> Setup | None:
+        """Return what its client has to be told; None: it does not say. Raises what it raises."""
+        hook = self.hooks.get("cacheproxy_setup")
+        return None if hook is None else hook(need)
+
 
 def package_of(
-    plugin: object,
+    plugin: Any,
     name: str,
     distribution: str = "",
     version: str = "",
@@ -67,21 +96,47 @@ def package_of(
     ``rule_name``: what its hook cacheproxy_normalize is called as a rule; None: ``name``. Raises
     PluginError, RuleError, and what its hooks cacheproxy_client and cacheproxy_rules raise.
     """
-    hooks = Hooks(plugin, name)
-    client = hooks.client()
-    rules = (
-        *(settled(rule, client) for rule in hooks.rules()),
-        *hooks.normalizer(rule_name or name, client),
-    )
+    hooks = hooks_of(plugin)
+    client = hooks["cacheproxy_client"]() if "cacheproxy_client" in hooks else None
+    if client is not None and type(client) is not Client:
+        raise PluginError("cacheproxy_client returns a cacheproxy.Client")
+    rules = [settled(rule, client) for rule in _rules(hooks, name)]
+    if "cacheproxy_normalize" in hooks:
+        rules.append(
+            CodeRule(
+                name=rule_name or name,
+                why=_summary(plugin),
+                find=hooks["cacheproxy_normalize"],
+                needs_previous="previous" in arguments(plugin.cacheproxy_normalize),
+                client=client,
+            )
+        )
     # An accident here is silent: another client's user loses what they typed.
-    if client is None and (
-        hooks.session or hooks.setup or any(rule.client is None for rule in rules)
-    ):
+    names_client = {"cacheproxy_session", "cacheproxy_setup"} & hooks.keys()
+    if client is None and (names_client or any(rule.client is None for rule in rules)):
         raise PluginError(
             'the package does not name its client: implement cacheproxy_client (Client("*") '
             "means every client)"
         )
-    return Package(name, distribution, version, rules, client=client, hooks=hooks)
+    return Package(
+        name, distribution, version, tuple(rules), client=client, plugin=plugin, hooks=hooks
+    )
+
+
+def _rules(hooks: Mapping[str, Hook], name: str) -> Iterator[Normalizer]:
+    """Yield the table of rules, as it is given; raises RuleError."""
+    answer = hooks["cacheproxy_rules"]() if "cacheproxy_rules" in hooks else ()
+    for number, rule in enumerate(islice(answer, _MOST_RULES + 1)):
+        if number == _MOST_RULES:
+            raise RuleError(f"{name} returned more than {_MOST_RULES:,} rules")
+        if not all(hasattr(rule, field) for field in RULE_FIELDS):
+            raise RuleError(f"{name} returned {kind_of(rule)} instead of a Rule")
+        yield rule
+
+
+def _summary(plugin: object) -> str:
+    module = plugin if isinstance(plugin, ModuleType) else sys.modules.get(type(plugin).__module__)
+    return ((module.__doc__ if module else None) or "").strip().partition("\n")[0]
 
 
 def reason_of(error: BaseException) -> str:

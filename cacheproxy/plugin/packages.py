@@ -141,9 +141,9 @@ class Packages(tuple[Package, ...]):
         """
         clients = self.clients
         hooks = [
-            SessionHook(package.name, package.hooks.session, package.client)
+            SessionHook(package.name, package.hooks["cacheproxy_session"], package.client)
             for package in self
-            if package.hooks is not None and package.hooks.session is not None
+            if "cacheproxy_session" in package.hooks
         ]
 
         @quick

@@ -1,103 +1,103 @@
-"""The plugins and observers of a running proxy."""
+"""All plugins of a running proxy, ours and others', in one PluginManager."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
+import pluggy
 from twisted.internet.defer import Deferred, gatherResults
-from twisted.logger import Logger
 
+from cacheproxy import hookspecs
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.rules.fold import kind_of
 from cacheproxy.plugin.errors import PluginError
-from cacheproxy.plugin.hooks import Hooks
+from cacheproxy.plugin.hooks import called, hooks_of
 from cacheproxy.plugin.observers import Observer
-from cacheproxy.plugin.package import Package
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.proxy.exchange.workers import Workers
 
-_log = Logger()
+_FINISHED = "cacheproxy_exchange_finished"
 _STOP_SECONDS = 3.0
 
 
 class Plugins:
     """What lasts as long as the process, whatever its plugins become.
 
-    ``packages``: those in force. ``reactor``: None where no proxy runs. ``workers``: threads for
-    the code of packages. ``failures``: what went wrong with it. Both are for all who call plugins.
+    ``manager``: all that are registered. ``packages``: those of others that are in force.
+    ``reactor``: None where no proxy runs. ``workers`` calls their code; ``failures``: what went
+    wrong with it.
+
+    Each implementation is called by itself: in a pluggy call one that raises would end it for all.
+    Nor by a ``subset_hook_caller``, which has what is registered when it is called: one that is
+    gone would not see what waits for it.
     """
 
     def __init__(self, reactor: Any = None) -> None:
+        self.manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self.manager.add_hookspecs(hookspecs)
         self.packages = Packages()
         self.failures = Failures()
         self.workers = Workers(reactor, self.failures)
         self.reactor = reactor
-        self._ours: dict[str, Callable[[Exchange], object]] = {}
         self._observers: dict[str, Observer] = {}
-        self._seeing: list[tuple[str, Callable[[Exchange], object]]] = []
+        self._seeing: list[Callable[[Sequence[Exchange]], object]] = []
 
-    def register(self, plugin: Any, name: str) -> None:
-        """Register an observer of our own (an object with hookimpls) under ``name``.
+    def register(self, plugin: object, name: str) -> None:
+        """Register one of ours (an object with hookimpls) under ``name``.
 
         Raises PluginError if it implements no hook, or one that does not exist or has other
         arguments, or if the name is taken; nothing is registered then.
         """
-        hooks = Hooks(plugin, name)
-        if name in self._ours:
+        hooks_of(plugin)
+        if self.manager.has_plugin(name):
             raise PluginError(f"the name {name!r} is taken")
-        if hooks.finished is not None:
-            self._ours[name] = plugin.cacheproxy_exchange_finished  # no pluggy call: it is slower
-            self._see()
+        self.manager.register(plugin, name)
+        self._see()
 
     def adopt(self, packages: Packages) -> list[str]:
         """Put ``packages`` in force, and return the names of those that are not what they were.
 
-        What was loaded anew may be late again; what is gone sees what waits for it, no more.
+        What is gone sees what waits for it, no more.
         """
-        before = {package.name: package.hooks for package in self.packages}
-        now = {package.name: package.hooks for package in packages}
+        before = {package.name: package.plugin for package in self.packages}
+        now = {package.name: package.plugin for package in packages}
         names = sorted(before.keys() | now.keys())
         changed = [name for name in names if before.get(name) is not now.get(name)]
         self.packages = packages
         for name in changed:
-            observer = self._observers.pop(name, None)
-            if observer is not None:
-                observer.finish()
-        for package in packages:
-            if package.name in changed and package.hooks is not None:
-                self._begin(package, package.hooks)
+            if before.get(name) is not None:
+                self.manager.unregister(name=name)
+            if name in self._observers:
+                self._observers.pop(name).finish()
+        for name in changed:
+            if now.get(name) is not None:
+                self.manager.register(now[name], name)
         self._see()
         return changed
 
-    def _begin(self, package: Package, hooks: Hooks) -> None:
-        hook_names = (f"{package.name}: {hook}" for hook in hooks.names)
-        for counted in (*hook_names, *(rule.name for rule in package.rules)):
-            self.workers.forgive(counted)
-        if hooks.finished is not None:
-            observer = Observer(package.name, hooks.finished, self.workers, self.failures)
-            self._observers[package.name] = observer
-
     def _see(self) -> None:
-        others = {name: observer.put for name, observer in self._observers.items()}
-        self._seeing = sorted({**self._ours, **others}.items())
+        """Have those that are registered see what finishes, in the order of their names."""
+        self._seeing = []
+        hooks = getattr(self.manager.hook, _FINISHED).get_hookimpls()
+        for hook in sorted(hooks, key=attrgetter("plugin_name")):
+            name, see = f"{hook.plugin_name}: {_FINISHED}", called(_FINISHED, hook.function)
+            if getattr(see, "quick", False) is True:
+                self._seeing.append(partial(self.workers.call, name, see))
+                continue
+            if hook.plugin_name not in self._observers:
+                self._observers[hook.plugin_name] = Observer(name, see, self.workers, self.failures)
+            self._seeing.append(self._observers[hook.plugin_name].put)
 
-    def finished(self, exchange: Exchange) -> None:
-        """Show a finished exchange to every observer: our own at once, others in their threads."""
-        for name, see in self._seeing:
-            try:
-                see(exchange)
-            except Exception as error:  # one observer's failure is nobody else's
-                self.failures.of(f"{name}: cacheproxy_exchange_finished").failed += 1
-                _log.warn(
-                    "plugin {plugin}: cacheproxy_exchange_finished raised {kind}",
-                    plugin=name,
-                    kind=kind_of(error),
-                )
+    def finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Show finished exchanges to every observer: at once if it is quick, else in a thread."""
+        for see in self._seeing:
+            see(exchanges)
 
     def finish(self) -> Deferred[None]:
-        """Fire when others' observers have seen what waits, after a few seconds at most."""
+        """Fire when observers in threads have seen what waits, after a few seconds at most."""
         each = [observer.finish() for observer in self._observers.values()]
         waiting = gatherResults(each, consumeErrors=True)
         waiting.addTimeout(_STOP_SECONDS, self.reactor)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from cacheproxy import hookimpl
+from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.core.server.status import Look, Metrics, State
 from cacheproxy.totals.database import Database
@@ -40,10 +41,12 @@ class Totals:
         self._unpolled: Callable[[], Iterable[str]] | None = None
 
     @hookimpl
-    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
-        """Take the figures; the thread writes them."""
-        record = record_of(exchange, self._reactor.seconds())
-        self._database.put(lambda store: store.record(record))
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Take their figures; the thread writes them."""
+        for exchange in exchanges:
+            record = record_of(exchange, self._reactor.seconds())
+            self._database.put(methodcaller("record", record))
 
     @property
     def unkept(self) -> str:

@@ -8,6 +8,7 @@ written as JSON, once (https://html.spec.whatwg.org/multipage/server-sent-events
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet.defer import Deferred
@@ -17,7 +18,7 @@ from twisted.logger import Logger
 from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
-from cacheproxy import hookimpl
+from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.proxy.downstream.request import ProxyRequest
 from cacheproxy.web.dashboard import LATEST, Dashboard, window_of
@@ -96,9 +97,10 @@ class Live:
         self._loop.clock = clock
 
     @hookimpl
-    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:  # noqa: ARG002
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
         """Have it told soon."""
-        self._finished += 1
+        self._finished += len(exchanges)
         self._changes += 1
 
     def progressed(self) -> None:

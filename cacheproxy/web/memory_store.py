@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from twisted.internet.defer import Deferred, execute
 
-from cacheproxy import hookimpl
+from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.exchange import Exchange
 from cacheproxy.totals.memory import MOST, InMemory
 from cacheproxy.totals.record import record_of
@@ -35,9 +35,11 @@ class Unkept:
         return round(self._wall() * 1e3)
 
     @hookimpl
-    def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
-        """Remember the exchange's figures."""
-        self._store.record(record_of(exchange, self._clock.seconds()))
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
+        """Remember their figures."""
+        for exchange in exchanges:
+            self._store.record(record_of(exchange, self._clock.seconds()))
 
     def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
         """Ask one of the functions that take a Store first."""

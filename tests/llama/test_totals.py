@@ -100,7 +100,7 @@ class Setup:
             assert usage.prompt
             finished = exchange(said, usage=usage, upstream=self.url)
             seconds = time.monotonic() - began
-            self._plugins.finished(replace(finished, wall=time.time(), seconds=seconds))
+            self._plugins.finished([replace(finished, wall=time.time(), seconds=seconds)])
 
     def look(self):
         found = []

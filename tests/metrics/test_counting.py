@@ -36,7 +36,7 @@ def count(metrics):
     """Count an exchange; return what the page says then."""
 
     def count(**changes):
-        metrics.cacheproxy_exchange_finished(exchange(SAID, **changes))
+        metrics.cacheproxy_exchange_finished([exchange(SAID, **changes)])
         return shown(metrics)
 
     return count
@@ -136,7 +136,7 @@ def test_rules_by_requests_and_places(metrics):
     """Those that have not fired are there with 0, so that they can be found."""
     edits = (Edit("/system", "x", "y"), Edit("/messages/0/content", "x", "y"))
     reports = (Report("stamp", edits), Report("broken", error="ValueError"))
-    metrics.cacheproxy_exchange_finished(exchange(SAID, reports=reports))
+    metrics.cacheproxy_exchange_finished([exchange(SAID, reports=reports)])
     said = shown(metrics, rules=("stamp", "idle"))
     assert value(said, "cacheproxy_rule_hits_total", rule="stamp") == 1
     assert value(said, "cacheproxy_rule_edits_total", rule="stamp") == 2
@@ -149,7 +149,7 @@ def test_times_are_apart_for_turns_and_the_rest(count, metrics):
     count(first_byte=40.0, seconds=60.0, sent_after=0.002, edited_after=0.001)
     count(first_byte=0.4, seconds=0.6, sent_after=0.002, side=True)
     metrics.cacheproxy_exchange_finished(
-        exchange({}, turn=0, first_byte=None, seconds=0.001, sent_after=None)
+        [exchange({}, turn=0, first_byte=None, seconds=0.001, sent_after=None)]
     )
     said = shown(metrics)
     name = "cacheproxy_first_byte_seconds"
@@ -166,9 +166,9 @@ def test_a_request_without_a_body_is_not_edited(metrics):
     """The nothing that it took would hide what the edits of others take."""
     turn = exchange(SAID, edited_after=0.0)
     bare = replace(turn, received=Request("GET", "/v1/models"))
-    metrics.cacheproxy_exchange_finished(bare)
+    metrics.cacheproxy_exchange_finished([bare])
     assert value(shown(metrics), "cacheproxy_edit_seconds_count") is None
-    metrics.cacheproxy_exchange_finished(turn)
+    metrics.cacheproxy_exchange_finished([turn])
     assert value(shown(metrics), "cacheproxy_edit_seconds_count") == 1
 
 
@@ -185,7 +185,7 @@ def test_times_are_what_prometheus_client_would_say(counted):
         turn, side = KINDS[kind]
         given = {"first_byte": first, "edited_after": edited, "sent_after": sent}
         metrics.cacheproxy_exchange_finished(
-            exchange(SAID, turn=turn, side=side, seconds=seconds, **given)
+            [exchange(SAID, turn=turn, side=side, seconds=seconds, **given)]
         )
         for row, labels, amount in (
             (table.DURATION, (UP, kind), seconds),
@@ -206,7 +206,7 @@ def test_a_key_that_a_request_carries_is_no_name(metrics):
     turn = exchange(body("a", model=key), session="s", usage=Usage(9, 0, 1))
     carries = replace(turn.received, headers=((b"x-api-key", key.encode()),))
     turn = replace(turn, received=carries, sent=carries, session=Session(key, "s"))
-    metrics.cacheproxy_exchange_finished(turn)
+    metrics.cacheproxy_exchange_finished([turn])
     assert "geheim" not in repr(shown(metrics))
 
 
@@ -216,12 +216,12 @@ def test_labels_are_bounded_however_many_names_there_are(metrics):
         said = body("a", model=f"model-{number}")
         reports = (Report(f"rule-{number}", (Edit("/system", "x", "y"),)),)
         metrics.cacheproxy_exchange_finished(
-            exchange(said, usage=Usage(10, 5, 1), reports=reports, upstream=f"http://u{number}")
+            [exchange(said, usage=Usage(10, 5, 1), reports=reports, upstream=f"http://u{number}")]
         )
         headers = ((b"User-Agent", b"agent%03d/1" % number),)
         got = Request("GET", f"/v1/u{number}", headers)
         listed = replace(exchange({}, turn=0), session=None, received=got, sent=got)
-        metrics.cacheproxy_exchange_finished(listed)
+        metrics.cacheproxy_exchange_finished([listed])
     said = shown(metrics)
     assert len(said) < 2000
     assert value(said, "cacheproxy_prompt_tokens_total") == 3000

@@ -30,7 +30,7 @@ BROKEN = """
 from cacheproxy import hookimpl
 
 @hookimpl
-def cacheproxy_exchange_finished(exchange):
+def cacheproxy_exchange_finished(exchanges):
     raise RuntimeError("no")
 """
 

@@ -42,10 +42,10 @@ def test_the_same_events_make_the_same_families(events):
 def test_a_page_in_the_making_does_not_change():
     """A thread makes it while exchanges are counted, and while the next one is asked for."""
     metrics = Metrics()
-    metrics.cacheproxy_exchange_finished(exchange(body("a"), edited_after=0.1))
+    metrics.cacheproxy_exchange_finished([exchange(body("a"), edited_after=0.1)])
     first = families(metrics)
     before = content(first).body
-    metrics.cacheproxy_exchange_finished(exchange(body("a"), edited_after=0.1))
+    metrics.cacheproxy_exchange_finished([exchange(body("a"), edited_after=0.1)])
     later = content(families(metrics)).body
     assert content(first).body == before != later
     for name in ("cacheproxy_requests_total", "cacheproxy_edit_seconds_count"):

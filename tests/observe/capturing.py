@@ -61,7 +61,7 @@ def capture(folder, *exchanges, caps=(), **waiting):
     """Capture the exchanges into ``folder``, and close."""
     observer = Capture(Reactor(), CaptureFolder(folder, **dict(caps)), **waiting)
     for one in exchanges:
-        observer.cacheproxy_exchange_finished(one)
+        observer.cacheproxy_exchange_finished([one])
     observer.close(30)
     return observer
 

@@ -165,7 +165,7 @@ def test_a_slow_disk_costs_captures_and_nothing_else(tmp_path, logged):
     done = large(1_000_000)
     observer = Capture(Reactor(), CaptureFolder(folder), size=3_000_000)
     for _ in range(100):
-        observer.cacheproxy_exchange_finished(done)
+        observer.cacheproxy_exchange_finished([done])
     observer.close(30)
     assert observer.dropped > 0
     assert observer.written >= 2
@@ -210,7 +210,7 @@ FULL = """
     observer = Capture(Reactor(), CaptureFolder(Path(sys.argv[1])))
     def finished(one):
         before = observer.written + observer.dropped
-        observer.cacheproxy_exchange_finished(one)
+        observer.cacheproxy_exchange_finished([one])
         while observer.written + observer.dropped == before:
             time.sleep(0.001)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
@@ -256,7 +256,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, logged):
     observer = Capture(Reactor(), CaptureFolder(folder))
     folder.rmdir()
     for _ in range(3):
-        observer.cacheproxy_exchange_finished(exchange())
+        observer.cacheproxy_exchange_finished([exchange()])
     observer.close(30)
     assert (observer.written, observer.dropped) == (0, 3)
     assert "No such file or directory. Exchanges are not written" in logged[0]
@@ -277,7 +277,7 @@ def test_closing_waits_no_longer_than_it_is_told(tmp_path):
     observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"), size=1 << 30)
     done = large(3_000_000)
     for _ in range(60):
-        observer.cacheproxy_exchange_finished(done)
+        observer.cacheproxy_exchange_finished([done])
     observer.close(0.05)
     assert observer.dropped > 40
     observer.close()
@@ -294,7 +294,7 @@ def test_nothing_is_left_open(tmp_path):
         idle = Capture(Reactor(), CaptureFolder(tmp_path / f"{number}x"))
         idle.close()
         idle.close()
-        idle.cacheproxy_exchange_finished(exchange())
+        idle.cacheproxy_exchange_finished([exchange()])
         assert (idle.written, idle.dropped) == (0, 0)
     assert (len(list(Path("/proc/self/fd").iterdir())), threading.active_count()) == before
 
@@ -304,7 +304,7 @@ def test_the_thread_starts_with_the_first_exchange(tmp_path):
     before = threading.active_count()
     observer = Capture(Reactor(), CaptureFolder(tmp_path / "c"))
     assert threading.active_count() == before
-    observer.cacheproxy_exchange_finished(exchange())
+    observer.cacheproxy_exchange_finished([exchange()])
     assert threading.active_count() == before + 1
     observer.close(30)
 
@@ -317,7 +317,7 @@ def test_the_reactor_thread_only_hands_over(tmp_path):
         entered = []
         sys.setprofile(lambda *step: entered.append(step[1]))
         try:
-            observer.cacheproxy_exchange_finished(done)
+            observer.cacheproxy_exchange_finished([done])
         finally:
             sys.setprofile(None)
         return len(entered)
@@ -336,8 +336,8 @@ def test_what_waits_does_without_its_parsed_json(tmp_path):
     done = exchange()
     assert done.received.json is not None
     before = sys.getrefcount(done.received)
-    observer.cacheproxy_exchange_finished(large(30_000_000))
-    observer.cacheproxy_exchange_finished(done)
+    observer.cacheproxy_exchange_finished([large(30_000_000)])
+    observer.cacheproxy_exchange_finished([done])
     after = sys.getrefcount(done.received)
     assert after == before
     observer.close(60)

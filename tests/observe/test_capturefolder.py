@@ -85,7 +85,7 @@ def test_a_folder_that_is_exchanged_stays_the_same(tmp_path):
     folder.rename(tmp_path / "moved")
     (tmp_path / "elsewhere").mkdir()
     folder.symlink_to(tmp_path / "elsewhere")
-    observer.cacheproxy_exchange_finished(exchange())
+    observer.cacheproxy_exchange_finished([exchange()])
     observer.close(30)
     assert len(names(tmp_path / "moved")) == 1
     assert names(tmp_path / "elsewhere") == []

@@ -1,4 +1,4 @@
-"""Exchanges are seen a little later, in their order, few at a time, and none is lost."""
+"""Exchanges are seen a little later, in their order, in small portions, and none is lost."""
 
 from twisted.internet.task import Clock
 
@@ -6,12 +6,12 @@ from cacheproxy.observe.deferred_observer import Afterwards
 
 
 def test_they_are_seen_in_their_order_not_at_once():
-    """Few at a time; one that is put meanwhile is seen, too."""
+    """Few together; one that is put meanwhile is seen, too."""
     clock, seen = Clock(), []
 
-    def see(number):
-        seen.append(number)
-        if number == 9:
+    def see(numbers):
+        seen.append(numbers)
+        if 9 in numbers:
             afterwards(10)
 
     afterwards = Afterwards(clock, see)
@@ -20,15 +20,15 @@ def test_they_are_seen_in_their_order_not_at_once():
     clock.advance(0.019)
     assert not seen
     clock.advance(0.002)
-    assert seen == [0, 1, 2, 3]
+    assert seen == [[0, 1, 2, 3]]
     clock.pump([0.005] * 10)
-    assert seen == list(range(11))
+    assert seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9], [10]]
     assert not clock.getDelayedCalls()
 
 
 def test_many_are_seen_in_larger_portions_and_who_asks_sees_all():
     clock, seen = Clock(), []
-    afterwards = Afterwards(clock, seen.append)
+    afterwards = Afterwards(clock, seen.extend)
     for number in range(1000):
         afterwards(number)
     clock.advance(0.002)

@@ -47,7 +47,7 @@ def delivered():
 def judging(reactor, delivered, monkeypatch):
     """One that takes every body for a large one."""
     monkeypatch.setattr(module, "_THREAD_ABOVE", 0)
-    judging = Judging(reactor, delivered.append, Store())
+    judging = Judging(reactor, delivered.extend, Store())
     judging.start()
     yield judging
     judging.stop()
@@ -57,7 +57,7 @@ def test_turns_are_judged_in_order(judging, reactor, delivered):
     """Each against the one before it."""
     texts = ["a"]
     for turn in range(20):
-        judging(exchange(body(*texts), usage=Usage(1000 + turn, 999 + turn if turn else 0)))
+        judging([exchange(body(*texts), usage=Usage(1000 + turn, 999 + turn if turn else 0))])
         texts += ["b", "c"]
     reactor.run(20)
     assert [done.number for done in delivered] == list(range(1, 21))
@@ -68,7 +68,7 @@ def test_turns_are_judged_in_order(judging, reactor, delivered):
 
 def test_requests_without_a_prompt_are_delivered_at_once(judging, delivered):
     """They wait for nobody."""
-    judging(exchange({}, turn=0, session="x"))
+    judging([exchange({}, turn=0, session="x")])
     assert delivered[0].verdict is None
     assert delivered[0].number == 1
 
@@ -76,8 +76,8 @@ def test_requests_without_a_prompt_are_delivered_at_once(judging, delivered):
 def test_when_too_much_waits_exchanges_go_on_without_a_verdict(judging, reactor, delivered):
     """Memory is worth more than a verdict; what is too much alone is judged alone."""
     judging.most_waiting = 10
-    judging(exchange(body("a"), session="one"))
-    judging(exchange(body("a"), session="two"))
+    judging([exchange(body("a"), session="one")])
+    judging([exchange(body("a"), session="two")])
     assert [(one.session.id, one.verdict) for one in delivered] == [("two", None)]
     reactor.run(1)
     assert delivered[1].verdict is not None
@@ -86,19 +86,19 @@ def test_when_too_much_waits_exchanges_go_on_without_a_verdict(judging, reactor,
 def test_a_comparison_that_fails_loses_no_exchange(judging, reactor, delivered, monkeypatch):
     """It is delivered as it came."""
     monkeypatch.setattr(judging._verdicts, "judge", None)
-    judging(exchange(body("a")))
+    judging([exchange(body("a"))])
     reactor.run(1)
     assert delivered[0].verdict is None
 
 
 def test_a_small_body_is_judged_at_once_unless_a_large_one_waits(reactor, delivered):
     """The way to the thread costs more than the work; but turns stay in order."""
-    judging = Judging(reactor, delivered.append, Store())
+    judging = Judging(reactor, delivered.extend, Store())
     judging.start()
-    judging(exchange(body("a"), usage=Usage(1000, 0)))
+    judging([exchange(body("a"), usage=Usage(1000, 0))])
     assert delivered[0].verdict.judgement is Judgement.COLD
-    judging(exchange(body("a", "b", "c" * (129 << 10)), usage=Usage(9000, 1000)))
-    judging(exchange(body("a", "b", "c", "d"), usage=Usage(1010, 1000)))
+    judging([exchange(body("a", "b", "c" * (129 << 10)), usage=Usage(9000, 1000))])
+    judging([exchange(body("a", "b", "c", "d"), usage=Usage(1010, 1000))])
     assert len(delivered) == 1
     reactor.run(2)
     assert [done.turn for done in delivered] == [1, 2, 3]
@@ -107,17 +107,17 @@ def test_a_small_body_is_judged_at_once_unless_a_large_one_waits(reactor, delive
 
 def test_a_large_body_of_which_little_is_new_is_judged_at_once(reactor, delivered):
     """What was compared before costs next to nothing."""
-    judging = Judging(reactor, delivered.append, Store())
+    judging = Judging(reactor, delivered.extend, Store())
     judging.start()
     texts = ["a" * (200 << 10), "b"]
     memo = Memo()
     sent = replace(request(body(*texts)), memo=memo)
     first = replace(exchange({}, usage=Usage(9000, 0)), received=sent, sent=sent)
-    judging(first)
+    judging([first])
     assert delivered == []
     reactor.run(1)
     second = replace(request(body(*texts, "c")), memo=memo)
-    judging(replace(first, received=second, sent=second, usage=Usage(9000, 8990)))
+    judging([replace(first, received=second, sent=second, usage=Usage(9000, 8990))])
     assert [done.turn for done in delivered] == [1, 2]
     assert delivered[1].verdict.judgement is Judgement.OK
     judging.stop()
@@ -125,7 +125,7 @@ def test_a_large_body_of_which_little_is_new_is_judged_at_once(reactor, delivere
 
 def test_the_work_is_not_done_on_the_calling_thread(judging, reactor, delivered):
     """The reactor's own."""
-    judging(exchange(body("a")))
+    judging([exchange(body("a"))])
     thread, function, arguments = reactor.calls.get(timeout=120)
     assert thread is not threading.current_thread()
     function(*arguments)
@@ -137,7 +137,7 @@ def test_what_was_judged_in_the_thread_is_asked_for_on_the_reactor(judging, reac
     server = Server()
     judging.known = {server.url: server}
     for turn in conversation(LOSES[:3]):
-        judging(turn)
+        judging([turn])
     reactor.run(2)
     thread, function, arguments = reactor.calls.get(timeout=120)
     assert thread is not threading.current_thread()

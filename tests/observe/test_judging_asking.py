@@ -27,7 +27,7 @@ def delivered():
 @pytest.fixture
 def asking(delivered):
     """One that judges at once, and may ask."""
-    return Judging(None, delivered.append, Store())
+    return Judging(None, delivered.extend, Store())
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def test_a_sessions_exchanges_wait_for_an_answer_and_others_do_not(asking, deliv
     one, two, lost, after = conversation(LOSES)
     other, again = conversation(LOSES[:2], session="t")
     for each in (one, two, lost, other, after, again):
-        asking(each)
-    asking(exchange({}, turn=0))
+        asking([each])
+    asking([exchange({}, turn=0)])
     assert order(delivered) == [("s", 1), ("s", 2), ("t", 1), ("t", 2), ("s", 0)]
     server.last.callback(None)
     assert order(delivered)[5:] == [("s", 3), ("s", 4)]
@@ -66,7 +66,7 @@ def test_a_proof_makes_the_verdict_and_teaches(asking, delivered):
     server = Server().known_to(asking)
     one, two, lost, _ = conversation((*LOSES[:2], Usage(1040, 400), LOSES[3]))
     for each in (one, two, lost):
-        asking(each)
+        asking([each])
     _, before, after, compared, waiting = server.asked[-1]
     assert (before.body, after.body) == (two.sent.body, lost.sent.body)
     assert (compared.before_tokens, compared.after_tokens) == (1020, 1040)
@@ -85,7 +85,7 @@ def test_a_few_tokens_short_of_where_prompts_part_a_checkpoint_stands(asking, re
     """Llama.cpp saves one some four tokens before the end of a prompt; else it is to the token."""
     server = Server().known_to(asking)
     for each in conversation((*LOSES[:2], Usage(1040, reused), LOSES[3]))[:3]:
-        asking(each)
+        asking([each])
     server.asked[-1][-1].callback(Proof(1020, 1040, 400, rewrite=Rewrite.THINKING))
     assert server.inferred.completed(Profile()).memory.kind is kind
 
@@ -94,7 +94,7 @@ def test_tokens_that_are_rendered_for_us_alone_are_no_gap(asking):
     """A mark at the head, say: the two prompts part four tokens sooner than it seems."""
     server = Server().known_to(asking)
     for each in conversation((*LOSES[:2], Usage(1040, 396), LOSES[3]))[:3]:
-        asking(each)
+        asking([each])
     server.asked[-1][-1].callback(Proof(1024, 1044, 400, rewrite=Rewrite.THINKING))
     assert server.inferred.completed(Profile()).memory.kind is Kind.REWINDABLE
     server.inferred.saw_checkpoint(is_close=True)
@@ -107,7 +107,7 @@ def test_answers_that_come_in_another_order_do_not_change_that_of_the_turns(aski
     turns = conversation((*LOSES[:3], Usage(1060, 0)))
     others = conversation((*LOSES[:2], Usage(1040, 0)), session="t")
     for each in (*turns, *others):
-        asking(each)
+        asking([each])
     first, second, third = (rest[-1] for name, *rest in server.asked if name == "prove")
     del delivered[:]
     second.callback(None)
@@ -139,7 +139,7 @@ def test_however_asking_ends_each_is_delivered_once_and_in_order(asking, deliver
     """With the verdict that needed no answer; nothing is left, and nothing logged."""
     server = Server().known_to(asking)
     for each in conversation(LOSES):
-        asking(each)
+        asking([each])
     assert len(delivered) == 2
     end(asking, server)
     assert order(delivered) == [("s", number) for number in range(1, 5)]
@@ -157,9 +157,9 @@ def test_the_next_turn_asks_again_after_a_question_that_failed(asking, delivered
     server = Server().known_to(asking)
     one, two, lost, after = conversation((*LOSES[:3], Usage(1060, 0)))
     for each in (one, two, lost):
-        asking(each)
+        asking([each])
     server.last.errback(ValueError())
-    asking(after)
+    asking([after])
     assert server.questions == ["started", "prove"] * 2
     server.last.callback(None)
     assert len(delivered) == 4
@@ -171,12 +171,12 @@ def test_no_more_wait_than_may(asking, delivered, monkeypatch, failures):
     server = Server().known_to(asking)
     lines = conversation((*LOSES, Usage(1080, 1060)))
     for each in lines[:4]:
-        asking(each)
+        asking([each])
     assert order(delivered) == [("s", 1), ("s", 2)]
-    asking(lines[4])
+    asking([lines[4]])
     assert order(delivered) == [("s", 1), ("s", 2)]
     (sixth,) = conversation([Usage(1080, 1060)])
-    asking(sixth)
+    asking([sixth])
     assert len(delivered) == 6
     assert [done.number for done in delivered] == list(range(1, 7))
     assert server.last.called
@@ -193,7 +193,7 @@ def test_what_still_asks_behind_a_question_that_was_given_up_goes_on_waiting(
     server = Server().known_to(asking)
     turns = conversation((*LOSES[:3], Usage(1060, 0), Usage(1080, 0)))
     for each in turns:
-        asking(each)
+        asking([each])
     assert order(delivered) == [("s", 1), ("s", 2), ("s", 3)]
     for waiting in [rest[-1] for name, *rest in server.asked if name == "prove"][1:]:
         waiting.callback(None)
@@ -207,7 +207,7 @@ def test_what_an_answer_does_not_say_is_counted(asking, delivered):
     """By the server's counters, once it has ended."""
     server = Server(COUNTS).known_to(asking)
     for each, reused in zip(conversation((Usage(1000), Usage(1020))), (None, 1000), strict=True):
-        asking(each)
+        asking([each])
         name, usage, waiting = server.asked[-1]
         assert (name, usage) == ("counted", each.usage)
         waiting.callback(reused)
@@ -222,9 +222,9 @@ def test_what_was_counted_may_want_a_proof(asking, delivered):
     """A break that only the counters show has a cause like any other."""
     server = Server(COUNTS).known_to(asking)
     _, lost = conversation((Usage(1000), Usage(1020)))
-    asking(_)
+    asking([_])
     server.last.callback(None)
-    asking(lost)
+    asking([lost])
     server.last.callback(0)
     assert server.questions == ["counted", "counted", "started", "prove"]
     assert len(delivered) == 1
@@ -239,7 +239,7 @@ def test_what_cannot_be_counted_is_not_known(asking, delivered, end):
     """Neither a break nor well."""
     server = Server(COUNTS).known_to(asking)
     for each in conversation((Usage(1000), Usage(1020))):
-        asking(each)
+        asking([each])
         end(asking, server)
     assert [done.usage.reused for done in delivered] == [None, None]
     assert delivered[-1].verdict.judgement is Judgement.UNKNOWN
@@ -249,9 +249,9 @@ def test_what_was_counted_stays_when_the_proof_fails(asking, delivered):
     """The break is shown, its cause is not known."""
     server = Server(COUNTS).known_to(asking)
     first, lost = conversation((Usage(1000), Usage(1020)))
-    asking(first)
+    asking([first])
     server.last.callback(None)
-    asking(lost)
+    asking([lost])
     server.last.callback(0)
     asking.settle()
     verdict = delivered[-1].verdict
@@ -263,7 +263,7 @@ def test_an_answer_that_tells_is_not_counted_again(asking, delivered):
     """What is said of one request is better than what is counted over all."""
     server = Server(COUNTS).known_to(asking)
     for each in conversation(LOSES[:2]):
-        asking(each)
+        asking([each])
     assert len(delivered) == 2
     assert server.asked == []
 
@@ -275,7 +275,7 @@ def test_what_came_between_is_known_of_a_turn_that_was_counted(asking, delivered
     first, second, third = conversation((Usage(1000), Usage(1020), Usage(1040)))
     (other,) = conversation((Usage(800),), session="t", wall=second.wall + 30)
     for each, reused in ((first, None), (second, 1000), (other, 0), (third, 0)):
-        asking(each)
+        asking([each])
         server.last.callback(reused)
     server.last.callback(Proof(1020, 1040, 1020))
     verdict = delivered[-1].verdict
@@ -286,10 +286,10 @@ def test_a_turn_that_was_counted_elsewhere_has_moved(asking, delivered):
     """The turn before went to another upstream."""
     server = Server(COUNTS).known_to(asking)
     first, second = conversation((Usage(1000), Usage(1020)))
-    asking(first)
+    asking([first])
     server.last.callback(None)
     server = Server(COUNTS, url="http://elsewhere").known_to(asking)
-    asking(replace(second, upstream="http://elsewhere"))
+    asking([replace(second, upstream="http://elsewhere")])
     server.last.callback(0)
     assert delivered[-1].verdict.reason is Reason.MOVED
     assert server.questions == ["counted"]
@@ -302,7 +302,7 @@ def test_a_restart_that_is_seen_now_needs_no_proof(asking, delivered):
     """What the server had is gone, whatever it renders."""
     server = Server(began="second").known_to(asking)
     for each in conversation(LOSES[:3]):
-        asking(each)
+        asking([each])
     assert server.questions == ["started"]
     verdict = delivered[-1].verdict
     assert (verdict.reason, verdict.basis) == (Reason.EVICTED, Basis.TOLD)
@@ -314,7 +314,7 @@ def test_a_start_that_is_the_same_or_not_told_is_no_restart(asking, delivered, b
     """The proof is asked for."""
     server = Server(began=began).known_to(asking)
     for each in conversation(LOSES[:3]):
-        asking(each)
+        asking([each])
     assert server.questions == ["started", "prove"]
     server.last.callback(None)
     assert delivered[-1].verdict.reason is Reason.UNKNOWN
@@ -330,7 +330,7 @@ def test_an_upstream_that_is_not_the_one_known_now_is_not_asked(asking, delivere
     """It was changed while the request was under way."""
     asking.known = {known.url: known} if known is not None else {}
     for each in conversation((*LOSES[:3], Usage(1060))):
-        asking(each)
+        asking([each])
     assert len(delivered) == 4
     assert known is None or known.asked == []
     assert delivered[2].verdict.reason is Reason.UNKNOWN
@@ -341,7 +341,7 @@ def test_an_upstream_that_is_known_no_more_still_answers_for_its_own(asking, del
     """Whoever was asked is asked to the end."""
     server = Server().known_to(asking)
     for each in conversation(LOSES[:3]):
-        asking(each)
+        asking([each])
     asking.known = {"http://elsewhere": Server(url="http://elsewhere")}
     server.last.callback(Proof(1020, 1040, 0, rewrite=Rewrite.TOOLS))
     assert delivered[-1].verdict.rewrite is Rewrite.TOOLS

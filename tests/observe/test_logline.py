@@ -279,7 +279,7 @@ def test_lines_that_come_together_are_one_event(events):
     log_line = LogLine(clock, verbose=False)
 
     def finish(path):
-        log_line.cacheproxy_exchange_finished(exchange(received=Request("GET", path), turn=0))
+        log_line.cacheproxy_exchange_finished([exchange(received=Request("GET", path), turn=0)])
 
     for path in ("/{braces}/{0}", "/1", "/2"):
         finish(path)
@@ -302,7 +302,7 @@ def test_counts_of_tokens_that_went_well_are_not_logged(events):
         log_line = LogLine(Clock(), verbose=verbose)
         for status in statuses:
             log_line.cacheproxy_exchange_finished(
-                exchange(received=counting, turn=0, status=status)
+                [exchange(received=counting, turn=0, status=status)]
             )
         log_line.finish()
     assert [each["text"].splitlines()[0].split()[3] for each in events] == ["500", "200"]

@@ -38,10 +38,10 @@ def turn(evaluated=10, seconds=None, reused=900, verdict=SPARED, **changes):
 def price():
     """A Pricing, as a function that returns what one exchange comes out with."""
     found = []
-    pricing = Pricing(found.append)
+    pricing = Pricing(found.extend)
 
     def price(each):
-        pricing(each)
+        pricing([each])
         return found.pop().spared
 
     price.looked = pricing.looked
@@ -121,12 +121,12 @@ LOST = Verdict(Judgement.BREAK, Reason.EVICTED, lost=Count(900, "measured"))
 def test_a_break_lost_the_time_that_its_own_answer_tells_or_else_the_upstream():
     """One number for all who show it; where nobody knows a speed, there is none."""
     found = []
-    pricing = Pricing(lambda each: found.append(each.verdict.seconds_lost))
-    pricing(turn(verdict=LOST))
+    pricing = Pricing(lambda all_: found.extend(each.verdict.seconds_lost for each in all_))
+    pricing([turn(verdict=LOST)])
     pricing.looked(look(evaluated=1000.0, prefill=2.0))
-    pricing(turn(verdict=LOST))
-    pricing(turn(verdict=replace(LOST, seconds_lost=7.0)))
-    pricing(turn(verdict=replace(LOST, judgement=Judgement.UNKNOWN)))
+    pricing([turn(verdict=LOST)])
+    pricing([turn(verdict=replace(LOST, seconds_lost=7.0))])
+    pricing([turn(verdict=replace(LOST, judgement=Judgement.UNKNOWN))])
     assert found == [None, 1.8, 7.0, None]
 
 
@@ -167,10 +167,10 @@ def test_upstreams_do_not_pile_up(price):
 def test_what_an_upstream_charges():
     """Of a turn that was counted, at an upstream with a price."""
     found = []
-    pricing = Pricing(found.append)
+    pricing = Pricing(found.extend)
     pricing.prices = {"cloud": Price(3.0, 15.0, 0.3)}
     for server, changes in (("cloud", {}), ("here", {}), ("cloud", {"turn": 0})):
-        pricing(turn(100, server=server, **changes))
+        pricing([turn(100, server=server, **changes)])
     first, *others = (each.price for each in found)
     assert first == pytest.approx((100 * 3.0 + 900 * 0.3 + 5 * 15.0) / 1e6)
     assert others == [None, None]
@@ -180,5 +180,5 @@ def test_the_speed_of_an_upstream_is_what_it_showed_lately():
     """None before it showed any."""
     pricing = Pricing(lambda _: None)
     assert pricing.speed("http://localhost:8080") is None
-    pricing(turn(1000, 2.0))
+    pricing([turn(1000, 2.0)])
     assert pricing.speed("http://localhost:8080") == 500.0

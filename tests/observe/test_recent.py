@@ -13,7 +13,7 @@ from tests.observe.exchanges import body, exchange
 def kept(*exchanges, most=200):
     recent = Recent(most)
     for one in exchanges:
-        recent.cacheproxy_exchange_finished(one)
+        recent.cacheproxy_exchange_finished([one])
     return recent
 
 

@@ -115,7 +115,7 @@ def test_an_exchange_is_a_span(make, collector):
     """With its own times, a client's kind, and the attributes."""
     spans = make()
     spans.cacheproxy_exchange_finished(
-        exchange(SAID, usage=Usage(1000, 900, 50), wall=1_700_000_000.5, seconds=1.25)
+        [exchange(SAID, usage=Usage(1000, 900, 50), wall=1_700_000_000.5, seconds=1.25)]
     )
     spans.stop()
     (span,) = collector.spans
@@ -137,7 +137,7 @@ def test_an_exchange_is_a_span(make, collector):
 def test_a_failure_is_an_error(make, collector):
     spans = make()
     spans.cacheproxy_exchange_finished(
-        exchange(SAID, outcome=Outcome.UPSTREAM_FAILED, status=502, error="kanarie")
+        [exchange(SAID, outcome=Outcome.UPSTREAM_FAILED, status=502, error="kanarie")]
     )
     spans.stop()
     (span,) = collector.spans
@@ -153,7 +153,7 @@ def test_the_client_may_have_begun_the_trace(make, collector):
     for flags in ("01", "00"):
         parent = f"00-{'ab' * 16}-{'cd' * 8}-{flags}"
         received = replace(turn.received, headers=((b"Traceparent", parent.encode()),))
-        spans.cacheproxy_exchange_finished(replace(turn, received=received))
+        spans.cacheproxy_exchange_finished([replace(turn, received=received)])
     spans.stop()
     (span,) = collector.spans
     assert span.trace_id.hex() == "ab" * 16
@@ -165,7 +165,7 @@ def test_a_traceparent_of_nonsense_is_none(make, collector, parent):
     spans = make()
     turn = exchange(SAID)
     received = replace(turn.received, headers=((b"traceparent", parent),))
-    spans.cacheproxy_exchange_finished(replace(turn, received=received))
+    spans.cacheproxy_exchange_finished([replace(turn, received=received)])
     spans.stop()
     assert len(collector.spans) == 1
 
@@ -178,7 +178,7 @@ def test_opentelemetrys_own_variables_hold(make, collector):
         OTEL_EXPORTER_OTLP_HEADERS="x-mine=yes",
         OTEL_EXPORTER_OTLP_COMPRESSION="gzip",
     )
-    spans.cacheproxy_exchange_finished(exchange(SAID))
+    spans.cacheproxy_exchange_finished([exchange(SAID)])
     spans.stop()
     (resource,) = collector.resources
     assert resource["service.name"] == "mine"
@@ -191,7 +191,7 @@ def test_opentelemetrys_own_variables_hold(make, collector):
 def test_they_can_be_switched_off(make, collector, variable):
     name, _, value = variable.partition("=")
     spans = make(**{name: value})
-    spans.cacheproxy_exchange_finished(exchange(SAID))
+    spans.cacheproxy_exchange_finished([exchange(SAID)])
     spans.stop()
     assert not collector.requests
 
@@ -212,7 +212,7 @@ def test_a_collector_that_is_away_costs_no_request_anything(make, logged):
         OTEL_BSP_SCHEDULE_DELAY="50",
     )
     for _ in range(50):
-        spans.cacheproxy_exchange_finished(exchange(SAID))
+        spans.cacheproxy_exchange_finished([exchange(SAID)])
     time.sleep(0.3)
     spans.stop()
     assert logged
@@ -225,7 +225,7 @@ def test_a_collector_that_never_answers_does_not_hold_up_the_end(make, logged):
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         spans = make(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{silent.getsockname()[1]}")
-        spans.cacheproxy_exchange_finished(exchange(SAID))
+        spans.cacheproxy_exchange_finished([exchange(SAID)])
         spans.stop()
     assert any("the last spans are lost" in line for line in logged)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cacheproxy import hookimpl
+from cacheproxy import hookimpl, quick
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
@@ -101,14 +101,15 @@ def request_of(body: bytes = b'{"a": "x"}') -> Request:
 
 
 class Watcher:
-    """An observer of our own."""
+    """An observer of our own. ``seen``: all exchanges; ``error``: raised after each batch."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.seen: list[object] = []
         self.error = error
 
     @hookimpl
-    def cacheproxy_exchange_finished(self, exchange):
-        self.seen.append(exchange)
+    @quick
+    def cacheproxy_exchange_finished(self, exchanges):
+        self.seen += exchanges
         if self.error is not None:
             raise self.error

@@ -57,8 +57,11 @@ def test_packages_are_loaded_in_the_order_of_their_names(install):
         (HOOK + "rules(): return [Rule('Bad Name', '/a', 'x')]", "RuleError: rule 'Bad Name'"),
         (HOOK + "rules(): return [Rule('a', '/a', '(')]", "RuleError: rule 'a'"),
         (HOOK + "nomralize(request): return []", "PluginError: unknown hook cacheproxy_nomralize"),
-        (HOOK + "session(request, reactor): return ''", "PluginError: a hook with other arg"),
-        (HOOK + "session(nonsense): return ''", "PluginError: a hook with other arguments"),
+        (HOOK + "session(request, reactor): return ''", "PluginError: cacheproxy_session has no"),
+        (
+            HOOK + "session(nonsense): return ''",
+            "PluginError: cacheproxy_session has no argument 'nonsense'",
+        ),
         ("@hookimpl\ndef normalize(request): return []", "PluginError: unknown hook normalize"),
         (
             HOOK + "rules(): return [type('X', (), {'edits': print})()]",
@@ -208,7 +211,7 @@ def test_a_package_that_does_not_say_whose_requests_it_is_for_is_not_loaded(inst
 
 def test_who_only_looks_needs_no_client(install):
     """An observer sees everybody's exchanges."""
-    install("alpha", "@hookimpl\ndef cacheproxy_exchange_finished(exchange): pass", client=False)
+    install("alpha", "@hookimpl\ndef cacheproxy_exchange_finished(exchanges): pass", client=False)
     (package,) = loaded()
     assert (package.error, package.client) == (None, None)
 
@@ -238,7 +241,7 @@ def test_what_was_installed_since_is_loaded_and_what_is_in_use_stays(install, tm
         assert package.error is None
         assert [rule.name for rule in package.rules] == [package.name]
         if package.name in ("gone", "kept", "newer"):
-            assert package.hooks is before[package.name].hooks
+            assert package.plugin is before[package.name].plugin
     changed = Plugins(TurningReactor())
     changed.adopt(first)
     assert changed.adopt(found) == ["added", "broken"]

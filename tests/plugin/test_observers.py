@@ -1,4 +1,4 @@
-"""A plugin that looks at finished exchanges, in a thread, one after another."""
+"""A plugin that looks at finished exchanges, in a thread, one batch after another."""
 
 from __future__ import annotations
 
@@ -29,26 +29,29 @@ class Unit:
 
     def __init__(self, *, error=None, **most):
         self.seen = []
+        self.batches = []
         self.threads = set()
         self.gate = threading.Event()
         self.entered = threading.Semaphore(0)
         self.error = error
         self.reactor = TurningReactor()
         self.failures = Failures()
-        workers = Workers(self.reactor, self.failures)
-        self.observer = Observer("slow", self.see, workers, self.failures, **most)
+        self.workers = Workers(self.reactor, self.failures)
+        self.observer = Observer(NAME, self.see, self.workers, self.failures, **most)
 
-    def see(self, exchange):
+    def see(self, exchanges):
         self.threads.add(threading.get_ident())
         self.entered.release()
         assert self.gate.wait(SECONDS)
-        self.seen.append(exchange)
+        self.batches.append(len(exchanges))
+        self.seen += exchanges
         if self.error is not None:
             raise self.error
 
     def put(self, *exchanges):
+        """One batch after the other."""
         for each in exchanges:
-            self.observer.put(each)
+            self.observer.put([each])
 
     def wait(self):
         """Until it has begun with the next exchange."""
@@ -82,10 +85,12 @@ def make():
 
 
 def test_exchanges_are_seen_in_order_in_a_thread_that_is_not_ours(make):
-    """One after another, and all of them before it stops."""
-    unit = make()
+    """As many together as wait, up to a limit, and all of them before it stops."""
+    unit = make(hangs=True)
     unit.put(*map(exchange, range(100)))
+    unit.gate.set()
     unit.finish()
+    assert unit.batches == [1, 32, 32, 32, 3]
     assert [each.number for each in unit.seen] == list(range(100))
     assert len(unit.threads) == 1
     assert threading.get_ident() not in unit.threads
@@ -160,8 +165,9 @@ def test_what_it_raises_is_counted_and_named_and_it_goes_on(make, log, error):
     unit.put(*map(exchange, range(3)))
     unit.finish()
     assert len(unit.seen) == 3
-    assert unit.count.failed == 3
-    assert log == [f"plugin {NAME} raised {error.__name__}"] * 3
+    assert unit.batches == [1, 2]
+    assert unit.count.failed == 2
+    assert log == [f"plugin {NAME} raised {error.__name__}"] * 2
 
 
 def test_one_that_hangs_is_given_up_and_sees_the_next(make, log):
@@ -175,7 +181,7 @@ def test_one_that_hangs_is_given_up_and_sees_the_next(make, log):
     unit.finish()
     assert (unit.count.failed, unit.count.timed_out, unit.count.left_out) == (1, 1, False)
     assert log == [f"plugin {NAME} took longer than 10 s"]
-    assert unit.seen[-1].number == 2
+    assert 2 in [each.number for each in unit.seen]
 
 
 def test_one_that_always_hangs_sees_nothing_any_more(make, log):
@@ -189,9 +195,13 @@ def test_one_that_always_hangs_sees_nothing_any_more(make, log):
     assert not unit.observer.waiting
     unit.put(exchange())
     assert not unit.observer.waiting
+    unit.workers.forgive()
+    unit.gate.set()
+    unit.put(exchange(5))
     unit.finish()
+    assert 5 in [each.number for each in unit.seen]
     assert [line for line in log if "switched off" in line] == [
-        f"{NAME} is switched off until the proxy is restarted: it was too slow 3 times"
+        f"{NAME} is switched off until the next reload: it was too slow 3 times"
     ]
 
 

@@ -71,7 +71,7 @@ def test_a_hook_may_take_fewer_arguments(install, arguments, needs_previous):
     assert hook.needs_previous is needs_previous
     assert normalize(request_of(), [hook]).request.json == {"a": "y"}
     assert found.session(request_of()) == "b/1"
-    plugins.finished(exchange_of({}))
+    plugins.finished([exchange_of({})])
     stop(plugins)
     assert sys.modules["plugin_of_gamma"].seen == [1]
 

@@ -28,10 +28,10 @@ def test_a_packages_observer_sees_in_a_thread_and_ours_at_once(install):
         seen = []
 
         @hookimpl
-        def cacheproxy_exchange_finished(exchange):
+        def cacheproxy_exchange_finished(exchanges):
             assert gate.wait(10)
-            seen.append(exchange.number)
-            if exchange.number == 1:
+            seen.append([exchange.number for exchange in exchanges])
+            if len(seen) == 1:
                 raise SystemExit
         """,
     )
@@ -39,17 +39,17 @@ def test_a_packages_observer_sees_in_a_thread_and_ours_at_once(install):
     watcher, failing = Watcher(), Watcher(ValueError("SECRET"))
     plugins.register(watcher, "watcher")
     plugins.register(failing, "failing")
-    for number in range(3):
-        plugins.finished(exchange_of({}, number=number))
+    plugins.finished([exchange_of({}, number=number) for number in (0, 1)])
+    plugins.finished([exchange_of({}, number=2)])
     module = sys.modules["plugin_of_slow"]
     assert [each.number for each in watcher.seen] == [0, 1, 2]
     assert module.seen == []
     module.gate.set()
     stop(plugins)
-    assert module.seen == [0, 1, 2]
+    assert module.seen == [[0, 1], [2]]
     failed = {name: count["failed"] for name, count in plugins.failures.as_dict().items()}
     hook = "cacheproxy_exchange_finished"
-    assert failed == {f"failing: {hook}": 3, f"slow: {hook}": 1}
+    assert failed == {f"failing: {hook}": 2, f"slow: {hook}": 1}
 
 
 def test_stopping_does_not_wait_for_an_observer_that_hangs(install):
@@ -61,13 +61,13 @@ def test_stopping_does_not_wait_for_an_observer_that_hangs(install):
         gate = threading.Event()
 
         @hookimpl
-        def cacheproxy_exchange_finished(exchange):
+        def cacheproxy_exchange_finished(exchanges):
             gate.wait(10)
         """,
     )
     plugins, found = running(loaded()), []
-    for number in range(3):
-        plugins.finished(exchange_of({}, number=number))
+    plugins.finished([exchange_of({}, number=0)])
+    plugins.finished([exchange_of({}, number=number) for number in (1, 2)])
     plugins.finish().addBoth(found.append)
     plugins.reactor.advance(2.9)
     assert found == []
@@ -80,7 +80,7 @@ def test_stopping_does_not_wait_for_an_observer_that_hangs(install):
 
 @pytest.mark.parametrize(
     ("hook", "arguments", "words"),
-    [("exchange_finnished", "exchange", "unknown hook"), ("session", "nonsense", "nonsense")],
+    [("exchange_finnished", "exchanges", "unknown hook"), ("session", "nonsense", "nonsense")],
 )
 def test_registering_a_hook_that_cannot_work_registers_nothing(hook, arguments, words):
     """Ours are checked as packages' are; what was registered before goes on."""
@@ -93,5 +93,5 @@ def test_registering_a_hook_that_cannot_work_registers_nothing(hook, arguments, 
         plugins.register(odd, "odd")
     with pytest.raises(PluginError, match="the name 'watcher' is taken"):
         plugins.register(Watcher(), "watcher")
-    plugins.finished("exchange")
+    plugins.finished(["exchange"])
     assert watcher.seen == ["exchange"]

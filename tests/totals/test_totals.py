@@ -45,8 +45,7 @@ def ask(totals, reactor, question, *arguments):
 def finished(totals, *exchanges):
     plugins = Plugins()
     plugins.register(totals, "totals")
-    for each in exchanges:
-        plugins.finished(each)
+    plugins.finished(exchanges)
 
 
 def test_a_finished_exchange_is_recorded(totals, reactor):

@@ -26,6 +26,5 @@ class Shown:
         self.observers = [self.recent, self.source]
 
     def finish(self, *exchanges):
-        for each in exchanges:
-            for observer in self.observers:
-                observer.cacheproxy_exchange_finished(each)
+        for observer in self.observers:
+            observer.cacheproxy_exchange_finished(exchanges)

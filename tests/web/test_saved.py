@@ -27,24 +27,26 @@ def finished():
     """A dashboard and the metrics, which have seen turns of odd speeds; some of them failed."""
     shown, metrics = Shown(), Metrics()
     shown.observers.append(metrics)
-    pricing = Pricing(shown.finish)
-    pricing(exchange(body("x"), number=0, wall=NOW, usage=Usage(3000, 0, 5, 1.7)))
+    pricing = Pricing(lambda priced: shown.finish(*priced))
+    pricing([exchange(body("x"), number=0, wall=NOW, usage=Usage(3000, 0, 5, 1.7))])
     for number in range(1, 120):
         status = 400 if number % 20 == 0 else 200
         outcome = Outcome.UPSTREAM_FAILED if number % 30 == 0 else Outcome.COMPLETE
         verdict = ADDED if number % 7 == 0 else SPARED
         reused = 900 if verdict is SPARED else 0
         pricing(
-            exchange(
-                body("x"),
-                number=number,
-                wall=NOW - number,
-                session=f"s{number % 9}",
-                usage=Usage(1000 + number, reused, 5, 0.000_7 * number if number % 3 else None),
-                verdict=verdict,
-                status=status,
-                outcome=outcome,
-            )
+            [
+                exchange(
+                    body("x"),
+                    number=number,
+                    wall=NOW - number,
+                    session=f"s{number % 9}",
+                    usage=Usage(1000 + number, reused, 5, 0.000_7 * number if number % 3 else None),
+                    verdict=verdict,
+                    status=status,
+                    outcome=outcome,
+                )
+            ]
         )
     return shown, metrics
 

@@ -89,10 +89,11 @@ class Exchange:
     def unread(self) -> Exchange:
         """Return it with requests of its own, yet unread: what is read takes ten bodies' room.
 
-        The request before, where it was not judged, is the store's, and stays there.
+        What a plugin does to their JSON reaches nobody else. The request before, where it was not
+        judged, is the store's, and stays there.
         """
-        received, sent = replace(self.received), self.sent
+        received, sent = replace(self.received, memo=None), self.sent
         if sent is not None:
-            sent = received if sent is self.received else replace(sent)
+            sent = received if sent is self.received else replace(sent, memo=None)
         place = None if self.place is None else self.place._replace(pair=None)
         return replace(self, received=received, sent=sent, place=place)

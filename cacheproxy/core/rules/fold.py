@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from cacheproxy.core.document.edits import REMOVE, Edit, Raw, splice, splices_of
+from cacheproxy.core.document.edits import Edit, splice, splices_of
 from cacheproxy.core.document.search import LateError
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.code_rule import CodeRule, is_quick
+from cacheproxy.core.rules.code_rule import is_quick
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.rule import Rule
 
 MOST_EDITS = 10_000
-"""Edits that a normalizer with code may make in one request. Ten thousand messages fit in no
-model's context; an endless generator has to end somewhere."""
-MOST_TEXT = 1 << 20
-"""Characters that the edits of one normalizer may hold besides as many as the body has: enough to
-move every text of the request, never to multiply it."""
+"""Edits that code may make in one request: an endless generator has to end somewhere."""
 _T = TypeVar("_T")
-_SETTLED = (Rule, CodeRule)
-"""Those whose literals can be asked for without care."""
-_MOST_WHY = 200
 _MOST_ERROR = 300
 
 
@@ -45,10 +38,6 @@ class Normalized(NamedTuple):
 
     request: Request
     reports: tuple[Report, ...] = ()
-
-
-class _RefusedError(ValueError):
-    """What a normalizer returned is no list of edits, or too many, or too large."""
 
 
 class GivenUpError(Exception):
@@ -111,16 +100,15 @@ async def fold(
 
     Never raises on account of a normalizer (law 4): one that fails, or whose edits cannot be
     made, is left out and named in its report. A body that is no JSON object is not touched. What
-    is neither a row in a table nor ``quick`` is others' code, which sees but copies.
+    is neither a row in a table nor ``quick`` is others' code, which gets its own parsed JSON.
     """
     reports: list[Report] = []
     for normalizer in normalizers:
-        is_settled = type(normalizer) in _SETTLED
-        if is_settled and not may_fire(normalizer, request):
+        if not may_fire(normalizer, request):
             continue
         if type(normalizer) is Rule or is_quick(normalizer):
             request, report = step(request, normalizer, previous)
-        elif is_settled and not is_for(normalizer, request):
+        elif not is_for(normalizer, request):
             continue
         else:
             request, report = await _guarded(request, normalizer, previous)
@@ -165,34 +153,35 @@ def step(
     """
     is_rule = type(normalizer) is Rule
     try:
-        if type(normalizer) not in _SETTLED and not may_fire(normalizer, request):
-            return request, None
         asks_last = shown is None and not is_rule and not normalizer.literals
         if not asks_last and not is_for(normalizer, request):
             return request, None
         if shown is not None and request.document is None:
             return request, None
-        found = normalizer.edits(shown or request, previous)
-        edits = _checked(found or (), request, trusted=is_rule)
+        found = normalizer.edits(shown or request, previous) or ()
+        edits = tuple(found if is_rule else islice(found, MOST_EDITS + 1))
         if asks_last and edits and not is_for(normalizer, request):
             return request, None
     except KeyboardInterrupt:
         raise
-    except _RefusedError as error:
-        return request, Report(normalizer.name, error=str(error))
     except LateError as error:
         return request, Report(normalizer.name, error=str(error), is_late=is_rule)
     except BaseException as error:  # law 4; whatever its class, its text is not ours
         return request, Report(normalizer.name, error=kind_of(error))
+    if len(edits) > MOST_EDITS and not is_rule:
+        return request, Report(normalizer.name, error=f"more than {MOST_EDITS:,} edits")
     try:
         document = request.document if edits else None
         splices = splices_of(document, edits) if document is not None else []
         body = splice(request.body, splices)
+        if body is request.body:
+            return request, None
     except Exception as error:  # law 4
         return request, Report(normalizer.name, error=describe(error))
-    if body is request.body:
-        return request, None
-    return request.with_body(body, splices), Report(normalizer.name, edits)
+    changed = request.with_body(body, splices)
+    if not is_rule and changed.document is None:  # a Raw may be anything
+        return request, Report(normalizer.name, error=f"no JSON is left: {changed.not_understood}")
+    return changed, Report(normalizer.name, edits)
 
 
 def may_fire(normalizer: Normalizer, request: Request) -> bool:
@@ -220,90 +209,11 @@ def describe(error: BaseException) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return the name of the class of ``value``, which a plugin may have chosen freely."""
-    return one_line(type(value).__name__, _MOST_WHY)
+    """Return the name of the class of ``value``."""
+    return type(value).__name__
 
 
 def one_line(text: str, most: int) -> str:
     """Return ``text`` as one printable line of at most about ``most`` characters."""
     cut = text if len(text) <= most else text[:most] + "…"
     return cut if cut.isprintable() else cut.encode("unicode_escape").decode("ascii")
-
-
-def _checked(found: Iterable[Edit], request: Request, *, trusted: bool) -> tuple[Edit, ...]:
-    """Return the edits in ``found``; or raise _RefusedError. ``trusted``: of the right types.
-
-    Each is looked at as it comes: neither an endless generator nor a large text is kept whole.
-    """
-    edits: list[Edit] = []
-    left = len(request.body) + MOST_TEXT
-    for edit in found:
-        if trusted:
-            left -= len(edit.new)
-        else:
-            edit, left = _plain_edit(edit, left)  # noqa: PLW2901 - the one that is kept
-            if len(edits) == MOST_EDITS:
-                raise _RefusedError(f"more than {MOST_EDITS:,} edits")
-        if left < 0:
-            raise _RefusedError("its edits hold more text than the request and 1 MiB")
-        edits.append(edit)
-    return tuple(edits)
-
-
-def _plain_edit(edit: Any, left: int) -> tuple[Edit, int]:
-    """Return ``edit`` as one of nothing but plain values, and what is left of ``left``."""
-    if type(edit) is not Edit:
-        raise _RefusedError(f"not an Edit but {kind_of(edit)}")
-    if type(edit.path) is not str or type(edit.why) is not str:
-        raise _RefusedError("an edit whose path or why is not text")
-    budget = [left - len(edit.path)]
-    new = edit.new if edit.new is REMOVE else _plain_value(edit.new, budget)
-    why = one_line(edit.why, _MOST_WHY)
-    if new is not edit.new or why is not edit.why:
-        edit = replace(edit, new=new, why=why)
-    return edit, budget[0]
-
-
-def _plain_value(value: Any, budget: list[int]) -> Any:
-    """Return a copy of the JSON value that nobody else holds; stops once the budget is spent."""
-    kind = type(value)
-    budget[0] -= len(value) if kind is str else 1
-    if budget[0] < 0 or kind is str or value is None or kind in (bool, int, float):
-        return value
-    if kind is Raw:
-        return _plain_spelling(value.text, budget)
-    if kind in (list, tuple):
-        items = []
-        for item in value:
-            items.append(_plain_value(item, budget))
-            if budget[0] < 0:
-                break
-        return items
-    if kind is dict:
-        members: dict[str, Any] = {}
-        for key, item in value.items():
-            if type(key) is not str:
-                raise _RefusedError("an edit with an object whose keys are not text")
-            budget[0] -= len(key)
-            members[key] = _plain_value(item, budget)
-            if budget[0] < 0:
-                break
-        return members
-    raise _RefusedError(f"an edit whose new value is not JSON but {kind_of(value)}")
-
-
-def _plain_spelling(text: Any, budget: list[int]) -> Raw:
-    """Return a Raw of ``text``, which must be one JSON value in the budget."""
-    if type(text) is not str:
-        raise _RefusedError("an edit with a spelling that is not text")
-    budget[0] -= len(text)
-    try:
-        if budget[0] >= 0:
-            json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise _RefusedError("an edit with a spelling that is not JSON") from None
-    return Raw(text)
-
-
-def _refuse_constant(_name: str) -> None:
-    raise ValueError

@@ -47,16 +47,12 @@ class SessionHook:
             raise
         except BaseException as error:  # law 4; whatever its class
             return None, f"raised {kind_of(error)}"
-        if said is None:
+        if said is None or said == "":
             return None, None
-        if type(said) is not str:  # before anything is asked of it
+        if not isinstance(said, str):
             return None, f"returned {kind_of(said)} instead of text"
-        if not said:
-            return None, None
-        if len(said) > MOST_ID:
-            return None, f"returned {len(said):,} characters, more than {MOST_ID}"
-        if not said.isprintable():
-            return None, "returned text with characters that cannot be printed"
+        if len(said) > MOST_ID or not said.isprintable():
+            return None, f"returned text that is no id: at most {MOST_ID} printable characters"
         if self.client is not None and not self.client.is_every and "/" not in said:
             said = f"{self.client.name}/{said}"
         return said, None

@@ -107,18 +107,13 @@ class Normalizing:
 
     async def _guarded(self, call: Foreign[Any], request: Request) -> Any:
         """Make a call of others' code; return what it gave, or a GivenUpError."""
-
-        def make() -> Any:
-            try:
-                return call.function()
-            except KeyboardInterrupt:  # the user's would come to the main thread
-                return GivenUpError("raised KeyboardInterrupt")
-
         seconds = _SECONDS + _SECONDS_PER_MIB * len(request.body) / (1 << 20)
         try:
-            return await self._workers.run(call.name, make, seconds)
+            return await self._workers.run(call.name, call.function, seconds)
         except GivenUpError as error:
             return error
+        except KeyboardInterrupt:  # from a thread it is not the user's
+            return GivenUpError("raised KeyboardInterrupt")
 
     async def _in_thread(
         self, work: Coroutine[Foreign[Any], Any, Prepared], given: Any
@@ -182,8 +177,7 @@ class Normalizing:
                     seconds=client.late,
                 )
         for hook, problem in prepared.problems:
-            self._failures.of(hook).failed += 1
-            _log.warn("plugin {hook} {problem}", hook=hook, problem=problem)
+            self._workers.failed(hook, problem)
         turn = prepared.turn
         if turn is not None and turn.rivals and _RIVALS not in self._told:
             self._told.add(_RIVALS)

@@ -1,36 +1,32 @@
-"""Threads for the functions of client packages, with a deadline for each call.
+"""The functions of plugins are called here: under one guard, and in threads unless they are quick.
 
 The reactor's own pool is not used: it also resolves host names, and a call that hangs keeps its
-thread. Twisted's ThreadPool does not do what is needed here: a late call is given up at once,
-nobody waits for its thread, and one name may hold only a few threads.
+thread. Each rule and hook has a pool of its own, of daemon threads, which is never stopped: to
+stop one of Twisted's is to wait for its threads.
 """
 
 from __future__ import annotations
 
-import ctypes
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from functools import partial
+from threading import Thread
 from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import Deferred, fail
 from twisted.logger import Logger
-from twisted.python.failure import Failure
+from twisted.python.threadpool import ThreadPool
 
 from cacheproxy.core.rules.failures import Failures
-from cacheproxy.core.rules.fold import GivenUpError
+from cacheproxy.core.rules.fold import GivenUpError, kind_of
 
 _log = Logger()
 _T = TypeVar("_T")
 
-AT_ONCE = 4
-"""Calls of one name that run at the same time; others wait. More threads would not make Python
-code faster."""
-MOST_LATE = 3
-"""Late calls in a row, or late calls still running, after which a name is not called any more."""
-_MOST_IDLE = 4
+THREADS = 3
+"""Of one rule or hook, for calls at the same time; others wait. More would not make Python code
+faster. When so many calls in a row were late, or hang, it is not called any more."""
 
 
 class TookTooLongError(GivenUpError):
@@ -51,14 +47,9 @@ class NoThreadError(GivenUpError):
         super().__init__("found no free thread")
 
 
-class _GivenUp(BaseException):
-    """Raised inside a call that is late; no Exception, which a plugin may well catch."""
-
-
 class Workers:
-    """Runs calls in daemon threads, which come as they are needed.
+    """Calls functions; threads come as they are needed.
 
-    At most AT_ONCE + MOST_LATE threads are held by one name, and _MOST_IDLE by none.
     ``reactor``: IReactorTime and IReactorFromThreads. All methods are for its thread.
     ``failures``: where late calls are counted.
     """
@@ -67,110 +58,102 @@ class Workers:
         self._reactor = reactor
         self._failures = failures
         self._names: dict[str, _Name] = {}
-        self._idle: list[_Inbox] = []
+
+    def call(self, name: str, function: Callable[..., object], *arguments: Any) -> None:
+        """Call a quick ``function`` here and now; what it raises is counted and logged."""
+        try:
+            function(*arguments)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # one plugin's failure is nobody else's, whatever its class
+            self.failed(name, error)
+
+    def failed(self, name: str, error: BaseException | str) -> None:
+        """Count, and log, what was wrong with a call, or what it raised, without its text."""
+        if isinstance(error, LeftOutError):  # it was not called, and that was said
+            return
+        ours = isinstance(error, GivenUpError | str)
+        self._failures.of(name).failed += 1
+        problem = str(error) if ours else f"raised {kind_of(error)}"
+        _log.warn("plugin {name} {problem}", name=name, problem=problem)
 
     def run(self, name: str, function: Callable[[], _T], seconds: float) -> Deferred[_T]:
-        """Call ``function`` in a thread; fire with what it returns or raises.
+        """Call ``function`` in a thread; fire with what it returns (no Deferred) or raises.
 
         Errbacks with TookTooLongError after ``seconds`` in its thread, with LeftOutError if
         ``name`` was late too often, with NoThreadError. Cancelling gives up the result, not the
         call.
         """
-        known = self._names.setdefault(name, _Name(name))
+        known = self._names.get(name)
+        if known is None:
+            known = self._names[name] = _Name(name)
         if known.is_out:
             return fail(LeftOutError())
         call: _Call[_T] = _Call(known, function, seconds)
-        if known.running < AT_ONCE:
-            self._begin(call)
-        else:
-            known.waiting.append(call)
+        known.waiting.append(call)
+        self._begin(known)
         return call.done
 
-    def forgive(self, name: str) -> None:
-        """Call ``name`` again, however late it was: it is other code now."""
-        known = self._names.pop(name, None)
-        if known is not None and known.is_out:
-            self._failures.forgive(name)
+    def forgive(self) -> None:
+        """Call everything again, however late it was."""
+        for known in tuple(self._names.values()):
+            known.late_in_a_row = 0
+            if known.is_out:
+                self._failures.forgive(known.name)
+                known.pool.adjustPoolsize(0, 0)  # each thread ends with its call
+                del self._names[known.name]
 
-    def _begin(self, call: _Call[Any]) -> None:
-        inbox = self._idle.pop() if self._idle else None
-        if inbox is None:
-            inbox = SimpleQueue()
-            thread = threading.Thread(
-                target=self._work, args=(inbox,), name="cacheproxy-plugins", daemon=True
-            )
+    def _begin(self, known: _Name) -> None:
+        while known.waiting and known.running < THREADS:
+            call = known.waiting.popleft()
+            if call.done.called:  # its client has left
+                continue
+            call.timer = self._reactor.callLater(call.seconds, self._late, call)
             try:
-                thread.start()
+                known.pool.callInThreadWithCallback(partial(self._hand_back, call), call.function)
             except RuntimeError:
-                call.fire(Failure(NoThreadError()))
-                return
-        call.known.running += 1
-        call.timer = self._reactor.callLater(call.seconds, self._late, call)
-        inbox.put(call)
+                call.timer.cancel()
+                call.done.errback(NoThreadError())
+            else:
+                known.running += 1
 
-    def _work(self, inbox: _Inbox) -> None:
-        """The life of one thread: it ends with a call that was late."""
-        call: _Call[Any] | None = None
-        try:
-            while (call := inbox.get()) is not None:
-                result = call.run()
-                self._reactor.callFromThread(self._back, call, result, inbox)
-                if call.is_late:
-                    return
-                del result
-                call = None
-        except _GivenUp:  # it came a moment after the call had ended
-            if call is not None:
-                self._reactor.callFromThread(self._back, call, None, inbox)
+    def _hand_back(self, call: _Call[Any], _: bool, result: Any) -> None:
+        self._reactor.callFromThread(self._back, call, result)
 
-    def _back(self, call: _Call[Any], result: Any, inbox: _Inbox) -> None:
-        if call.is_back:
-            return
-        call.is_back = True
+    def _back(self, call: _Call[Any], result: Any) -> None:
+        known = call.known
+        known.running -= 1
         if call.is_late:
-            call.known.late -= 1
-            return
-        call.timer.cancel()
-        call.known.running -= 1
-        call.known.late_in_a_row = 0
-        if len(self._idle) < _MOST_IDLE:
-            self._idle.append(inbox)
+            known.late -= 1
         else:
-            inbox.put(None)
-        self._begin_next(call.known)
-        call.fire(result)
+            known.late_in_a_row = 0
+            call.timer.cancel()
+            call.done.callback(result)
+        self._begin(known)
 
     def _late(self, call: _Call[Any]) -> None:
         known = call.known
-        call.give_up()
-        known.running -= 1
+        call.is_late = True
         known.late += 1
         known.late_in_a_row += 1
         count = self._failures.of(known.name)
         count.timed_out += 1
-        if not known.is_out and MOST_LATE in (known.late, known.late_in_a_row):
+        if not known.is_out and THREADS in (known.late, known.late_in_a_row):
             known.is_out = count.left_out = True
             _log.warn(
-                "{name} is switched off until the proxy is restarted: it was too slow {times} "
-                "times",
+                "{name} is switched off until the next reload: it was too slow {times} times",
                 name=known.name,
-                times=MOST_LATE,
+                times=THREADS,
             )
-        self._begin_next(known)
-        call.fire(Failure(TookTooLongError(call.seconds)))
-
-    def _begin_next(self, known: _Name) -> None:
-        while known.waiting and (known.is_out or known.running < AT_ONCE):
-            call = known.waiting.popleft()
-            if known.is_out:
-                call.fire(Failure(LeftOutError()))
-            elif not call.done.called:
-                self._begin(call)
+            waiting, known.waiting = known.waiting, deque()
+            for each in waiting:
+                each.done.errback(LeftOutError())
+        call.done.errback(TookTooLongError(call.seconds))
 
 
 @dataclass(slots=True)
 class _Name:
-    """What is known of one name. ``late``: calls past their deadline that still run."""
+    """What is known of one rule or hook. ``late``: those of the ``running`` past their deadline."""
 
     name: str
     running: int = 0
@@ -178,60 +161,26 @@ class _Name:
     late_in_a_row: int = 0
     is_out: bool = False
     waiting: deque[_Call[Any]] = field(default_factory=deque)
+    pool: ThreadPool = field(default_factory=lambda: _Daemons(0, THREADS, "cacheproxy-plugins"))
 
 
+@dataclass(eq=False, slots=True)
 class _Call(Generic[_T]):
-    """One call: begun on the reactor's thread, run in another, and perhaps given up."""
+    """One call. ``done`` takes no harm from being fired after it was cancelled."""
 
-    def __init__(self, known: _Name, function: Callable[[], _T], seconds: float) -> None:
-        self.known = known
-        self.seconds = seconds
-        self.timer: Any = None
-        self.is_late = False
-        self.is_back = False
-        self.done: Deferred[_T] = Deferred(lambda _: None)
-        self._function: Callable[[], _T] | None = function
-        self._lock = threading.Lock()
-        self._thread: int | None = None
-
-    def run(self) -> _T | Failure:
-        """Call the function, in the thread; what it raises is returned."""
-        with self._lock:
-            if self.is_late:
-                return Failure(LeftOutError())
-            self._thread = threading.get_ident()
-        function, self._function = self._function, None
-        try:
-            assert function is not None
-            result: _T | Failure = function()
-        except BaseException as error:  # whatever it is, it is the call's alone
-            result = Failure(error)
-        with self._lock:
-            self._thread = None
-        return result
-
-    def give_up(self) -> None:
-        """End the call if that can be done: at its next step of Python code."""
-        with self._lock:
-            self.is_late = True
-            if self._thread is not None:
-                _raise_in(self._thread)
-
-    def fire(self, result: _T | Failure) -> None:
-        """Fire, unless it was cancelled."""
-        if self.done.called:
-            return
-        if isinstance(result, Failure):
-            self.done.errback(result)
-        else:
-            self.done.callback(result)
+    known: _Name
+    function: Callable[[], _T]
+    seconds: float
+    timer: Any = None
+    is_late: bool = False
+    done: Deferred[_T] = field(default_factory=Deferred)
 
 
-_Inbox = SimpleQueue[_Call[Any] | None]
+class _Daemons(ThreadPool):
+    """Threads that keep nobody from stopping."""
 
+    threadFactory = staticmethod(partial(Thread, daemon=True))  # type: ignore[assignment] # noqa: N815
 
-def _raise_in(thread: int) -> None:
-    """Raise _GivenUp in ``thread``: the one way in which Python ends another's endless loop."""
-    api = getattr(ctypes, "pythonapi", None)  # CPython alone has it
-    if api is not None:
-        api.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_GivenUp))
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.start()  # the threads come with the calls

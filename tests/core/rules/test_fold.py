@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.document.edits import REMOVE, Edit, Raw
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.code_rule import CodeRule
-from cacheproxy.core.rules.fold import MOST_EDITS, MOST_TEXT, Report, normalize, step
+from cacheproxy.core.rules.code_rule import CodeRule, quick
+from cacheproxy.core.rules.fold import MOST_EDITS, Report, normalize, step
 from cacheproxy.core.rules.rule import Rule
 
 SECRET = "the secret prompt"
@@ -38,40 +38,10 @@ def raising_late(request, previous):
     raise ValueError(SECRET)
 
 
-class Odd:
-    """A normalizer that is not one of ours."""
-
-    name = "odd"
-    why = ""
-    default = True
-    needs_previous = False
-
-    def __init__(self, literals: object) -> None:
-        self.literals = literals
-
-    def edits(self, request, previous):
-        return ()
-
-
-class Sly(list):
-    """A list that does what it likes when it is looked at."""
-
-    def __bool__(self):
-        raise ValueError(SECRET)
-
-
 def nested(depth):
     value = []
     for _ in range(depth):
         value = [value]
-    return value
-
-
-def shared(depth):
-    """Small in memory, 2**depth values when written."""
-    value = "x"
-    for _ in range(depth):
-        value = [value, value]
     return value
 
 
@@ -83,7 +53,6 @@ BROKEN = [
     code("broken", raising(MemoryError(SECRET))),
     code("broken", raising(SystemExit(SECRET))),
     code("broken", raising(GeneratorExit(SECRET))),
-    code("broken", raising(type("Of\nmany\x1blines", (BaseException,), {})(SECRET))),
     code("broken", raising(type("PathError", (ValueError,), {})(SECRET))),
     code("broken", raising_late),
     code("broken", lambda request, previous: 5),
@@ -96,26 +65,15 @@ BROKEN = [
     code("broken", lambda request, previous: map(Edit, itertools.count())),
     code("broken", lambda request, previous: (Edit("/a", str(n), "w") for n in itertools.count())),
     code("broken", lambda request, previous: itertools.repeat(Edit("/a", "x", "w"))),
-    code("broken", lambda request, previous: [Edit("/a", "x" * 100_000_000, "w")]),
-    code("broken", lambda request, previous: [Edit("/a", ["x" * 1000] * 2000, "w")]),
-    code("broken", lambda request, previous: [Edit("/a", {"x" * 2_000_000: 1}, "w")]),
-    code("broken", lambda request, previous: [Edit("/" + "x" * 2_000_000, "x", "w")]),
     pytest.param(
         code("broken", lambda request, previous: [Edit("/a", nested(100_000), "w")]),
         marks=pytest.mark.slow,
     ),
-    pytest.param(
-        code("broken", lambda request, previous: [Edit("/a", shared(60), "w")]),
-        marks=pytest.mark.slow,
-    ),
     code("broken", lambda request, previous: [Edit("/a", 10**5000, "w")]),
     code("broken", lambda request, previous: [Edit("/a", float("nan"), "w")]),
-    code("broken", lambda request, previous: [Edit("/a", {1: 2}, "w")]),
+    code("broken", lambda request, previous: [Edit("/a", {(): 2}, "w")]),
     code("broken", lambda request, previous: [Edit(5, "x", "w")]),
-    code("broken", lambda request, previous: [Edit("/a", "x", None)]),
     code("broken", lambda request, previous: [Edit("/a", "x", "w", (SECRET, 1))]),
-    code("broken", lambda request, previous: [type("Edit", (Edit,), {})("/a", "x", "w")]),
-    code("broken", lambda request, previous: Sly()),
     code("broken", lambda request: []),
     code("broken", lambda request, previous: request.json["nope"]),
     code("broken", lambda request, previous: request.document.entry((SECRET,))),
@@ -127,9 +85,6 @@ BROKEN = [
     code("broken", lambda request, previous: [Edit("/a", "x", "w", (0, 99))]),
     code("broken", lambda request, previous: [Edit("/a", "x", "w", "ab")]),
     code("broken", lambda request, previous: [Edit("", {}, "w")]),
-    Odd(5),
-    Odd((5,)),
-    Odd([b"bytes"]),
 ]
 
 
@@ -168,12 +123,15 @@ def test_a_normalizer_adds_and_spells_what_is_json():
     assert [edit.adds for edit in reports[0].edits] == [False, True]
 
 
-@pytest.mark.parametrize("text", ["{", "NaN", "1 2", "", 7, "[" * 100_000])
+@pytest.mark.parametrize("text", ["{", "1 2", "", 7, "[" * 100_000])
 def test_a_spelling_that_is_no_json_is_refused(text):
+    """Also in a quick function: nobody gets a body that is none any more."""
     request = request_of({"a": 1})
     done, reports = normalize(request, [code("bad", lambda *_: [Edit("/a", Raw(text), "w")])])
     assert done is request
-    assert reports[0].error.startswith("an edit with a spelling that is not")
+    assert reports[0].error
+    quickly = code("bad", quick(lambda *_: [Edit("/a", Raw(text), "w")]))
+    assert normalize(request, [quickly]) == (done, reports)
 
 
 def test_the_users_interrupt_is_not_swallowed():
@@ -184,7 +142,7 @@ def test_the_users_interrupt_is_not_swallowed():
 
 @pytest.mark.slow
 def test_as_many_edits_as_there_may_be():
-    """One more leaves the rule out; a declarative rule has no such limit, only the text has."""
+    """One more leaves the rule out; a declarative rule has no such limit."""
     request = request_of({"a": ["x"] * (MOST_EDITS + 1)})
 
     def find(number):
@@ -197,43 +155,6 @@ def test_as_many_edits_as_there_may_be():
     assert "x" not in everywhere.json["a"]
 
 
-@pytest.mark.parametrize("rule", ["declarative", "code"])
-@pytest.mark.parametrize("extra", [0, 1])
-def test_edits_hold_as_much_text_as_the_request_and_no_more_than_that_besides(rule, extra):
-    """Enough to move every text of a request, and never to multiply it."""
-    request = request_of({"a": "x" * 30, "b": ""})
-    piece = 60_000
-    room = len(request.body) + MOST_TEXT - len("/a")
-    if rule == "declarative":
-        request = request_of({"a": ["x"] * 18})
-        room = len(request.body) + MOST_TEXT
-        normalizer = Rule("x", "/a/*", "x", "y" * (room // 18 + extra))
-    else:
-        normalizer = code("x", lambda request, _: [Edit("/a", "y" * (room + extra), "w")])
-    assert room > piece
-    changed, report = step(request, normalizer)
-    if extra:
-        assert changed is request
-        assert report.error == "its edits hold more text than the request and 1 MiB"
-    else:
-        assert report.error is None
-        assert len(changed.body) > MOST_TEXT
-
-
-def test_what_is_reported_of_an_edit_is_one_short_line_and_nobody_elses():
-    """Its why goes to the log; its value may still be in the plugin's hands."""
-    value = {"list": [1]}
-    why = "first\nsecond \x1b[31m" + "x" * 500
-    rule = code("x", lambda request, previous: [Edit("/a", value, why)])
-    _, report = step(request_of({"a": 0}), rule)
-    value["list"].append(2)
-    (edit,) = report.edits
-    assert edit.new == {"list": [1]}
-    assert edit.why.startswith("first\\nsecond \\x1b[31mxxx")
-    assert edit.why.isprintable()
-    assert len(edit.why) < 300
-
-
 def test_an_edit_that_is_sound_is_reported_as_it_is():
     """The very object."""
     edit = Edit("/a", "y", "why", (0, 1))
@@ -241,13 +162,12 @@ def test_an_edit_that_is_sound_is_reported_as_it_is():
     assert report.edits[0] is edit
 
 
-def test_a_rule_may_be_shown_a_copy():
+def test_a_rule_may_be_shown_json_of_its_own():
     """What it does to that reaches nobody; its edits are made in the request itself."""
     request = request_of({"a": ["x", "y"]})
 
     def find(shown, _):
         shown.json["a"].clear()
-        object.__setattr__(shown, "body", b"gone")
         return [Edit("/a/1", "z", "why")]
 
     changed, report = step(request, code("x", find), shown=request_of({"a": ["x", "y"]}))

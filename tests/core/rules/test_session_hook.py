@@ -10,15 +10,7 @@ from cacheproxy.core.rules.session_hook import MOST_ID, SessionHook
 
 REQUEST = Request("POST", "/v1/messages", body=b"{}")
 SECRET = "the secret prompt"
-
-
-class Text(str):
-    """A text with a mind of its own."""
-
-    __slots__ = ()
-
-    def __len__(self):
-        raise ValueError(SECRET)
+NO_ID = "returned text that is no id: at most 256 printable characters"
 
 
 def raising(error):
@@ -62,18 +54,16 @@ def test_no_answer_is_no_failure(said):
         (5, "returned int instead of text"),
         (b"id", "returned bytes instead of text"),
         (["id"], "returned list instead of text"),
-        (Text, "returned Text instead of text"),
-        (lambda: "x" * 100_000_000, "returned 100,000,000 characters, more than 256"),
-        (lambda: "x" * (MOST_ID + 1), "returned 257 characters, more than 256"),
-        ("a/1\nb", "returned text with characters that cannot be printed"),
-        ("\x1b[2Ja/1", "returned text with characters that cannot be printed"),
-        ("\ud83d", "returned text with characters that cannot be printed"),
-        (object, "returned object instead of text"),
+        ("x" * (MOST_ID + 1), NO_ID),
+        ("a/1\nb", NO_ID),
+        ("\x1b[2Ja/1", NO_ID),
+        ("\ud83d", NO_ID),
+        (object(), "returned object instead of text"),
     ],
 )
 def test_anything_else_is_a_failure_and_no_answer(said, problem):
     """Nothing of what it said is told."""
-    hook = SessionHook("p", lambda request: said() if callable(said) else said)
+    hook = SessionHook("p", lambda request: said)
     assert hook.answer(REQUEST) == (None, problem)
 
 
