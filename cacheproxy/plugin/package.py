@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from cacheproxy.client_setup.need import Need
+from cacheproxy.client_setup.setup import Setup
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.code_rule import CodeRule, settled
 from cacheproxy.core.rules.fold import kind_of, one_line
 from cacheproxy.core.rules.normalizer import RULE_FIELDS, Normalizer, RuleError
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.hooks import Hook, arguments, hooks_of
-
-if TYPE_CHECKING:
-    from cacheproxy.client_setup.need import Need
-    from cacheproxy.client_setup.setup import Setup
 
 INSTALL = "pip install 'cacheproxy-llm[clients]' (in a checkout: pip install ./clients/*)"
 """What to do where no client package is installed."""
@@ -77,10 +75,12 @@ class Package:
             return f"{self.name} ({self.file})"
         return f"{self.distribution} {self.version}"
 
-    def setup(self, need: Need) -> Setup | None:
-        """Return what its client has to be told; None: it does not say. Raises what it raises."""
-        hook = self.hooks.get("cacheproxy_setup")
-        return None if hook is None else hook(need)
+    def setup(self, need: Need) -> Setup:
+        """Return what its hook cacheproxy_setup says; raises PluginError, and what that raises."""
+        found = self.hooks["cacheproxy_setup"](need)
+        if type(found) is not Setup:
+            raise PluginError("cacheproxy_setup returns a cacheproxy.Setup")
+        return found
 
 
 def package_of(
