@@ -186,7 +186,6 @@ def arrange(lasting: Lasting, config: Config, *, again: bool = False) -> Arrange
             edit=edits,
             hooks=found.packages.session_hooks(),
             workers=plugins.workers,
-            failures=plugins.failures,
             collector=lasting.collector,
             memo=lasting.memo,
         ),

@@ -13,7 +13,6 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.rules.failures import Failures
 from cacheproxy.proxy.exchange.workers import LeftOutError, Workers
 
 _log = Logger()
@@ -35,7 +34,6 @@ class Observer:
         name: str,
         see: Callable[[Sequence[Exchange]], object],
         workers: Workers,
-        failures: Failures,
         *,
         most: int = 1000,
         most_bytes: int = 32 << 20,
@@ -43,7 +41,6 @@ class Observer:
         self.name = name
         self._see = see
         self._workers = workers
-        self._failures = failures
         self._most = most
         self._most_bytes = most_bytes
         self._queue: deque[Exchange] = deque()
@@ -116,7 +113,7 @@ class Observer:
 
     def _drop(self) -> None:
         """Count, and tell of the first until it has caught up."""
-        self._failures.of(self.name).dropped += 1
+        self._workers.failures.of(self.name).dropped += 1
         if not self._is_dropping:
             self._is_dropping = True
             _log.warn(
@@ -130,7 +127,7 @@ class Observer:
         self._queue.clear()
         self._idle.clear()
         if left:
-            self._failures.of(self.name).dropped += left
+            self._workers.failures.of(self.name).dropped += left
             _log.warn(
                 "plugin {name} was too slow: it did not get {left} exchanges",
                 name=self.name,

@@ -12,7 +12,6 @@ from twisted.internet.defer import Deferred, gatherResults
 
 from cacheproxy import hookspecs
 from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.rules.failures import Failures
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.hooks import called, hooks_of
 from cacheproxy.plugin.observers import Observer
@@ -39,8 +38,8 @@ class Plugins:
         self.manager = pluggy.PluginManager(hookspecs.PROJECT)
         self.manager.add_hookspecs(hookspecs)
         self.packages = Packages()
-        self.failures = Failures()
-        self.workers = Workers(reactor, self.failures)
+        self.workers = Workers(reactor)
+        self.failures = self.workers.failures
         self.reactor = reactor
         self._observers: dict[str, Observer] = {}
         self._seeing: list[Callable[[Sequence[Exchange]], object]] = []
@@ -86,7 +85,7 @@ class Plugins:
                 self._seeing.append(partial(self.workers.call, name, see))
                 continue
             if hook.plugin_name not in self._observers:
-                self._observers[hook.plugin_name] = Observer(name, see, self.workers, self.failures)
+                self._observers[hook.plugin_name] = Observer(name, see, self.workers)
             self._seeing.append(self._observers[hook.plugin_name].put)
 
     def finished(self, exchanges: Sequence[Exchange]) -> None:

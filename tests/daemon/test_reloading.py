@@ -17,7 +17,6 @@ import msgspec
 import pytest
 
 from cacheproxy.config import Config
-from cacheproxy.core.rules.failures import Failures
 from cacheproxy.daemon.reloading import NEED_A_RESTART, Reloading, summary
 from cacheproxy.proxy.exchange.workers import Workers
 from tests.plugin.installing import distribution
@@ -292,7 +291,7 @@ class Asked:
 
     def __init__(self, read):
         self.reactor, self.adopted, self.refused = TurningReactor(), [], []
-        workers = Workers(self.reactor, Failures())
+        workers = Workers(self.reactor)
         self._reloading = Reloading(workers, read, self._arrange, Config())
 
     def ask(self):

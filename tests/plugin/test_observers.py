@@ -9,7 +9,6 @@ import pytest
 
 from cacheproxy.core.conversation.lanes import Pair, Place
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.failures import Failures
 from cacheproxy.plugin.observers import Observer
 from cacheproxy.proxy.exchange.workers import Workers
 from tests.observe.exchanges import exchange as exchange_of
@@ -35,9 +34,9 @@ class Unit:
         self.entered = threading.Semaphore(0)
         self.error = error
         self.reactor = TurningReactor()
-        self.failures = Failures()
-        self.workers = Workers(self.reactor, self.failures)
-        self.observer = Observer(NAME, self.see, self.workers, self.failures, **most)
+        self.workers = Workers(self.reactor)
+        self.failures = self.workers.failures
+        self.observer = Observer(NAME, self.see, self.workers, **most)
 
     def see(self, exchanges):
         self.threads.add(threading.get_ident())

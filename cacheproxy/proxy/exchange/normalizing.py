@@ -20,7 +20,6 @@ from cacheproxy.core.document.memo import Memo
 from cacheproxy.core.document.search import worked
 from cacheproxy.core.privacy.redact import redact_target
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.fold import LATE, Foreign, GivenUpError, Report, advance
 from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.core.rules.note import WHY
@@ -46,9 +45,9 @@ class Normalizing:
     """Runs the rules over requests. ``edit`` is False for upstreams that are not local.
 
     ``store``: where a request's conversation is looked for. ``hooks``: asked in turn which session
-    a request belongs to. ``workers``: threads for the code of others. ``failures``: where what is
-    left out is counted by name. ``collector`` is paused while a large body is read in a thread.
-    ``memo``: what bodies were read as, for requests.
+    a request belongs to. ``workers``: threads for the code of others; what is left out is counted
+    with them. ``collector`` is paused while a large body is read in a thread. ``memo``: what bodies
+    were read as, for requests.
     """
 
     def __init__(
@@ -60,7 +59,6 @@ class Normalizing:
         edit: bool,
         hooks: Sequence[SessionHook] = (),
         workers: Workers,
-        failures: Failures,
         collector: Collector | None = None,
         memo: Memo | None = None,
     ) -> None:
@@ -72,7 +70,6 @@ class Normalizing:
         self._clients = frozenset(client for client in owners if client and client.lines)
         self._store = store
         self._workers = workers
-        self._failures = failures
         self._collector = collector or Collector()
         self.memo = memo if memo is not None else Memo()
         self._told: set[str] = set()
@@ -131,7 +128,7 @@ class Normalizing:
         """Log and count a rule whose pattern took too long, and use it no more."""
         self._rules = tuple(rule for rule in self._rules if rule.name != late.rule)
         self._plan = Plan(self._rules)
-        count = self._failures.of(late.rule)
+        count = self._workers.failures.of(late.rule)
         count.failed += 1
         count.timed_out += 1
         if not count.left_out:  # other requests may have been under way with it
@@ -153,7 +150,7 @@ class Normalizing:
             if report.is_late:
                 self._leave_out(report)
             elif report.error is not None:
-                self._failures.of(report.rule).failed += 1
+                self._workers.failures.of(report.rule).failed += 1
                 _log.warn(
                     "rule {rule} was not applied to a request: {error}",
                     rule=report.rule,

@@ -51,12 +51,12 @@ class Workers:
     """Calls functions; threads come as they are needed.
 
     ``reactor``: IReactorTime and IReactorFromThreads. All methods are for its thread.
-    ``failures``: where late calls are counted.
+    ``failures``: what went wrong, by name; others count there, too.
     """
 
-    def __init__(self, reactor: Any, failures: Failures) -> None:
+    def __init__(self, reactor: Any) -> None:
+        self.failures = Failures()
         self._reactor = reactor
-        self._failures = failures
         self._names: dict[str, _Name] = {}
 
     def call(self, name: str, function: Callable[..., object], *arguments: Any) -> None:
@@ -73,7 +73,7 @@ class Workers:
         if isinstance(error, LeftOutError):  # it was not called, and that was said
             return
         ours = isinstance(error, GivenUpError | str)
-        self._failures.of(name).failed += 1
+        self.failures.of(name).failed += 1
         problem = str(error) if ours else f"raised {kind_of(error)}"
         _log.warn("plugin {name} {problem}", name=name, problem=problem)
 
@@ -99,7 +99,7 @@ class Workers:
         for known in tuple(self._names.values()):
             known.late_in_a_row = 0
             if known.is_out:
-                self._failures.forgive(known.name)
+                self.failures.forgive(known.name)
                 known.pool.adjustPoolsize(0, 0)  # each thread ends with its call
                 del self._names[known.name]
 
@@ -136,7 +136,7 @@ class Workers:
         call.is_late = True
         known.late += 1
         known.late_in_a_row += 1
-        count = self._failures.of(known.name)
+        count = self.failures.of(known.name)
         count.timed_out += 1
         if not known.is_out and THREADS in (known.late, known.late_in_a_row):
             known.is_out = count.left_out = True

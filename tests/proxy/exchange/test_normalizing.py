@@ -17,7 +17,6 @@ from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.prompt import client as clients
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.code_rule import CodeRule, quick
-from cacheproxy.core.rules.failures import Failures
 from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.rules.session_hook import SessionHook
 from cacheproxy.proxy.exchange.normalizing import _THREAD_ABOVE, Normalizing
@@ -144,16 +143,14 @@ STAMP = Rule("stamp", "system", "stamp=[0-9]+", "stamp=0")
 PIN = Rule("pin", "system", "id=[a-z]+", pin=True)
 
 
-def normalizing(reactor, *rules, edit=True, hooks=(), failures=None):
-    failures = failures or Failures()
+def normalizing(reactor, *rules, edit=True, hooks=()):
     return Normalizing(
         reactor,
         rules,
         Store(),
         edit=edit,
         hooks=hooks,
-        workers=Workers(reactor, failures),
-        failures=failures,
+        workers=Workers(reactor),
     )
 
 
@@ -350,9 +347,8 @@ def test_without_its_literals_a_rule_of_others_costs_no_thread(reactor, hang):
 
 def test_a_rule_that_hangs_is_left_out_and_the_others_do_their_work(reactor, hang):
     """The request goes on after the deadline, with what came before and what comes after."""
-    failures = Failures()
     rules = [STAMP, CodeRule("hangs", "", hang), Rule("next", "system", "p=0", "p=#"), PIN]
-    unit = normalizing(reactor, *rules, failures=failures)
+    unit = normalizing(reactor, *rules)
     found = begin(unit, small())
     assert hang.entered.acquire(timeout=TIMEOUT)
     reactor.advance(0.99)
@@ -365,7 +361,7 @@ def test_a_rule_that_hangs_is_left_out_and_the_others_do_their_work(reactor, han
         ("hangs", "took longer than 1 s"),
         ("next", None),
     ]
-    assert failures.as_dict() == {
+    assert unit._workers.failures.as_dict() == {
         "hangs": {"failed": 1, "timed_out": 1, "dropped": 0, "left_out": False}
     }
 
@@ -385,9 +381,9 @@ def test_a_large_body_has_more_time(reactor, hang):
 @pytest.mark.parametrize("answer", ["other/7", None])
 def test_a_session_hook_that_hangs_is_no_answer(reactor, answer):
     """The next is asked, and in the end the core decides."""
-    hang, failures = Hang("never/1"), Failures()
+    hang = Hang("never/1")
     hooks = [SessionHook("hangs", hang), SessionHook("next", lambda request: answer)]
-    unit = normalizing(reactor, hooks=hooks, failures=failures)
+    unit = normalizing(reactor, hooks=hooks)
     found = begin(unit, small())
     assert hang.entered.acquire(timeout=TIMEOUT)
     reactor.advance(1.1)
@@ -395,7 +391,7 @@ def test_a_session_hook_that_hangs_is_no_answer(reactor, answer):
     hang.gate.set()
     assert found[0].session.id == ("7" if answer else "one")
     assert found[0].problems == (("hangs: cacheproxy_session", "took longer than 1 s"),)
-    counted = failures.as_dict()["hangs: cacheproxy_session"]
+    counted = unit._workers.failures.as_dict()["hangs: cacheproxy_session"]
     assert (counted["failed"], counted["timed_out"]) == (1, 1)
 
 
@@ -403,11 +399,10 @@ def test_a_session_hook_that_hangs_is_no_answer(reactor, answer):
 @pytest.mark.parametrize("said", [5, "x" * 1000, "a\nb", b"bytes"])
 def test_a_session_hook_that_says_nonsense_is_counted(reactor, mark, said):
     """The core decides."""
-    failures = Failures()
     hooks = [SessionHook("odd", mark(lambda request: said))]
-    unit = normalizing(reactor, hooks=hooks, failures=failures)
+    unit = normalizing(reactor, hooks=hooks)
     assert prepared(unit, small()).session.id == "one"
-    assert failures.as_dict()["odd: cacheproxy_session"]["failed"] == 1
+    assert unit._workers.failures.as_dict()["odd: cacheproxy_session"]["failed"] == 1
 
 
 @pytest.mark.parametrize("filler", FILLER)
@@ -450,16 +445,15 @@ def test_whatever_others_raise_is_their_own_failure(reactor, error):
     def fail(*_):
         raise error("SECRET")
 
-    failures = Failures()
     hooks = [SessionHook("fails", fail)]
-    unit = normalizing(reactor, CodeRule("code", "", fail), STAMP, hooks=hooks, failures=failures)
+    unit = normalizing(reactor, CodeRule("code", "", fail), STAMP, hooks=hooks)
     found = prepared(unit, small())
     code, stamp = found.reports
     assert code.error.endswith(error.__name__)
     assert stamp.error is None
     assert found.problems == (("fails: cacheproxy_session", f"raised {error.__name__}"),)
     assert found.session.id == "one"
-    assert {name: count["failed"] for name, count in failures.as_dict().items()} == {
+    assert {name: count["failed"] for name, count in unit._workers.failures.as_dict().items()} == {
         "code": 1,
         "fails: cacheproxy_session": 1,
     }
@@ -492,7 +486,7 @@ def test_what_others_do_to_their_request_reaches_nobody(reactor):
 def test_a_turn_that_another_proxy_had_is_said_once(log):
     """With what to do, and none of its text."""
     store, roles = Store(), ("user", "assistant") * 4
-    normalizing = Normalizing(TurningReactor(), (), store, edit=True, workers=None, failures=None)
+    normalizing = Normalizing(TurningReactor(), (), store, edit=True, workers=Workers(None))
     for session in (b"one", b"two"):
         for count in (1, 5, 7):
             said = [{"role": role, "content": "secret"} for role in roles[:count]]

@@ -8,7 +8,6 @@ import pytest
 from twisted.internet.defer import CancelledError
 from twisted.logger import LogLevel, formatEvent
 
-from cacheproxy.core.rules.failures import Failures
 from cacheproxy.proxy.exchange.workers import (
     THREADS,
     LeftOutError,
@@ -29,13 +28,13 @@ def reactor():
 
 
 @pytest.fixture
-def failures():
-    return Failures()
+def workers(reactor):
+    return Workers(reactor)
 
 
 @pytest.fixture
-def workers(reactor, failures):
-    return Workers(reactor, failures)
+def failures(workers):
+    return workers.failures
 
 
 @pytest.fixture
@@ -130,13 +129,12 @@ def test_after_some_late_calls_in_a_row_a_name_is_left_out(reactor, run, result,
 
 def test_a_name_that_is_forgiven_is_called_again(reactor, workers, run, result, hang):
     """Though its threads still hang. What was late keeps its count; what never was gets none."""
-    failures = workers._failures
     for _ in range(THREADS):
         late(reactor, run, hang)
     assert result(lambda: "in time", "other") == "in time"
     workers.forgive()
     assert result(lambda: "again") == "again"
-    counts = failures.as_dict()
+    counts = workers.failures.as_dict()
     assert list(counts) == ["plugin"]
     assert (counts["plugin"]["timed_out"], counts["plugin"]["left_out"]) == (THREADS, False)
     before = len(threads())
