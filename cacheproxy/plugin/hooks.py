@@ -114,11 +114,17 @@ class Hooks:
         return lambda exchange: self._hook.cacheproxy_exchange_finished(exchange=exchange)
 
     @property
-    def setup(self) -> Callable[[Need], Setup] | None:
-        """What calls the hook cacheproxy_setup; None: the plugin has none. Raises PluginError."""
-        if "cacheproxy_setup" not in self._implementations:
-            return None
-        return self._set_up
+    def has_setup(self) -> bool:
+        """Whether it says what its client has to be told."""
+        return "cacheproxy_setup" in self._implementations
+
+    def setup(self, need: Need) -> Setup:
+        """Return what the client is told; raises PluginError, and what the plugin raises."""
+        found = self._hook.cacheproxy_setup(need=need)
+        if len(found) != 1 or type(found[0]) is not Setup:
+            raise PluginError("cacheproxy_setup returns a cacheproxy.Setup")
+        setup: Setup = found[0]
+        return setup
 
     def commands(self) -> Iterator[click.Command]:
         """Yield the plugin's commands; raises PluginError, and what the plugin raises."""
@@ -127,13 +133,6 @@ class Hooks:
                 if not isinstance(command, click.Command) or not command.name:
                     raise PluginError("cacheproxy_commands returns click commands with names")
                 yield command
-
-    def _set_up(self, need: Need) -> Setup:
-        found = self._hook.cacheproxy_setup(need=need)
-        if len(found) != 1 or type(found[0]) is not Setup:
-            raise PluginError("cacheproxy_setup returns a cacheproxy.Setup")
-        setup: Setup = found[0]
-        return setup
 
     def _marked(self, hook: str, call: _Call) -> _Call:
         """Return ``call``, marked as quick if the plugin's function is."""

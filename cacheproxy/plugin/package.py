@@ -75,7 +75,7 @@ def package_of(
     )
     # An accident here is silent: another client's user loses what they typed.
     if client is None and (
-        hooks.session or hooks.setup or any(rule.client is None for rule in rules)
+        hooks.session or hooks.has_setup or any(rule.client is None for rule in rules)
     ):
         raise PluginError(
             'the package does not name its client: implement cacheproxy_client (Client("*") '

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.client_setup.clients import CLIENTS
 from cacheproxy.core.conversation.verdict import (
     Break,
     Count,
@@ -20,6 +19,7 @@ from cacheproxy.core.judge.explain import command
 from cacheproxy.core.server.flags import KINDS, of_kind
 from cacheproxy.core.server.identify import LLAMA_SERVER, Server
 from cacheproxy.core.server.profile import UNKNOWN, Memory, Profile, Reporting, Thinking, Thoughts
+from cacheproxy.plugin.setups import Setups
 
 OTHERS, SLOTS, RESTARTED = Evidence.OTHERS, Evidence.SLOTS, Evidence.RESTARTED
 ALL_KINDS = [flags.name for flags in KINDS]
@@ -241,7 +241,7 @@ def test_a_date_that_changes_in_every_third_turn_does_not_change_once_a_day(seen
 
 def test_names_of_clients_and_servers():
     """Clients are those that can be set up; a kind is known however it is spelt."""
-    assert set(CLIENTS) == SET_UP
+    assert set(Setups().clients) == SET_UP
     assert of_kind("lm-studio").name == "LM Studio"
     assert of_kind("").name == of_kind("model server").name == "this server"
     assert of_kind("KoboldCpp").name == "KoboldCpp"
