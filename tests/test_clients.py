@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.client_setup.need import Need
+from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.setups import Setups, set_up
 
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 NAMES = sorted(folder.name for folder in (ROOT / "clients").iterdir())
 SETUPS = Setups()
 URL = "http://127.0.0.1:8081"
+CAUSES = {*Reason, *Rewrite}
 each_client = pytest.mark.parametrize("client", SETUPS.clients)
 
 
@@ -87,3 +89,10 @@ def test_its_page_says_how_to_set_it_up(client):
     """With the command that prints it."""
     folder = ROOT / "clients" / SETUPS.package(client).name
     assert f"cacheproxy env {client}" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_advice_is_on_causes_that_there_are(name):
+    """In the words of verdicts."""
+    (package,) = (one for one in Packages.load() if one.name == name)
+    assert {cause for cause, _, _ in package.client.advice} <= CAUSES

@@ -81,6 +81,8 @@ def package_of(
             'the package does not name its client: implement cacheproxy_client (Client("*") '
             "means every client)"
         )
+    if client is not None and hooks.has_setup:
+        object.__setattr__(client, "has_setup", True)
     return Package(name, distribution, version, rules, client=client, hooks=hooks)
 
 

@@ -29,6 +29,7 @@ def test_a_client_is_found_by_its_name_before_a_package_is(install):
     install("other", client("a-package"))
     install("silent", "CLIENT = Client('silent')\nRULES = ()")
     setups = Setups(others())
+    assert setups.package("mine").client.has_setup
     assert setups.clients == ["a-package", "mine"]
     assert setups.package("mine").name == "a-package"
     assert setups.package("a-package").name == "other"

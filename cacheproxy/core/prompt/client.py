@@ -80,8 +80,7 @@ class Client:
     ``head`` and ``lines`` are looked for only in the system text before the first message of a
     user, and only where the user agent does not name another client that we know: what a user
     typed or a tool returned tells nothing. ``must_begin``: however it is told, its system text
-    begins with this, too: where its name is a library's, which others use. ``late``: the seconds a
-    line took, once that was too long: none is looked for from then on. Raises ClientError.
+    begins with this, too: where its name is a library's, which others use. Raises ClientError.
     """
 
     name: str
@@ -90,7 +89,14 @@ class Client:
     head: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     must_begin: str = ""
+    advice: tuple[tuple[str, str, str], ...] = field(default=(), repr=False, compare=False)
+    """What to do about turns that broke: why (``tools_changed``, ``model_changed``, ``system
+    message hoisted``: as verdicts say it), whose setting it is, and the setting with what it
+    does."""
+    has_setup: bool = field(default=False, init=False, repr=False, compare=False)
+    """Whether ``cacheproxy env`` knows it: its package has the hook cacheproxy_setup."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
+    """Seconds that a line took, once that was too long: none is looked for from then on."""
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not (self.is_every or _NAME.fullmatch(self.name)):
@@ -101,6 +107,9 @@ class Client:
         for marks in (self.agents, self.headers, self.head, self.lines):
             if type(marks) is not tuple or not all(type(mark) is str and mark for mark in marks):
                 raise ClientError(f"client {self.name!r}: its marks must be tuples of texts")
+        rows = self.advice if type(self.advice) is tuple else ((),)
+        if not all(len(row) == 3 and all(type(text) is str for text in row) for row in rows):
+            raise ClientError(f"client {self.name!r}: its advice is rows of three texts")
         if self.is_every and (self.agents or self.headers or self.head or self.lines):
             raise ClientError("the client '*' means every client, and may have no marks")
         object.__setattr__(self, "agents", tuple(agent.lower() for agent in self.agents))
