@@ -102,8 +102,9 @@ def cacheproxy_session(request: Request) -> str | None:
 
     Asked about requests of the package's client alone; an ``id`` gets that client's name. The first
     answer that is not None wins; else the core decides: session headers that clients send (any
-    ``x-*-session-id``), ``prompt_cache_key``, the session part of ``metadata.user_id``, else a hash
-    of client, system text and first user message. The id must be the same in every turn. A
+    ``x-*-session-id``, ``session-id`` and its like; with ``x-*-agent-id`` behind it, and
+    ``x-parent-session-id``), ``prompt_cache_key``, the session part of ``metadata.user_id``, else a
+    hash of client, system text and first user message. The id must be the same in every turn. A
     subagent's is ``session:agent``, where ``session`` is the id of the conversation that it works
     for. The log shows it shortened, so it must not contain prompt text; it has at most 256
     printable characters. The hook is also called for bodies that are not JSON (``request.json`` is
