@@ -230,6 +230,7 @@ class ProxyService(MultiService):
         board.upstreams = servers.as_list
         board.active = [rule.name for rule in arrangement.rules if arrangement.edits]
         lasting.shown.applying.adopt(board.active)
+        board.clients = arrangement.packages.clients
         board.captures = arrangement.config.capture
         lasting.shown.prompts.configured = arrangement.config.show_prompts
         lasting.shown.prompts.access = arrangement.access

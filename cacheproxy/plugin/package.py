@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.code_rule import CodeRule, settled
@@ -16,10 +16,6 @@ from cacheproxy.core.rules.fold import kind_of, one_line
 from cacheproxy.core.rules.normalizer import RULE_FIELDS, Normalizer, RuleError
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.hooks import Hook, arguments, hooks_of
-
-if TYPE_CHECKING:
-    from cacheproxy.client_setup.need import Need
-    from cacheproxy.client_setup.setup import Setup
 
 INSTALL = "pip install 'cacheproxy-llm[clients]' (in a checkout: pip install ./clients/*)"
 """What to do where no client package is installed."""
@@ -77,11 +73,6 @@ class Package:
             return f"{self.name} ({self.file})"
         return f"{self.distribution} {self.version}"
 
-    def setup(self, need: Need) -> Setup | None:
-        """Return what its client has to be told; None: it does not say. Raises what it raises."""
-        hook = self.hooks.get("cacheproxy_setup")
-        return None if hook is None else hook(need)
-
 
 def package_of(
     plugin: Any,
@@ -100,6 +91,8 @@ def package_of(
     client = hooks["cacheproxy_client"]() if "cacheproxy_client" in hooks else None
     if client is not None and type(client) is not Client:
         raise PluginError("cacheproxy_client returns a cacheproxy.Client")
+    if client is not None and "cacheproxy_setup" in hooks:
+        client = replace(client, has_setup=True)
     rules = [settled(rule, client) for rule in _rules(hooks, name)]
     if "cacheproxy_normalize" in hooks:
         rules.append(

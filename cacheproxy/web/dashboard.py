@@ -12,6 +12,7 @@ from cacheproxy.core.diagnose.report import Report, report
 from cacheproxy.core.judge.advice import CURABLE
 from cacheproxy.core.judge.explain import PHRASES
 from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.status import Look
 from cacheproxy.observe.latest import Latest
@@ -41,15 +42,17 @@ Json = dict[str, Any]
 class Dashboard:
     """The pages of data.
 
-    ``url``, ``active`` (names of the rules that are on), ``profile`` (returns what is known of the
-    model server), ``words`` (the same for people) and ``upstreams`` (what is known of each, where
-    there are several) are set anew when the configuration is. ``is_applied``: whether the rule for
-    the exchange with that number was applied here.
+    ``url``, ``active`` (names of the rules that are on), ``clients`` (that packages declare),
+    ``profile`` (returns what is known of the model server), ``words`` (the same for people) and
+    ``upstreams`` (what is known of each, where there are several) are set anew when the
+    configuration is. ``is_applied``: whether the rule for the exchange with that number was applied
+    here.
     """
 
     def __init__(self, source: Source, recent: Recent, latest: Latest, version: str) -> None:
         self.url = ""
         self.active: Collection[str] = ()
+        self.clients: Collection[Client] = ()
         self.profile: Callable[[], Profile] = Profile
         self.words: Callable[[], Json] = dict
         self.upstreams: Callable[[], list[Json]] = list
@@ -140,7 +143,7 @@ class Dashboard:
     def report(self, exchange: Exchange, verdict: Verdict) -> Report:
         """Return what is known of ``exchange``, and what to do about it."""
         folders = (self.captures,) if self.captures else ()
-        return report(exchange, verdict, active=self.active, captures=folders)
+        return report(exchange, verdict, active=self.active, captures=folders, clients=self.clients)
 
     def _detail(self, exchange: Exchange) -> Json:
         verdict = exchange.verdict

@@ -46,7 +46,7 @@ def test_the_command_tells_its_version_and_how_the_proxy_is_run():
     ("words", "said"),
     [
         (["env"], "Missing argument"),
-        (["env", "emacs"], "'emacs' is not one of"),
+        (["env", "emacs"], "no client called 'emacs' is installed; there are aider, claude,"),
         (["env", "claude", "--shell", "tcsh"], "'tcsh' is not one of"),
         (["env", "claude", "--proxy", "localhost"], "localhost"),
         (["env", "claude", "--api-key", "a\nb"], "printable"),
@@ -102,7 +102,7 @@ def test_a_clients_settings_need_no_proxy_in_this_process():
     """``eval "$(cacheproxy env claude)"`` runs whenever a shell starts."""
     loaded = loaded_by(RUN.format(arguments=["env", "claude", "--proxy", "http://127.0.0.1:9"]))
     assert "cacheproxy.cli.env" in loaded
-    assert not loaded & {"twisted", "treq", "pluggy", "rich", "prometheus_client"}
+    assert not loaded & {"twisted", "treq", "rich", "prometheus_client"}
 
 
 @pytest.mark.slow
