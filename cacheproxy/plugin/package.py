@@ -10,6 +10,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from cacheproxy.client_setup.need import Need
+from cacheproxy.client_setup.setup import Setup
 from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.rules.code_rule import CodeRule, settled
 from cacheproxy.core.rules.fold import kind_of, one_line
@@ -72,6 +74,13 @@ class Package:
         if self.file is not None:
             return f"{self.name} ({self.file})"
         return f"{self.distribution} {self.version}"
+
+    def setup(self, need: Need) -> Setup:
+        """Return what its hook cacheproxy_setup says; raises PluginError, and what that raises."""
+        found = self.hooks["cacheproxy_setup"](need)
+        if type(found) is not Setup:
+            raise PluginError("cacheproxy_setup returns a cacheproxy.Setup")
+        return found
 
 
 def package_of(

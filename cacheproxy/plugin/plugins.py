@@ -62,19 +62,17 @@ class Plugins:
 
         What is gone sees what waits for it, no more.
         """
-        before = {package.name: package.plugin for package in self.packages}
-        now = {package.name: package.plugin for package in packages}
+        before = {package.name: package.plugin for package in self.packages if package.hooks}
+        now = {package.name: package.plugin for package in packages if package.hooks}
         names = sorted(before.keys() | now.keys())
         changed = [name for name in names if before.get(name) is not now.get(name)]
         self.packages = packages
-        for name in changed:
-            if before.get(name) is not None:
-                self.manager.unregister(name=name)
+        for name in filter(before.__contains__, changed):
+            self.manager.unregister(name=name)
             if name in self._observers:
                 self._observers.pop(name).finish()
-        for name in changed:
-            if now.get(name) is not None:
-                self.manager.register(now[name], name)
+        for name in filter(now.__contains__, changed):
+            self.manager.register(now[name], name)
         self._see()
         return changed
 

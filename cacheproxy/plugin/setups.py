@@ -53,11 +53,8 @@ class Setups:
 def set_up(package: Package, need: Need) -> Setup:
     """Return what the client of ``package`` is told; raises PluginError, whatever that raises."""
     try:
-        found = package.hooks["cacheproxy_setup"](need)
+        return package.setup(need)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # what others wrote may raise whatever it likes
         raise PluginError(f"plugin {package.name}: cacheproxy_setup: {reason_of(error)}") from None
-    if type(found) is not Setup:
-        raise PluginError(f"plugin {package.name}: cacheproxy_setup returns no cacheproxy.Setup")
-    return found

@@ -66,6 +66,14 @@ def test_turns_are_judged_in_order(judging, reactor, delivered):
     assert judgements == [Judgement.COLD] + [Judgement.OK] * 19
 
 
+def test_what_is_ready_together_is_delivered_together(reactor):
+    """What comes in one batch, and is not waited for."""
+    batches = []
+    judging = Judging(reactor, batches.append, Store())
+    judging([exchange(body("a")), exchange({}, turn=0), exchange(body("a", "b", "c"))])
+    assert [[done.number for done in batch] for batch in batches] == [[1, 2, 3]]
+
+
 def test_requests_without_a_prompt_are_delivered_at_once(judging, delivered):
     """They wait for nobody."""
     judging([exchange({}, turn=0, session="x")])

@@ -108,6 +108,7 @@ def test_an_entry_point_name_used_twice_costs_the_second_only(install):
     client = plugins.session(request_of()).partition("/")[0]
     assert [rule.name for rule in plugins.normalizers()] == [client]
     assert first.rules[0].name == client
+    assert running(plugins).manager.get_plugin("same") is first.plugin
 
 
 @pytest.mark.parametrize(
