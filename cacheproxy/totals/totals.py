@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from twisted.logger import Logger
 
 from cacheproxy import hookimpl
 from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.server.status import Look, Metrics, State
+from cacheproxy.core.server.status import Look, State
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.record import milliseconds, record_of
 from cacheproxy.totals.retention import Age, tidy
@@ -37,12 +37,12 @@ class Totals:
         self._age = Age()
         self._tidying = LoopingCall(self._tidy)
         self._tidying.clock = reactor
-        self._unpolled: Callable[[], Iterable[str]] | None = None
+        self._served: dict[str, str | None] = {}
 
     @hookimpl
     def cacheproxy_exchange_finished(self, exchange: Exchange) -> None:
         """Take the figures; the thread writes them."""
-        record = record_of(exchange, self._reactor.seconds())
+        record = record_of(exchange, self._served.get(exchange.upstream))
         self._database.put(lambda store: store.record(record))
 
     @property
@@ -50,22 +50,12 @@ class Totals:
         """Why nothing is kept at present: memory answers then; "" where all is well."""
         return self._database.unkept
 
-    @property
-    def dropped(self) -> int:
-        """Exchanges and looks that could not be kept."""
-        return self._database.dropped
-
     def check(self) -> None:
         """Open the file once, so that what is wrong with it is known at the start. Blocks."""
         self._database.check()
 
-    def start(self, unpolled: Callable[[], Iterable[str]] | None = None) -> None:
-        """Begin the housekeeping.
-
-        ``unpolled``: returns the upstreams' URLs where nobody looks at them: then responses alone
-        tell what was done.
-        """
-        self._unpolled = unpolled
+    def start(self) -> None:
+        """Begin the housekeeping."""
         self._tidying.start(_TIDY, now=True)
 
     def close(self) -> None:
@@ -75,11 +65,12 @@ class Totals:
         self._database.close()
 
     def looked(self, look: Look) -> None:
-        """Count a look at the upstream. The next one tells what one that was not kept told."""
-        self._database.put(lambda store: store.look(look), lasts=False)
+        """Take note of what the upstream serves, for the exchanges that end from now on."""
+        if look.state is State.UP:
+            self._served[look.url] = look.served
 
     def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
-        """Ask one of the functions that take a Store first (windows, requests, standing)."""
+        """Ask one of the functions that take a Store first (windows, requests, groups)."""
         return self._database.run(lambda store: question(store, *arguments, **more))
 
     @property
@@ -92,9 +83,6 @@ class Totals:
             self._tidying.stop()
 
     def _tidy(self) -> None:
-        if self._unpolled is not None:
-            for url in self._unpolled():
-                self.looked(Look(url, self._wall(), self._reactor.seconds(), State.UP, Metrics.OFF))
         now, moment = self.now, self._reactor.seconds()
         self._database.run(lambda store: tidy(store, self._age(store, now, moment))).addCallbacks(
             self._tidied, self._not_tidied
