@@ -17,12 +17,11 @@ from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.status import Look
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
-from cacheproxy.totals.groups import groups, last_break
+from cacheproxy.totals.groups import groups, last_break, routed
 from cacheproxy.totals.requests import FILTERS, Period, requests, sessions
-from cacheproxy.totals.snapshot import lifetime, routed
 from cacheproxy.totals.store import Store
-from cacheproxy.totals.windows import WINDOWS, breaks, overview
-from cacheproxy.web.headline import headline, speeds, without
+from cacheproxy.totals.windows import WINDOWS, breaks, lifetime, overview
+from cacheproxy.web.headline import headline, without
 from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import QueryError
 from cacheproxy.web.todo import todo
@@ -116,7 +115,6 @@ class Dashboard:
             "headline": headline(window, sums),
             "without": without(sums),
             "todo": todo(self.profile(), look, sums, found["breaks"], self._open_report),
-            "speeds": speeds(found["overview"]),
             **found,
             "last_break": last,
         }
