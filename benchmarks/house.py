@@ -3,9 +3,10 @@
     python benchmarks/house.py [TREE ...]    one table, a column for each tree (this one by default)
     python benchmarks/house.py --files       also the files that a turn enters, and the circles
 
-Lines: all lines of all files of the repository (git ls-files). Source: cacheproxy, twisted, clients
-without their tests. Circles: groups of modules that import each other, at run time and with
-what is imported for types alone; rooms: the same of folders. Files over 350 lines, source only.
+Lines: all lines of all files of the repository (git ls-files). Source: cacheproxy, twisted, and
+clients and tools without their tests. Circles: groups of modules that import each other, at run
+time and with what is imported for types alone; rooms: the same of folders. Files over 350 lines,
+source only.
 
 A turn: the proxy runs in a process of its own (TREE/.venv) before a scripted llama-server, as
 shipped, and gets the turns of a recorded Claude Code session (84 KB each), each answered with a
@@ -38,8 +39,8 @@ from same.upstream import Kind, Upstream
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CAPTURE = REPOSITORY / "tests/captures/claude_2.1.174-gitchange.jsonl.xz"
-SOURCE = re.compile(r"(cacheproxy|twisted)/.*\.py|clients/[^/]+/(?!tests/).*\.py")
-TESTS = re.compile(r"tests/.*\.py|clients/[^/]+/tests/.*\.py")
+SOURCE = re.compile(r"(cacheproxy|twisted)/.*\.py|(clients|tools)/[^/]+/(?!tests/).*\.py")
+TESTS = re.compile(r"tests/.*\.py|(clients|tools)/[^/]+/tests/.*\.py")
 MOST_LINES = 350
 SETTLE_SECONDS = 1.5
 Graph = Mapping[str, set[str]]

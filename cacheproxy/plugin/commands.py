@@ -9,7 +9,7 @@ import click
 from cacheproxy.plugin.installed import installed
 from cacheproxy.plugin.package import reason_of
 
-TOOLS: Mapping[str, str] = {}
+TOOLS: Mapping[str, str] = {"demo": "tools/demo"}
 """Commands of this repository's own tools, and the folders that they are installed from."""
 
 

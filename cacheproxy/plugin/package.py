@@ -12,7 +12,7 @@ from cacheproxy.core.rules.normalizer import Normalizer
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.hooks import Hooks
 
-INSTALL = "pip install 'cacheproxy-llm[clients]' (in a checkout: pip install ./clients/*)"
+INSTALL = "pip install ./clients/* (in a checkout of cacheproxy)"
 """What to do where no client package is installed."""
 TAKEN = frozenset({"capture", "live", "log-line", "metrics", "recent", "spans", "totals", "unkept"})
 """Names of our own observers, which no plugin may have."""
@@ -45,6 +45,11 @@ class Package:
     source: bytes = field(default=b"", repr=False)
     warning: str | None = None
     outdated: bool = False
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether commands are all that it brings."""
+        return self.hooks is not None and set(self.hooks.names) == {"cacheproxy_commands"}
 
     @property
     def title(self) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
-from cacheproxy.embedded import LlamaServer, write_model
-from cacheproxy.replay.proxy import ProxyService as Proxy
+from cacheproxy.child.proxy import ProxyService as Proxy
 
 pytest.importorskip("anthropic")
 pytest.importorskip("openai")
