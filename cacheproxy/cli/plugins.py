@@ -57,11 +57,10 @@ def plugins(
 ) -> None:
     """List the plugins, their rules, and the rules of the config file.
 
-    Plugins are installed client packages and tools, and files named with --plugin or in the
-    config file.
-    With each rule: whether it is on, and whose requests it edits (* for all clients). What was
-    installed or switched on after the running proxy was started is on after a reload of it, another
-    version of a package after a restart.
+    Plugins are installed client packages, and files named with --plugin or in the config file;
+    those that bring commands alone are in cacheproxy --help. With each rule: whether it is on, and
+    whose requests it edits (* for all clients). What was installed or switched on after the running
+    proxy was started is on after a reload of it, another version of a package after a restart.
     """
     settings = read_settings(config, plugin)
     found, running = configured(settings), _Running()
@@ -76,7 +75,7 @@ def plugins(
     if found.own:
         click.echo("the config file")
         _print_rules(found.own, found, running)
-    if all(package.is_tool for package in found.packages):
+    if not found.packages:
         click.echo("No client package is installed: the proxy passes everything through.")
         click.echo(f"Install them: {INSTALL}")
     elif len(found.active) < len(found.rules):

@@ -152,6 +152,6 @@ def _rules(rules: Sequence[Normalizer], packages: Sequence[Package], *, edits: b
         return f"{len(names)} on, for {', '.join(of)}; cacheproxy rules lists them"
     if not NAMES.issuperset(names):
         return on
-    if not all(package.is_tool for package in packages):
+    if packages:
         return f"{on}; no rule of a client package is on: cacheproxy plugins lists them"
     return f"{on}; no client package is installed:\n              {INSTALL}"

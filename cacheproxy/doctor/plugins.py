@@ -33,11 +33,7 @@ def check(found: Configured, running: tuple[str, ...] | None, *, edits: bool) ->
         for package in found.packages
         if package.warning is not None
     ]
-    loaded = [
-        package
-        for package in found.packages
-        if not (package.error or package.blocked or package.is_tool)
-    ]
+    loaded = [package for package in found.packages if not package.error and not package.blocked]
     names = _some([package.title for package in loaded])
     if not NAMES.issuperset(rule.name for rule in found.on):
         which = f"{len(loaded)} loaded: {names}" if loaded else "only the config file's own rules"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.cli.invoking import invoke, printed, refused
-from tests.plugin.installing import TOOL, distribution
+from tests.plugin.installing import distribution
 from tests.proxy.harness import Upstream, whole
 
 GOOD = '''
@@ -193,14 +193,6 @@ def test_without_any_package_it_says_what_to_install(monkeypatch):
     text = printed("plugins")
     assert "No client package is installed" in text
     assert "pip install ./clients/*" in text
-
-
-def test_a_tool_is_listed_and_is_no_client_package(monkeypatch):
-    """All that it brings are commands."""
-    monkeypatch.setattr("cacheproxy.plugin.packages.installed", lambda *_: [TOOL])
-    text = printed("plugins")
-    assert text.startswith("acme-tool ")
-    assert "No client package is installed" in text
 
 
 def test_a_plugin_may_be_a_file(folder, own):

@@ -9,7 +9,6 @@ from cacheproxy.core.rules.rule import Rule
 from cacheproxy.core.server.identify import Server
 from cacheproxy.daemon import banner
 from cacheproxy.plugin.package import Package
-from tests.plugin.installing import TOOL
 
 ADDRESS = "http://127.0.0.1:8081"
 RULES = [Rule("billing", "system", "x", "-"), Rule("date", "user", "y", "-")]
@@ -134,7 +133,6 @@ def test_large_numbers_are_short(number, text):
         ({"packages": [PACKAGE], "rules": BUILT_IN}, "-before; no rule of a client package is on"),
         ({"rules": BUILT_IN}, "pip install ./clients/*"),
         ({}, "pip install ./clients/*"),
-        ({"packages": [TOOL]}, "pip install ./clients/*"),
         ({"rules": RULES, "edits": False}, "none: the upstream is not local"),
     ],
 )

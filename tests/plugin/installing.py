@@ -6,7 +6,6 @@ import sys
 
 from cacheproxy import hookimpl
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.plugin.package import package_of
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.plugin.search_path import entry_points
@@ -23,16 +22,6 @@ def cacheproxy_client():
 
 
 EDITING = ("rules", "normalize", "session")
-
-
-class _Commands:
-    @hookimpl
-    def cacheproxy_commands(self):
-        return []
-
-
-TOOL = package_of(_Commands(), "tool", "acme-tool", "1.0")
-"""One that brings commands alone."""
 
 
 NONE = Packages()
