@@ -27,12 +27,6 @@ def settings(folder):
     return read
 
 
-def test_the_extra_brings_them_all():
-    """And nothing else."""
-    extra = settings(ROOT)["options.extras_require"]["clients"].split()
-    assert extra == [f"cacheproxy-{name}" for name in NAMES]
-
-
 def test_the_tests_have_them_all():
     """Installed so that a change needs no installation."""
     lines = (ROOT / "requirements-dev.txt").read_text().splitlines()

@@ -19,7 +19,7 @@ from cacheproxy.core.rules.normalizer import RULE_FIELDS, Normalizer, RuleError
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.hooks import Hook, arguments, hooks_of
 
-INSTALL = "pip install 'cacheproxy-llm[clients]' (in a checkout: pip install ./clients/*)"
+INSTALL = "pip install ./clients/* (in a checkout of cacheproxy)"
 """What to do where no client package is installed."""
 TAKEN = frozenset(
     {
@@ -67,6 +67,11 @@ class Package:
     source: bytes = field(default=b"", repr=False)
     warning: str | None = None
     outdated: bool = False
+
+    @property
+    def is_tool(self) -> bool:
+        """Whether commands are all that it brings."""
+        return self.hooks is not None and set(self.hooks.names) == {"cacheproxy_commands"}
 
     @property
     def title(self) -> str:

@@ -83,7 +83,10 @@ def test_a_mistake_is_one_line(words, said):
 
 @pytest.mark.slow
 def test_version_help_and_completion_import_no_subcommand():
-    """Nothing of ours but the command itself; plugins where they are asked for their commands."""
+    """Nothing of ours but the command itself; plugins where they are asked for their commands.
+
+    ``settings`` has what the tools' commands are made with.
+    """
     loaded = loaded_by(RUN.format(arguments=["--version"]))
     assert {name for name in loaded if name.startswith("cacheproxy.")} == {
         "cacheproxy.cli",
@@ -92,7 +95,8 @@ def test_version_help_and_completion_import_no_subcommand():
     assert not loaded & {"twisted", "treq", "pluggy", "msgspec", "rich"}
     loaded = loaded_by(RUN.format(arguments=["--help"]) + COMPLETE.format(begun="ser"))
     assert {name for name in loaded if name.startswith("cacheproxy.cli.")} == {
-        "cacheproxy.cli.main"
+        "cacheproxy.cli.main",
+        "cacheproxy.cli.settings",
     }
     assert not loaded & {"twisted", "treq", "rich"}
 

@@ -128,8 +128,8 @@ def test_large_numbers_are_short(number, text):
         ),
         ({"packages": [PACKAGE]}, "none; no rule of a client package is on"),
         ({"packages": [PACKAGE], "rules": BUILT_IN}, "-before; no rule of a client package is on"),
-        ({"rules": BUILT_IN}, "pip install 'cacheproxy-llm[clients]'"),
-        ({}, "pip install 'cacheproxy-llm[clients]'"),
+        ({"rules": BUILT_IN}, "pip install ./clients/*"),
+        ({}, "pip install ./clients/*"),
         ({"rules": RULES, "edits": False}, "none: the upstream is not local"),
     ],
 )

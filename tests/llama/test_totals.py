@@ -7,13 +7,13 @@ import time
 from dataclasses import replace
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.server.status import Metrics, State
-from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
