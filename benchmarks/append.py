@@ -24,10 +24,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from cacheproxy_demo.client import Client
 from servers import Mlx, Vllm
 
-from cacheproxy.demo.client import Client
-from cacheproxy.replay.proxy import ProxyService as Proxy
+from cacheproxy.child.proxy import ProxyService as Proxy
 from cacheproxy.testing import find_captures
 from tests.llama.causes.reading import judged
 from tests.llama.causes.servers import KINDS, Llama

@@ -19,8 +19,8 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+from cacheproxy.child.proxy import ProxyService
 from cacheproxy.core.conversation.usage import usage_of
-from cacheproxy.replay.proxy import ProxyService
 
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
 TEXT = " ".join(f"item {number} is in its place" for number in range(120))

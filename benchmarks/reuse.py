@@ -12,7 +12,7 @@ as gateways do, to /v1/chat/completions.
     python benchmarks/reuse.py --template FILE   with another chat template (Jinja)
     python benchmarks/reuse.py --enable RULE     with more rules on
 
-Needs the extra ``demo``, the client packages and an editable install (requirements-dev.txt).
+Needs tools/demo, the client packages and an editable install (requirements-dev.txt).
 
 Reading the table: "reuse" is the reused part of all prompt tokens after the first turn, "worst"
 that of the worst turn. A turn breaks if it reuses less than the prompt before it, less 8 tokens.
@@ -30,8 +30,9 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cacheproxy.embedded import LlamaServer
-from cacheproxy.replay.proxy import ProxyService as Proxy
+from cacheproxy_demo.embedded import LlamaServer
+
+from cacheproxy.child.proxy import ProxyService as Proxy
 from cacheproxy.testing import capture_name, find_captures, load_capture
 from tests.llama import openclaw_2026_02
 from tests.llama.exceptions import EXCEPTIONS

@@ -27,8 +27,9 @@ from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
-from cacheproxy.embedded import LlamaServer
-from cacheproxy.replay.proxy import ProxyService
+from cacheproxy_demo.embedded import LlamaServer
+
+from cacheproxy.child.proxy import ProxyService
 from cacheproxy.testing import find_captures
 from tests.llama.replay import load_sessions, write_model_for
 from tests.llama.routers import SETTINGS, Fleet, Recipe, Tally, drive, recipes, routing, sent_of

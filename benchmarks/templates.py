@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from cacheproxy.asking import Site
+from cacheproxy.child.proxy import ProxyService as Proxy
 from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.template import rendering
 from cacheproxy.doctor.template import answered
-from cacheproxy.replay.proxy import ProxyService as Proxy
 from tests.llama.vendors import AGENTS, VENDORS, Held, config_for, hold, start_farm
 
 COLUMNS = ("template", "late messages", "reasoning", *AGENTS)

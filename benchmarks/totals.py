@@ -23,17 +23,13 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.core.server.counters import Figures
-from cacheproxy.core.server.metrics_page import Sample
-from cacheproxy.core.server.status import Look, Metrics, State
 from cacheproxy.totals.file import NAME, open_file
-from cacheproxy.totals.record import Record, record_of
+from cacheproxy.totals.record import record_of
 from cacheproxy.totals.requests import FILTERS, requests, sessions
 from cacheproxy.totals.retention import tidy
-from cacheproxy.totals.snapshot import lifetime
-from cacheproxy.totals.store import Store
+from cacheproxy.totals.store import Json, Store
 from cacheproxy.totals.totals import Totals
-from cacheproxy.totals.windows import WINDOWS, breaks, overview
+from cacheproxy.totals.windows import WINDOWS, breaks, lifetime, overview
 
 URL = "http://localhost:8080"
 DAY = 86_400
@@ -78,15 +74,14 @@ def per_exchange(folder: Path, count: int = 20_000) -> None:
     print(f"thread    {(threads[1] - threads[0]) / count * 1e6:6.1f} µs per exchange, {count:,}")
 
 
-def records(days: int, random_: random.Random) -> Iterator[Record]:
-    plain = record_of(exchange(), 0.0)
-    fields = {name: getattr(plain, name) for name in Record._fields}
+def records(days: int, random_: random.Random) -> Iterator[Json]:
+    plain = record_of(exchange(), served="m")
     start = NOW - days * DAY
     for second in range(days * DAY):
         broke = random_.random() < 0.03
         prompt = random_.randrange(1000, 60_000)
         reused = prompt // 10 if broke else prompt - random_.randrange(50, 800)
-        fields |= {
+        yield plain | {
             "at": (start + second) * 1000,
             "number": second,
             "session": f"{second // 400:08x}",
@@ -108,26 +103,18 @@ def records(days: int, random_: random.Random) -> Iterator[Record]:
             "rules": "claude-billing-header",
             "up": prompt * 4,
         }
-        yield Record(**fields)
 
 
 def fill(folder: Path, days: int) -> Store:
-    """Record it all, looked at every ten seconds as it goes, tidied every hour."""
+    """Record it all, tidied every hour."""
     store = Store(open_file(folder)[0])
     execute = store.connection.execute
-    evaluated = reused = 0.0
     began = time.process_time()
     execute("BEGIN")
     for count, record in enumerate(records(days, random.Random(1)), 1):
         store.record(record)
-        evaluated += record.evaluated or 0
-        reused += record.reused or 0
-        if count % 10 == 0:
-            sample = Sample(Figures(evaluated=evaluated, reused=reused), running=1, waiting=0)
-            wall = record.at / 1000
-            store.look(Look(URL, wall, wall, State.UP, Metrics.ON, sample, served="m"))
         if count % 3600 == 0:
-            tidy(store, record.at)
+            tidy(store, record["at"])
             store.flush()
             execute("COMMIT")
             execute("BEGIN")
@@ -135,7 +122,7 @@ def fill(folder: Path, days: int) -> Store:
     execute("COMMIT")
     seconds = time.process_time() - began
     count = days * DAY
-    print(f"filled    {count:,} exchanges, {seconds / count * 1e6:.1f} µs each, looks included")
+    print(f"filled    {count:,} exchanges, {seconds / count * 1e6:.1f} µs each")
     execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     size = (folder / NAME).stat().st_size
     rows = execute("SELECT count(*) FROM exchanges").fetchone()[0]

@@ -101,8 +101,9 @@ def cacheproxy_session(request: Request) -> str | None:
 
     Asked about requests of the package's client alone; an ``id`` gets that client's name. The first
     answer that is not None wins; else the core decides: session headers that clients send (any
-    ``x-*-session-id``), ``prompt_cache_key``, the session part of ``metadata.user_id``, else a hash
-    of client, system text and first user message. The id must be the same in every turn. A
+    ``x-*-session-id``, ``session-id`` and its like; with ``x-*-agent-id`` behind it, and
+    ``x-parent-session-id``), ``prompt_cache_key``, the session part of ``metadata.user_id``, else a
+    hash of client, system text and first user message. The id must be the same in every turn. A
     subagent's is ``session:agent``, where ``session`` is the id of the conversation that it works
     for. The log shows it shortened, so it must not contain prompt text; it has at most 256
     printable characters. The hook is also called for bodies that are not JSON (``request.json`` is
@@ -133,11 +134,12 @@ def cacheproxy_exchange_finished(exchanges: Sequence[Exchange]) -> None:
 def cacheproxy_setup(need: Need) -> Setup:
     """Return what the package's client has to be told to use the proxy, for ``cacheproxy env``.
 
-    The client is found by its name (cacheproxy_client), without which the package is not loaded.
-    ``need`` holds the proxy's URL, the token and the key if there are any, the model and its
-    context window, as far as they are known. The answer depends on ``need`` alone: nothing is
-    read or written. Variables of a shell, or a part of the client's configuration file; a file
-    holds no secret, it names a variable.
+    The client is found by its name (cacheproxy_client), without which the package is not loaded,
+    or by the package's. ``need`` holds the proxy's URL, the token and the key if there are any, the
+    model and its context window, as far as they are known; ``need.serves(path)`` asks the server.
+    The answer depends on ``need`` alone: nothing else is read, and nothing written. It is variables
+    of a shell, or a part of the client's configuration file; a file holds no secret, it names a
+    variable. A hook that raises ends the command with one line that names the plugin.
     """
     raise NotImplementedError
 

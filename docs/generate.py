@@ -16,9 +16,10 @@ from typing import get_args, get_type_hints
 import click
 import msgspec
 
-from cacheproxy.cli.main import main
+from cacheproxy.cli.main import COMMANDS, main
 from cacheproxy.config import Config, Option, RuleTable, options
 from cacheproxy.daemon.reloading import NEED_A_RESTART
+from cacheproxy.plugin.commands import TOOLS
 from cacheproxy.tables import AlarmTable, RouteTable, UpstreamTable
 
 FOLDER = Path(__file__).parent
@@ -70,6 +71,7 @@ take each [setting](configuration.md) as an option; this page leaves these out. 
 setting is wrong, a command prints one line and ends with exit code 2.
 
 """
+_TOOL = "A distribution of its own: in a checkout of cacheproxy, `pip install ./{folder}`."
 _TABLES = """\
 
 ## `[[upstream]]`
@@ -143,22 +145,24 @@ def _joined(names: Iterable[str]) -> str:
 
 
 def _commands() -> str:
-    return _COMMANDS + "\n".join(_helps(main, "cacheproxy", None))
+    context = click.Context(main, info_name="cacheproxy", **main.context_settings)
+    names = sorted({*COMMANDS, *TOOLS})  # no other plugin's
+    return _COMMANDS + "\n".join(each for name in names for each in _helps(main, name, context))
 
 
-def _helps(command: click.Command, name: str, above: click.Context | None) -> Iterator[str]:
-    """Yield a section for ``command``, and for each of its own commands."""
+def _helps(group: click.Group, name: str, above: click.Context) -> Iterator[str]:
+    """Yield a section for the command ``name`` of ``group``, and for each of its own commands."""
+    command = group.get_command(above, name)
+    assert command is not None
     context = click.Context(
         command, info_name=name, parent=above, terminal_width=_WIDTH, **command.context_settings
     )
-    if not isinstance(command, click.Group) or above is not None:
-        said = _without_settings(command).get_help(context)
-        yield f"## `{context.command_path}`\n\n```console\n{said}\n```\n"
+    said = _without_settings(command).get_help(context)
+    tool = f"{_TOOL.format(folder=TOOLS[name])}\n\n" if group is main and name in TOOLS else ""
+    yield f"## `{context.command_path}`\n\n{tool}```console\n{said}\n```\n"
     if isinstance(command, click.Group):
         for each in command.list_commands(context):
-            found = command.get_command(context, each)
-            assert found is not None
-            yield from _helps(found, each, context)
+            yield from _helps(command, each, context)
 
 
 def _without_settings(command: click.Command) -> click.Command:

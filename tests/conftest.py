@@ -33,7 +33,7 @@ settings.register_profile("quick", settings.get_profile("cacheproxy"), max_examp
 settings.load_profile("cacheproxy")
 
 HERE = Path(__file__).parent
-SLOW_FOLDERS = {"browser", "demo", "doctor", "llama", "models", "sdk"}
+SLOW_FOLDERS = {"browser", "doctor", "llama", "models", "sdk"}
 """Folders whose tests need a real server, a browser or a foreign program."""
 SLOW_FIXTURES = {"_upstream", "_proxy", "captured", "captures"}
 """Fixtures that start a process, or read all recorded traffic."""

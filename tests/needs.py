@@ -5,8 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-
-from cacheproxy.embedded.child import import_library
+from cacheproxy_demo.embedded.child import import_library
 
 PACKAGES = {
     "chromium": "chromium",

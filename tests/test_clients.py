@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from cacheproxy.client_setup.need import Need
+from cacheproxy.core.conversation.verdict import Reason, Rewrite
 from cacheproxy.plugin.packages import Packages
+from cacheproxy.plugin.setups import Setups, set_up
 
 ROOT = Path(__file__).parents[1]
 NAMES = sorted(folder.name for folder in (ROOT / "clients").iterdir())
+SETUPS = Setups()
+URL = "http://127.0.0.1:8081"
+CAUSES = {*Reason, *Rewrite}
+each_client = pytest.mark.parametrize("client", SETUPS.clients)
 
 
 def settings(folder):
     read = configparser.ConfigParser()
     read.read(folder / "setup.cfg")
     return read
-
-
-def test_the_extra_brings_them_all():
-    """And nothing else."""
-    extra = settings(ROOT)["options.extras_require"]["clients"].split()
-    assert extra == [f"cacheproxy-{name}" for name in NAMES]
 
 
 def test_the_tests_have_them_all():
@@ -49,3 +50,43 @@ def test_each_is_described_and_named_alike(name):
     (package,) = (one for one in Packages.load() if one.name == name)
     listed = dict(re.findall(r"^\| `([a-z-]+)` \| (on|off) \|", page, re.MULTILINE))
     assert listed == {rule.name: "on" if rule.default else "off" for rule in package.rules}
+
+
+@each_client
+def test_files_hold_no_secret(client):
+    """They can be shown and shared; shells need the value."""
+    for key in ("", "SERVERKEY"):
+        need = Need(URL, token="SECRET", api_key=key, model="m", context=4096)
+        setup = set_up(SETUPS.package(client), need)
+        text = f"{setup.content} {setup.notes}"
+        assert "SECRET" not in text
+        assert "SERVERKEY" not in text
+        assert bool(setup.variables) != bool(setup.content)
+        if setup.file:
+            assert setup.file.startswith("~/")
+            assert "in the environment of the client" in text
+
+
+@each_client
+def test_without_a_running_proxy(client):
+    """The base URL is there all the same, and no window is made up."""
+    setup = set_up(SETUPS.package(client), Need(URL))
+    text = f"{setup.variables} {setup.content or ''} {setup.notes}"
+    assert URL in text
+    assert "None" not in text
+    assert "null" not in text
+    assert not [line for line in text.splitlines() if "ontext" in line]
+
+
+@each_client
+def test_its_page_says_how_to_set_it_up(client):
+    """With the command that prints it."""
+    folder = ROOT / "clients" / SETUPS.package(client).name
+    assert f"cacheproxy env {client}" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_advice_is_on_causes_that_there_are(name):
+    """In the words of verdicts."""
+    (package,) = (one for one in Packages.load() if one.name == name)
+    assert {cause for cause, _, _ in package.client.advice} <= CAUSES

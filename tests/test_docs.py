@@ -17,7 +17,7 @@ import click
 import msgspec
 import pytest
 
-from cacheproxy import hookspecs
+from cacheproxy import Need, Setup, hookspecs
 from cacheproxy.alarm.webhook import payload, signature
 from cacheproxy.config import RuleTable, options
 from cacheproxy.core.conversation.exchange import Outcome
@@ -70,7 +70,7 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
         rules_of,
     )
 
-    file, tests, client = blocks(HOOKS, "python")
+    file, tests, client, setup = blocks(HOOKS, "python")
     module = types.ModuleType("cacheproxy_example")
     exec(file, module.__dict__)
     rules = rules_of(module)
@@ -91,6 +91,18 @@ def test_the_examples_of_the_manual_work(tmp_path, monkeypatch):
     said = {"system": "Be kind.\nExample-Run: 7f (agent)", "messages": []}
     assert made.sent(request(said))
     assert not made.sent(request(clock))
+    exec(setup, module.__dict__)
+    told = module.cacheproxy_setup(Need("http://here", model="m")).variables
+    assert told["OPENAI_BASE_URL"] == "http://here/v1"
+
+
+def test_the_manual_lists_what_a_setup_is_made_of():
+    """Each public name of both classes."""
+    text = HOOKS[HOOKS.index("## What `cacheproxy env` prints") :]
+    for made in (Need, Setup):
+        for name in vars(made):
+            if not name.startswith("_"):
+                assert re.search(rf"`(?:Setup\.)?{name}[(`]", text), name
 
 
 def test_the_rule_page_names_every_key_and_place():

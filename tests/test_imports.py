@@ -119,6 +119,12 @@ def test_a_room_imports_only_rooms_below_it():
     assert not wrong
 
 
+def test_nothing_is_imported_of_clients_and_tools():
+    """They are distributions of their own, which may be missing."""
+    text = "\n".join(file.read_text() for file in FILES.values())
+    assert re.findall(r"(?:import|from) (cacheproxy_\w+)", text) == []
+
+
 def test_no_modules_need_each_other():
     """No circle of imports, wherever it would begin."""
     TopologicalSorter(all_imports()).prepare()

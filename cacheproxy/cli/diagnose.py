@@ -194,7 +194,10 @@ def _from_captures(
             fail(failed(records[index], int(name)))
         fail(f"request {name} has no prompt that cacheproxy can read")
     lane, turn = places[index]
-    return report_captured(lane, turn, found.rules, found.active, captures=captures)
+    clients = found.packages.clients
+    return report_captured(
+        lane, turn, found.rules, found.active, captures=captures, clients=clients
+    )
 
 
 def _last(numbers: list[int], wanted: int) -> int:

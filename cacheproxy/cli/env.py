@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 
 import click
+from click.shell_completion import CompletionItem
 
 from cacheproxy.asking import HEALTH, PAGE_SECONDS, NoAnswerError, Site, checked_url
 from cacheproxy.cli.address import proxy_url
@@ -22,16 +24,31 @@ from cacheproxy.cli.settings import (
     read_settings,
     say,
 )
-from cacheproxy.client_setup.clients import CLIENTS
 from cacheproxy.client_setup.need import Need, late, told
 from cacheproxy.client_setup.shell import SHELLS, lines
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.core.server.dialects import is_served
+from cacheproxy.plugin.setups import Setups, set_up
+
+
+class _Client(click.ParamType[str]):
+    """The name of a client; which there are, the configuration may say, too."""
+
+    name = "client"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 (click's)
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Return those of installed packages whose names begin with ``incomplete``."""
+        return [CompletionItem(one) for one in Setups().clients if one.startswith(incomplete)]
 
 
 @click.command(cls=OneLine)
-@click.argument("client", metavar="CLIENT", type=click.Choice(list(CLIENTS)))
+@click.argument("client", metavar="CLIENT", type=_Client())
 @click.option(
     "--shell",
     type=click.Choice(SHELLS),
@@ -54,17 +71,17 @@ def env(
 ) -> None:
     """Print what CLIENT needs to use the proxy: base URL, key, model, context window.
 
-    CLIENT is aider, claude, cline, codex, crush, gemini, goose, librechat, openclaw, opencode, pi
-    or qwen. Model and context window are those of the model server, asked through the running
-    proxy.
+    CLIENT is a client whose package is installed, by its own name or the package's. Model and
+    context window are those of the model server, asked through the running proxy.
 
-    Claude Code, aider, Gemini CLI, goose and Qwen Code read variables:  eval "$(cacheproxy env
-    claude)"  (fish: cacheproxy env claude --shell fish | source). For the others it prints what
-    goes into their configuration file, and says on standard error which file that is. The
-    proxy's token, if there is one, stands in the variables in plain text; files only name it.
+    Some clients read variables:  eval "$(cacheproxy env CLIENT)"  (fish: cacheproxy env CLIENT
+    --shell fish | source). For the others it prints what goes into their configuration file, and
+    says on standard error which file that is. The proxy's token, if there is one, stands in the
+    variables in plain text; files only name it.
     """
     key_headers(api_key)  # a key that cannot be sent is told first
     settings = read_settings(config)
+    package = Setups(settings.block, settings.plugin).package(client)
     url = checked_url(proxy or proxy_url(settings))
     page = None
     try:
@@ -77,9 +94,10 @@ def env(
     except RunningError as error:
         _warn(f"{error}. Then")
     need = Need(url, settings.token, api_key or "", *told(page), late(page))
-    if client == "codex" and need.late is not None:
-        need = replace(need, responses=_serves_responses(need, (page or {}).get("probe", "")))
-    setup = CLIENTS[client](need)
+    if need.late is not None:
+        serves = partial(_serves, need, (page or {}).get("probe", ""))
+        need = replace(need, serves=serves)
+    setup = set_up(package, need)
     for warning in setup.warnings:
         say(warning)
     if as_json:
@@ -99,15 +117,15 @@ def _warn(what: str) -> None:
     say(f"{what} run this again for the model and its context window")
 
 
-def _serves_responses(need: Need, probe: str) -> bool | None:
-    """Return whether the server knows /v1/responses, by its answer to an empty request."""
+def _serves(need: Need, probe: str, path: str) -> bool | None:
+    """Return whether the server knows ``path``, by its answer to an empty request."""
     headers = {PROBE.decode(): probe}
     if need.api_key:
         headers["Authorization"] = f"Bearer {need.api_key}"
     if need.token:
         headers[TOKEN_HEADER.decode()] = need.token
     try:
-        answer = Site(need.url, headers).post("/v1/responses", b"{}", PAGE_SECONDS)
+        answer = Site(need.url, headers).post(path, b"{}", PAGE_SECONDS)
     except NoAnswerError:
         return None
     return is_served(answer.status, answer.body)

@@ -13,7 +13,6 @@ from click.shell_completion import CompletionItem
 
 COMMANDS: Mapping[str, str] = {
     "capture": "List captured exchanges, or export them.",
-    "demo": "Replay recorded Claude Code conversations directly and through the proxy.",
     "diagnose": "Explain one turn: what changed since the turn before, and what to do.",
     "doctor": "Check whether the prompt cache works, what is wrong, and how to fix it.",
     "env": "Print what CLIENT needs to use the proxy: base URL, key, model, context window.",

@@ -57,10 +57,10 @@ def plugins(
 ) -> None:
     """List the plugins, their rules, and the rules of the config file.
 
-    Plugins are installed client packages, and files named with --plugin or in the config file.
-    With each rule: whether it is on, and whose requests it edits (* for all clients). What was
-    installed or switched on after the running proxy was started is on after a reload of it, another
-    version of a package after a restart.
+    Plugins are installed client packages, and files named with --plugin or in the config file;
+    those that bring commands alone are in cacheproxy --help. With each rule: whether it is on, and
+    whose requests it edits (* for all clients). What was installed or switched on after the running
+    proxy was started is on after a reload of it, another version of a package after a restart.
     """
     settings = read_settings(config, plugin)
     found, running = configured(settings), _Running()

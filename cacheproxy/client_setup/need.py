@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from cacheproxy.core.placement.placement import DOES, Late
+from cacheproxy.core.privacy.access import TOKEN_HEADER
 
 PLACEHOLDER = "YOUR-MODEL"
 """For the name of a model that nobody told."""
@@ -18,27 +22,45 @@ _EXPANDED = re.compile(r"\$\{|\{(?:env|file):|\{\{|\A[!-]")
 """What some clients expand in their files, or run, wherever it stands: no model has such a name."""
 
 
+_DOES: dict[str, str] = {
+    **DOES,
+    Late.UNKNOWN: "may not accept late system messages where they stand",
+}
+
+
+def _asks_nobody(path: str) -> None:
+    """Know of no path whether the server serves it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Need:
-    """``url``: the proxy's, without a slash at its end. ``context``: the server's, in tokens.
+    """The proxy's addresses and keys, and what is known of the model server behind it."""
 
-    ``token``: the proxy's own. ``api_key``: the one the model server asks for. ``late``: what the
-    server does with a system message late in the list, in the words of the health page.
-    ``responses``: whether it serves the Responses API. None: not known.
-    """
-
-    url: str
-    token: str = ""
-    api_key: str = ""
-    model: str | None = None
-    context: int | None = None
+    url: str  #: the proxy's, without a slash at its end
+    token: str = ""  #: the proxy's own; "" for none
+    api_key: str = ""  #: the one that the model server asks for; "" for none
+    model: str | None = None  #: the server's name of it; None: not known
+    context: int | None = None  #: tokens that the server holds; None: not known
     late: str | None = None
-    responses: bool | None = None
+    """What the server does with a system message late in the list, in the words of the health
+    page; None: no server was asked."""
+    serves: Callable[[str], bool | None] = field(default=_asks_nobody, compare=False, repr=False)
+    """``need.serves("/v1/responses")``: whether the server serves POST there, which is asked when
+    it is called; None: not known."""
+
+    provider: ClassVar[str] = "cacheproxy"  #: what a client's file calls the proxy
+    token_header: ClassVar[str] = TOKEN_HEADER.decode().title()
+    """The header for the proxy's token where the server's own key stands in the usual one."""
 
     @property
     def takes_late(self) -> bool | None:
         """Whether a late system message stays where it is; None if no server was asked."""
         return None if self.late is None else self.late in _TAKEN
+
+    @property
+    def late_does(self) -> str:
+        """What the server does with late system messages, for people: behind its name."""
+        return _DOES.get(self.late or "", _DOES[Late.UNKNOWN])
 
     @property
     def openai(self) -> str:
@@ -62,6 +84,20 @@ class Need:
     def needs_header(self) -> bool:
         """Whether the token needs a header of its own, beside the server's key."""
         return bool(self.token and self.api_key)
+
+    @property
+    def key_notes(self) -> tuple[str, ...]:
+        """Which variables a file refers to, for people."""
+        names = [self.key_variable, "CACHEPROXY_TOKEN" if self.needs_header else None]
+        return tuple(
+            f"Set the variable {name} in the environment of the client." for name in names if name
+        )
+
+    def no_header(self, client: str) -> tuple[str, ...]:
+        """Return the warning that ``client`` cannot send the token, if it has to."""
+        if not self.needs_header:
+            return ()
+        return (f"{client} cannot send both the proxy's token and the server's key",)
 
     @property
     def model_name(self) -> str:

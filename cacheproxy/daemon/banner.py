@@ -90,18 +90,15 @@ def rest(
 def lifetime_line(totals: Mapping[str, Any]) -> str | None:
     """Return one sentence on the totals since they began; None if there is nothing in them.
 
-    ``totals``: as ``cacheproxy.totals.snapshot.lifetime`` returns them.
+    ``totals``: as ``cacheproxy.totals.windows.lifetime`` returns them.
     """
-    figures, since = totals["all"]["figures"], totals["since"]
-    prompt, reused, evaluated, requests = (
-        figures[name]["value"] for name in ("prompt", "reused", "evaluated", "requests")
+    since, prompt, reused, requests = (
+        totals[name] for name in ("since", "prompt", "reused", "requests")
     )
     if since is None or not prompt:
         return None
-    # Counted apart from the whole, some of it by other means: it may pass the whole a little.
-    share = f"{min(1.0, reused / prompt):.1%} reused, " if reused or evaluated else ""
-    if not requests:  # the server's own count: it ran before the proxy did
-        return f"Lifetime: {short(prompt)} prompt tokens, {share}none of them through this proxy."
+    # Some answers tell one and not the other: it may pass the whole a little.
+    share = f"{min(1.0, reused / prompt):.1%} reused, " if reused or totals["evaluated"] else ""
     day = time.localtime(since)
     return (
         f"Lifetime: {short(prompt)} prompt tokens, {share}"

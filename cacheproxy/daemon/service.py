@@ -33,7 +33,7 @@ from cacheproxy.observe.terminal import TerminalObserver
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.probe import trouble
 from cacheproxy.sources import ignored
-from cacheproxy.totals import snapshot
+from cacheproxy.totals.windows import lifetime
 from cacheproxy.web.reload import ReloadError
 
 _log = Logger()
@@ -99,7 +99,8 @@ class ProxyService(MultiService):
         if not self._listening.url:  # "twist" starts services without privileges
             self.privilegedStartService()
         super().startService()
-        self._start_totals()
+        if self._lasting.records.totals is not None:
+            self._lasting.records.totals.start()
         self._arrangement.servers.start()
         self._lasting.reactor.callWhenRunning(self._signals.take)
         option = banner.proxy_option(self._listening.url)
@@ -143,13 +144,6 @@ class ProxyService(MultiService):
         if server is not None:
             server.proving.looked(look)
             server.profiling.looked(look)
-
-    def _start_totals(self) -> None:
-        totals = self._lasting.records.totals
-        if totals is not None and not self._pollers:
-            totals.start(lambda: self._arrangement.servers.urls)
-        elif totals is not None:
-            totals.start()
 
     def _asked_to_stop(self) -> None:
         """The first time, stop in order; then, at once."""
@@ -230,6 +224,7 @@ class ProxyService(MultiService):
         board.upstreams = servers.as_list
         board.active = [rule.name for rule in arrangement.rules if arrangement.edits]
         lasting.shown.applying.adopt(board.active)
+        board.clients = arrangement.packages.clients
         board.captures = arrangement.config.capture
         lasting.shown.prompts.configured = arrangement.config.show_prompts
         lasting.shown.prompts.access = arrangement.access
@@ -277,7 +272,7 @@ class ProxyService(MultiService):
             await profiling.learn()
         for each in asked:
             await each
-        lifetime = await self._lifetime()
+        so_far = await self._lifetime()
         if not self.running:
             return
         lines = banner.rest(
@@ -288,7 +283,7 @@ class ProxyService(MultiService):
             edits=arrangement.edits,
             open_to_others=listening.is_open_to_others,
             is_loop=is_same(listening.host, first.upstream.url),
-            lifetime=lifetime,
+            lifetime=so_far,
             placement=None if first.placing is None else first.placing.placement,
             thinking="" if first.keeping is None else first.keeping.says,
             cache=says(profiling.profile).get("memory"),
@@ -304,7 +299,7 @@ class ProxyService(MultiService):
     async def _lifetime(self) -> str | None:
         totals = self._lasting.records.totals
         try:
-            kept = None if totals is None else await totals.ask(snapshot.lifetime)
+            kept = None if totals is None else await totals.ask(lifetime)
         except Exception:  # the log has said why
             return None
         return None if kept is None else banner.lifetime_line(kept)

@@ -58,7 +58,7 @@ class Shown:
         self.recent = Recent()
         self.metrics = Metrics()
         self.latest = Latest()
-        unkept = Unkept(reactor, time.time)
+        unkept = Unkept(time.time)
         source = totals or unkept
         self.dashboard = Dashboard(source, self.recent, self.latest, version)
         self.conversations = Conversations(source)

@@ -110,7 +110,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     findings = [*proxy.check(running, url), *proxy.check_pool(running), *upstreams.check(server)]
     findings += _another_upstream(running, url)
     kind = server.server.kind if server.server is not None else ""
-    findings += failing.check(after.record, time.time(), kind)
+    findings += failing.check(after.record, time.time(), kind, found.packages.clients)
     findings += _on_trials(trials, running, found, kind, site)
     if guard.finding is not None:
         findings.append(guard.finding)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from cacheproxy.core.judge.advice import SET_UP
+from cacheproxy.core.judge.advice import setup_command
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.server.flags import ServerFlags, of_kind
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record, Seen
@@ -18,15 +19,18 @@ _SYSTEM = re.compile(r"system (?:message|role)|roles must alternate", re.IGNOREC
 _CONTEXT = re.compile(r"context (?:size|length|window)|exceed_context", re.IGNORECASE)
 
 
-def check(record: Record | None, now: float, kind: str = "") -> list[Finding]:
+def check(
+    record: Record | None, now: float, kind: str = "", clients: Iterable[Client] = ()
+) -> list[Finding]:
     """Return a finding for each client with failed requests among its last.
 
-    ``now``: seconds since the epoch; ``kind``: the server's.
+    ``now``: seconds since the epoch; ``kind``: the server's; ``clients``: that packages declare.
     """
     if record is None:
         return []
     failing = record.failing
-    see = partial(_mend, server=of_kind(kind))
+    known = {client.name: client for client in clients}
+    see = partial(_mend, server=of_kind(kind), clients=known)
     found = [_finding(State.FAIL, last, see, now) for last in failing.values()]
     rest = [one for one in record.recent if one.client not in failing]
     if any(one.failed for one in rest):
@@ -67,14 +71,14 @@ def _finding(
     return Finding("requests", state, text, mend(worst))
 
 
-def _mend(one: Seen, server: ServerFlags) -> str:
+def _mend(one: Seen, server: ServerFlags, clients: Mapping[str, Client]) -> str:
     said, see = one.said or "", f"cacheproxy diagnose {one.number}"
     if _SYSTEM.search(said):
         return PLACE
     if _CONTEXT.search(said):
         larger = f"{server.context} larger for {server.name}, or " if server.context else ""
-        client = one.client if one.client in SET_UP else "CLIENT"
-        return f"{larger}a smaller window for the client: cacheproxy env {client}"
+        command = setup_command(clients.get(one.client))
+        return f"{larger}a smaller window for the client: {command}"
     if one.status in (401, 403):
         return f"give the client the model server's key; {see}"
     return see

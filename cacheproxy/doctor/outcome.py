@@ -73,8 +73,10 @@ def check(
         fix = "look in the proxy's log: is this another proxy, or another upstream?"
         return Finding("reuse", State.FAIL, text, fix)
     text += ": no rule for this header is on, which matters if you use Claude Code"
-    fix = "switch claude-billing-header on (cacheproxy plugins)"
-    return Finding("reuse", State.WARN, text, fix if has_package else f"pip install {PACKAGE}")
+    fix = "pip install ./clients/claude-code (in a checkout of cacheproxy)"
+    if has_package:
+        fix = "switch claude-billing-header on (cacheproxy plugins)"
+    return Finding("reuse", State.WARN, text, fix)
 
 
 def unsaid(trials: Sequence[Trial], kind: str) -> list[Finding]:

@@ -89,8 +89,8 @@ def check(upstream: Upstream) -> list[Finding]:
     found = [Finding("upstream", State.OK, answers)]
     if upstream.metrics is False:
         text = (
-            "the server was started without --metrics, so the totals are counted from its "
-            "answers only"
+            "the server was started without --metrics, so nobody tells the speed that its "
+            "answers to /v1/messages do not"
         )
         fix = "add --metrics to the llama-server command line"
         found.append(Finding("metrics", State.WARN, text, fix))

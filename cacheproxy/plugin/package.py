@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +19,7 @@ from cacheproxy.core.rules.normalizer import RULE_FIELDS, Normalizer, RuleError
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.hooks import Hook, arguments, hooks_of
 
-INSTALL = "pip install 'cacheproxy-llm[clients]' (in a checkout: pip install ./clients/*)"
+INSTALL = "pip install ./clients/* (in a checkout of cacheproxy)"
 """What to do where no client package is installed."""
 TAKEN = frozenset(
     {
@@ -69,6 +69,11 @@ class Package:
     outdated: bool = False
 
     @property
+    def is_tool(self) -> bool:
+        """Whether commands are all that it brings."""
+        return self.hooks is not None and set(self.hooks.names) == {"cacheproxy_commands"}
+
+    @property
     def title(self) -> str:
         """What it is called in lists: ``cacheproxy-example 0.1``, ``rules (/home/me/rules.py)``."""
         if self.file is not None:
@@ -100,6 +105,8 @@ def package_of(
     client = hooks["cacheproxy_client"]() if "cacheproxy_client" in hooks else None
     if client is not None and type(client) is not Client:
         raise PluginError("cacheproxy_client returns a cacheproxy.Client")
+    if client is not None and "cacheproxy_setup" in hooks:
+        client = replace(client, has_setup=True)
     rules = [settled(rule, client) for rule in _rules(hooks, name)]
     if "cacheproxy_normalize" in hooks:
         rules.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,10 @@ OWN, ITSELF = "the config file", "cacheproxy itself"
 
 
 class Packages(tuple[Package, ...]):
-    """The plugins in the order in which they are asked: installed ones by name, then files."""
+    """The plugins in the order in which they are asked: installed ones by name, then files.
+
+    Those that bring commands alone are none of them: a proxy has nothing to ask them.
+    """
 
     __slots__ = ()
 
@@ -43,7 +46,7 @@ class Packages(tuple[Package, ...]):
         for a file that cannot be loaded, two plugins of one name, and a blocked name nobody has.
         """
         blocked = set(block)
-        return cls(installed(blocked)).with_files(files, blocked)
+        return cls(_serving(installed(blocked))).with_files(files, blocked)
 
     def again(self, block: Iterable[str] = (), files: Sequence[str] = ()) -> Packages:
         """Return them with what was installed since, and with ``files``; see ``installed``.
@@ -51,7 +54,8 @@ class Packages(tuple[Package, ...]):
         One that could not be loaded is tried once more. Raises PluginError.
         """
         blocked = set(block)
-        theirs = installed(blocked, [package for package in self if package.file is None])
+        before = [package for package in self if package.file is None]
+        theirs = _serving(installed(blocked, before))
         ours = [package for package in self if package.file is not None]
         return Packages([*theirs, *ours]).with_files(files, blocked)
 
@@ -185,6 +189,10 @@ def choose(
         for rule in rules
         if rule.name in enabled or (rule.default and rule.name not in disabled)
     ]
+
+
+def _serving(found: Iterable[Package]) -> Iterator[Package]:
+    return (package for package in found if not package.is_tool)
 
 
 @dataclass(frozen=True, slots=True)

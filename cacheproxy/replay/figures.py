@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
 
+from cacheproxy.core.conversation.usage import summed
 from cacheproxy.replay.estimate import Assessed
 
 
@@ -97,9 +97,3 @@ def _total(turns: Sequence[Assessed], *, server_time: bool) -> Total:
         median(map(seconds_of, turns)) if turns else None,
         max(turns, key=seconds_of, default=None),
     )
-
-
-def summed(values: Iterable[Any]) -> Any:
-    """Return the sum of ``values``; None if one of them is unknown."""
-    known = list(values)
-    return None if None in known else sum(known)

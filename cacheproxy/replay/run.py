@@ -10,12 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 
 from cacheproxy.asking import Site
+from cacheproxy.child.proxy import ProxyService
 from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.replay.cold import Cold, erase, marked, new_mark
 from cacheproxy.replay.plan import Item, Plan, headers_of
-from cacheproxy.replay.proxy import ProxyService
 from cacheproxy.replay.rules import Fold, Folded, Ruleset
 from cacheproxy.replay.wire import Answer, send
 

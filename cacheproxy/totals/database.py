@@ -65,7 +65,7 @@ _UNKEPT = "no totals are kept at present"
 class _Waiting(NamedTuple):
     job: Job
     asker: Deferred[Any] | None
-    lasts: bool
+    """None: done again where the file failed."""
 
 
 class Database:
@@ -111,15 +111,12 @@ class Database:
         if note is not None:
             _log.warn("{note}", note=note)
 
-    def put(self, job: Job, *, lasts: bool = True) -> None:
-        """Have ``job`` done, soon, in order; from the reactor's thread, which never waits.
-
-        ``lasts``: done again where the file failed. Else what comes later tells the same.
-        """
+    def put(self, job: Job) -> None:
+        """Have ``job`` done, soon, in order; from the reactor's thread, which never waits."""
         if self._closed or len(self._jobs) >= _MOST_WAITING:
             self.dropped += 1
             return
-        self._add(_Waiting(job, None, lasts))
+        self._add(_Waiting(job, None))
 
     def run(self, job: Callable[[Store], _T]) -> Deferred[_T]:
         """Have ``job`` done at once, after all before it; fire with what it returns.
@@ -130,7 +127,7 @@ class Database:
         if self._closed or len(self._jobs) >= _MOST_WAITING:
             done.errback(TotalsError("the totals are closed, or far behind"))
             return done
-        self._add(_Waiting(job, done, lasts=False))
+        self._add(_Waiting(job, done))
         self._hurry.set()
         return done
 
@@ -182,6 +179,7 @@ class Database:
             self._memory = InMemory()
             for job in list(self._held)[-MOST:]:
                 self._do(self._memory, job)
+            self._memory.flush()
         return self._memory
 
     def _open(self, said: str = "") -> None:
@@ -217,7 +215,9 @@ class Database:
         taken = 0
         try:
             execute("BEGIN")
-            for job, asker, lasts in waiting:
+            for job, asker in waiting:
+                if asker is not None and done:
+                    store.flush()  # the sums that it asks for are of all before it
                 result = self._do(store, job)
                 if isinstance(result, Failure) and is_of_the_file(result.value):
                     result.raiseException()
@@ -226,7 +226,7 @@ class Database:
                     answers.append((asker, result))
                 elif isinstance(result, Failure):
                     self.dropped += 1
-                elif lasts:
+                else:
                     done.append(job)
             store.flush()
             execute("COMMIT")
@@ -236,9 +236,10 @@ class Database:
                     execute("ROLLBACK")
                 store.forget()
             if is_of_the_file(error):
-                again = done + [each.job for each in waiting[taken:] if each.lasts]
-                self._held.extendleft(reversed(again))
-                self._jobs.extendleft(each for each in reversed(waiting[taken:]) if not each.lasts)
+                left = waiting[taken:]
+                done += [each.job for each in left if each.asker is None]
+                self._held.extendleft(reversed(done))
+                self._jobs.extendleft(each for each in reversed(left) if each.asker is not None)
             else:
                 self.dropped += len(done)
             self._trouble(store, error)
@@ -256,7 +257,7 @@ class Database:
         found: list[_Waiting] = []
         if is_file and self._held:
             portion = min(_PORTION, len(self._held))
-            found += (_Waiting(self._held.popleft(), None, lasts=True) for _ in range(portion))
+            found += (_Waiting(self._held.popleft(), None) for _ in range(portion))
             if self._held:
                 self._hurry.set()
                 self._work.set()

@@ -45,7 +45,7 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, str | None]:
     except TotalsError as error:
         raise TotalsError(f"{path} is {error}") from None
     except sqlite3.Error as error:
-        if is_busy(error):
+        if _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise BusyError(
                 f"another cacheproxy is using {folder}: the totals of this one wait until that one "
                 "ends; set another --state-dir to keep them apart"
@@ -57,11 +57,6 @@ def open_file(folder: Path) -> tuple[sqlite3.Connection, str | None]:
 
 class BusyError(TotalsError):
     """Another process has the file."""
-
-
-def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another process has the file."""
-    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def is_damage(error: sqlite3.Error) -> bool:
@@ -199,8 +194,7 @@ def _make(folder: Path, path: Path) -> None:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=0.0, isolation_level=None)
     try:
-        # One process at a time, and no shared memory beside the file: two proxies that poll one
-        # server and write its readings in turns would see restarts where there were none.
+        # One process at a time, and no shared memory beside the file.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         connection.execute("PRAGMA journal_mode = WAL")

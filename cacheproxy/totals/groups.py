@@ -5,30 +5,24 @@ from __future__ import annotations
 from cacheproxy.core.judge.advice import may_be_curable
 from cacheproxy.core.judge.explain import phrase
 from cacheproxy.totals.store import Json, Store
-from cacheproxy.totals.sums import GROUP, GROUPED, IS_BREAK
-from cacheproxy.totals.windows import SCOPE, STEP_SCOPE, WINDOWS, scope_of
+from cacheproxy.totals.sums import GROUPS, IS_BREAK, SCOPE
+from cacheproxy.totals.windows import WINDOWS, scope_of
 
 _MOST = 50
-_FROM_ROWS = (
-    "SELECT upstream, "  # noqa: S608 - our own names
-    + ", ".join(f"{sql} AS {name}" for name, sql in (GROUP | GROUPED).items())
-    + f" FROM exchanges {SCOPE} GROUP BY 1, 2, 3"
-)
-_FROM_ROLLUPS = f"SELECT upstream, {', '.join(GROUP | GROUPED)} FROM rollup_groups {STEP_SCOPE}"  # noqa: S608
 _KEYS = ("client", "model", "upstream")
 _GROUPS = f"""
 SELECT f.client, coalesce(m.text, u.served) AS model, u.url AS upstream,
-    {", ".join(f"CAST(sum(f.{name}) AS INTEGER) AS {name}" for name in GROUPED)}
+    {", ".join(f"CAST(sum(f.{name}) AS INTEGER) AS {name}" for name in GROUPS.sums)}
 FROM ({{source}}) AS f LEFT JOIN words AS m ON m.id = f.model
 LEFT JOIN upstreams AS u ON u.id = f.upstream GROUP BY 1, 2, 3
-"""  # noqa: S608
+"""  # noqa: S608 - our own names
 _LAST_BREAK = f"""
 SELECT iif(e.id >= :first, e.number, NULL) AS number, e.at / 1e3 AS at, s.client,
     s.name AS session, e.turn, r.text AS reason, k.text AS shape, e.lost,
     e.lost_ms / 1e3 AS lost_seconds
 FROM (
     SELECT * FROM exchanges INDEXED BY exchanges_breaks
-    WHERE {IS_BREAK} AND at >= :start AND at < :end ORDER BY id DESC LIMIT 1
+    WHERE {IS_BREAK} AND {SCOPE} ORDER BY id DESC LIMIT 1
 ) AS e
 LEFT JOIN sessions AS s ON s.id = e.session
 LEFT JOIN words AS r ON r.id = e.reason LEFT JOIN words AS k ON k.id = e.shape
@@ -42,10 +36,20 @@ def groups(store: Store, name: str, now: int) -> Json:
     model, are not in these.
     """
     window = WINDOWS[name]
-    scope = scope_of(window, now)
-    source = _FROM_ROLLUPS if window.step else _FROM_ROWS
-    rows = store.rows(_GROUPS.format(source=source), scope)
+    source = GROUPS.of(window.step, upstream="upstream")
+    rows = store.rows(_GROUPS.format(source=source), scope_of(window, now))
     return {key: _by(key, rows) for key in _KEYS}
+
+
+def routed(store: Store) -> list[Json]:
+    """Return what each upstream did for each route, over all restarts: those asked most first.
+
+    Tokens are those that answers told; ``price``: what they cost by the configuration.
+    """
+    return store.rows(
+        "SELECT url AS upstream, route, requests, prompt, reused, price "
+        "FROM routed JOIN upstreams ON upstreams.id = upstream ORDER BY requests DESC LIMIT 64"
+    )
 
 
 def _by(key: str, rows: list[Json]) -> list[Json]:
@@ -53,8 +57,8 @@ def _by(key: str, rows: list[Json]) -> list[Json]:
     sums: dict[str, Json] = {}
     for row in rows:
         if row[key]:
-            known = sums.setdefault(row[key], dict.fromkeys(GROUPED, 0))
-            for figure in GROUPED:
+            known = sums.setdefault(row[key], dict.fromkeys(GROUPS.sums, 0))
+            for figure in known:
                 known[figure] += row[figure]
     found = [
         {"name": name, "seconds": figures.pop("lost_ms") / 1e3, **figures}

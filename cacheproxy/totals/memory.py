@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 
-from cacheproxy.core.server.status import Look
 from cacheproxy.totals.migrations import migrate
-from cacheproxy.totals.record import Record
-from cacheproxy.totals.store import Store
-from cacheproxy.totals.sums import SUM_TABLES
+from cacheproxy.totals.store import Json, Store
+from cacheproxy.totals.sums import ROLLUPS
 
 MOST = 500
 """Exchanges: so few that a question takes a millisecond, and may be asked on the reactor."""
@@ -17,10 +15,7 @@ _EACH = 100
 
 
 class InMemory(Store):
-    """A store without a file, of the last ``most`` exchanges and up to a hundred more.
-
-    Looks are not counted: a server's counters tell of what was before, too.
-    """
+    """A store without a file, of the last ``most`` exchanges and up to a hundred more."""
 
     def __init__(self, most: int = MOST) -> None:
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
@@ -29,15 +24,12 @@ class InMemory(Store):
         self._most = most
         self._count = 0
 
-    def record(self, record: Record) -> None:
+    def record(self, record: Json) -> None:
         """Write an exchange; now and then drop those that are too many."""
         super().record(record)
         self._count += 1
         if self._count % _EACH == 0:
             self._forget_old()
-
-    def look(self, look: Look) -> None:
-        """Leave it: see above."""
 
     def _forget_old(self) -> None:
         """Drop what is older than the last exchanges; sums by the minute go with their rows."""
@@ -45,7 +37,7 @@ class InMemory(Store):
         run = self.connection.execute
         run("DELETE FROM exchanges WHERE id <= (SELECT max(id) FROM exchanges) - ?", (self._most,))
         (oldest,) = run("SELECT min(at) FROM exchanges").fetchone()
-        for table in SUM_TABLES:
-            run(f"DELETE FROM {table} WHERE at + step <= ?", (oldest,))  # noqa: S608 - our names
+        for each in ROLLUPS:
+            run(f"DELETE FROM {each.table} WHERE at + step <= ?", (oldest,))  # noqa: S608
         run("DELETE FROM sessions WHERE id NOT IN (SELECT ifnull(session, 0) FROM exchanges)")
         self.names.forget()

@@ -1,4 +1,4 @@
-"""Numbers for texts that come again and again: words, upstreams, sessions, targets.
+"""Numbers for texts that come again and again: words, upstreams, sessions.
 
 Names are chosen by clients: they are bounded in length and number, and credentials in them hidden.
 """
@@ -6,22 +6,17 @@ Names are chosen by clients: they are bounded in length and number, and credenti
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 
 from cacheproxy.core.privacy.credentials import hide_text
 from cacheproxy.totals.record import LONGEST_NAME
 
-_LONGEST = {"words": 4 * LONGEST_NAME, "sessions": LONGEST_NAME, "targets": LONGEST_NAME}
+_LONGEST = {"words": 4 * LONGEST_NAME, "sessions": LONGEST_NAME}
 """Characters of what stands in a table, if others choose it."""
-_MOST = {
-    "words": (4096, "SELECT count(*) FROM words"),
-    "targets": (256, "SELECT count(*) FROM targets WHERE upstream = :upstream"),
-}
-"""How many there may be, and how many there are: targets keep their lifetime totals for ever."""
+_MOST_WORDS = 4096
 _MOST_REMEMBERED = 16_384
 OTHER = "(other)"
-"""Stands for all names beyond the most there may be."""
-
-_Key = dict[str, str | int]
+"""Stands for all words beyond the most there may be."""
 
 
 class Names:
@@ -29,7 +24,7 @@ class Names:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._known: dict[tuple[str | int, ...], int] = {}
+        self._known: dict[tuple[str, ...], int] = {}
 
     def word(self, text: str | None) -> int | None:
         """Return the number of a word; None for None."""
@@ -41,18 +36,14 @@ class Names:
 
     def session(self, client: str, name: str, upstream: int, at: int) -> int:
         """Return the number of a session, begun ``at`` if it is new."""
-        key: _Key = {"client": client, "name": name}
+        key = {"client": client, "name": name}
         return self._number("sessions", key, upstream=upstream, first=at, last=at)
-
-    def target(self, upstream: int, model: str | None, at: int) -> int:
-        """Return the number under which totals are kept; first seen ``at`` if it is new."""
-        return self._number("targets", {"upstream": upstream, "model": model or ""}, first_seen=at)
 
     def forget(self) -> None:
         """Forget what is remembered: some of it is not in the file, or no longer."""
         self._known.clear()
 
-    def _number(self, table: str, key: _Key, **new: int) -> int:
+    def _number(self, table: str, key: dict[str, str], **new: int) -> int:
         known = (table, *key.values())
         number = self._known.get(known)
         if number is None:
@@ -61,35 +52,32 @@ class Names:
             number = self._known[known] = self._find_or_add(table, key, new)
         return number
 
-    def _find_or_add(self, table: str, key: _Key, new: dict[str, int]) -> int:
+    def _find_or_add(self, table: str, key: dict[str, str], new: dict[str, int]) -> Any:
         longest = _LONGEST.get(table)
         if longest is not None:
-            key = {
-                column: safe(value, longest) if isinstance(value, str) else value
-                for column, value in key.items()
-            }
+            key = {column: safe(value, longest) for column, value in key.items()}
         found = self._find(table, key)
-        most, count = _MOST.get(table, (0, ""))
-        if found is None and most and (self._one(count, key) or 0) >= most:
-            key[[*key][-1]] = OTHER
+        if found is None and table == "words" and self._has_enough_words():
+            key = {"text": OTHER}
             found = self._find(table, key)
         if found is None:
             columns = key | new
-            found = self._one(
+            (found,) = self._connection.execute(
                 f"INSERT INTO {table} ({', '.join(columns)}) "  # noqa: S608 - our own names
                 f"VALUES (:{', :'.join(columns)}) RETURNING id",
                 columns,
-            )
-        assert found is not None
+            ).fetchone()
         return found
 
-    def _find(self, table: str, key: _Key) -> int | None:
+    def _find(self, table: str, key: dict[str, str]) -> Any:
         condition = " AND ".join(f"{column} = :{column}" for column in key)
-        return self._one(f"SELECT id FROM {table} WHERE {condition}", key)  # noqa: S608
-
-    def _one(self, sql: str, parameters: _Key) -> int | None:
-        row = self._connection.execute(sql, parameters).fetchone()
+        sql = f"SELECT id FROM {table} WHERE {condition}"  # noqa: S608 - our own names
+        row = self._connection.execute(sql, key).fetchone()
         return None if row is None else row[0]
+
+    def _has_enough_words(self) -> bool:
+        (count,) = self._connection.execute("SELECT count(*) FROM words").fetchone()
+        return bool(count >= _MOST_WORDS)
 
 
 def safe(text: str, most: int = LONGEST_NAME) -> str:

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from cacheproxy.core.conversation.speeds import generation_of
 from cacheproxy.totals.store import Json, Store
-from cacheproxy.totals.sums import IS_BREAK
-from cacheproxy.totals.windows import SCOPE
+from cacheproxy.totals.sums import IS_BREAK, SCOPE
 
 FILTERS = {
-    "all": "1",
-    "breaks": IS_BREAK,
-    "slow": "first_ms >= 10000",
-    "errors": "failed = 1",
+    "all": ("1", "NOT INDEXED"),
+    "breaks": (IS_BREAK, "INDEXED BY exchanges_breaks"),
+    "slow": ("first_ms >= 10000", "INDEXED BY exchanges_slow"),
+    "errors": ("failed = 1", "INDEXED BY exchanges_failed"),
 }
-"""What the table can be cut down to; each but the first has an index. Slow: 10 s to a byte."""
-_INDEX = {
-    "all": "NOT INDEXED",
-    "breaks": "INDEXED BY exchanges_breaks",
-    "slow": "INDEXED BY exchanges_slow",
-    "errors": "INDEXED BY exchanges_failed",
-}
+"""What the table can be cut down to, and its index. Slow: 10 s to a byte."""
 Period = tuple[int, int]
 """From when until when, in ms since the epoch; the end is not in it."""
 _MOST = 200
@@ -43,7 +36,7 @@ FROM ({{rows}}) AS e
 {NAMES}
 ORDER BY e.id DESC
 """  # noqa: S608 - our own names
-_ENDS = f"SELECT min(id), max(id) FROM exchanges INDEXED BY exchanges_at {SCOPE}"  # noqa: S608
+_ENDS = f"SELECT min(id), max(id) FROM exchanges INDEXED BY exchanges_at WHERE {SCOPE}"  # noqa: S608
 _FOUND = (
     "client LIKE :search ESCAPE '!' OR name LIKE :search ESCAPE '!' "
     "OR ifnull(model, '') LIKE :search ESCAPE '!'"
@@ -73,8 +66,7 @@ def requests(
     shape of a break, with a blank between them. Raises KeyError for a filter there is not.
     """
     limit = max(1, min(limit, _MOST))
-    condition = FILTERS[which]
-    index = ""
+    (condition, own), index = FILTERS[which], ""
     scope: Json = {"before": before, "limit": limit + 1, "search": like(search)}
     if cause:
         condition += _CAUSED
@@ -84,8 +76,8 @@ def requests(
     if period is not None:  # rows that began in it lie close together, and so do their ids
         scope["start"], scope["end"] = period
         scope["low"], scope["high"] = store.connection.execute(_ENDS, scope).fetchone()
-        index = _INDEX[which]
-        condition += " AND id BETWEEN :low AND :high AND at >= :start AND at < :end"
+        index = own
+        condition += f" AND id BETWEEN :low AND :high AND {SCOPE}"
     if search:
         count, scope["last"] = store.connection.execute(
             "SELECT total(requests), "  # noqa: S608 - our own names
@@ -99,7 +91,7 @@ def requests(
         if count <= _FEW:
             index = "INDEXED BY exchanges_session"
         else:  # newest first, from the last of them on
-            index = _INDEX[which]
+            index = own
             condition += " AND id <= ifnull(:last, 0)"
     rows = (
         f"SELECT * FROM exchanges {index} "  # noqa: S608 - our own names

@@ -6,20 +6,14 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cacheproxy.core.server.status import Look
-from cacheproxy.totals.lifetime import Lifetime
 from cacheproxy.totals.names import Names, safe
-from cacheproxy.totals.record import LONGEST_PLACE, NO_COLUMNS, Record
+from cacheproxy.totals.record import LONGEST_PLACE
 from cacheproxy.totals.sums import ADD_SUMS
 
 Json = dict[str, Any]
 
 _WORDS = ("model", "dialect", "outcome", "verdict", "reason", "shape", "rules", "rendered")
-_COLUMNS = ("under_way", *(name for name in Record._fields if name not in NO_COLUMNS))
-_INSERT = (
-    f"INSERT INTO exchanges ({', '.join(_COLUMNS)}) "  # noqa: S608 - our own names
-    f"VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
-)
+_SERVES = "UPDATE upstreams SET served = :served WHERE id = :upstream AND served IS NOT :served"
 _TOUCH_SESSION = """
 UPDATE sessions SET last = :at, requests = requests + 1, upstream = :upstream,
     model = ifnull((SELECT text FROM words WHERE id = :model), model),
@@ -50,7 +44,7 @@ INSERT INTO routed VALUES (
 
 
 class Store:
-    """Writes records and looks. ``first``: the first row of this run, whose numbers still hold.
+    """Writes records. ``first``: the first row of this run, whose numbers still hold.
 
     ``flush`` comes before a commit, ``forget`` after a rollback.
     """
@@ -61,39 +55,32 @@ class Store:
             "SELECT ifnull(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'exchanges'"
         ).fetchone()
         self.names = Names(connection)
-        self._lifetime = Lifetime(connection, self.names)
         self._summed = self._last()
-        self._looked: dict[str, float] = {}
-        self._kept: dict[str, float] = {}
-        """What had been looked at when ``flush`` was called last."""
+        columns = [name for _, name, *_ in connection.execute("PRAGMA table_info(exchanges)")][1:]
+        self._insert = (
+            f"INSERT INTO exchanges ({', '.join(columns)}) "  # noqa: S608 - our own names
+            f"VALUES (:{', :'.join(columns)})"
+        )
 
-    def record(self, record: Record) -> None:
-        """Write an exchange."""
-        names, at, execute = self.names, record.at, self.connection.execute
-        looked = self._looked.get(record.upstream)
-        row: Json = record._asdict()
-        row |= {name: names.word(row[name]) for name in _WORDS}
-        row["under_way"] = looked is not None and record.began <= looked
-        row["upstream"] = names.upstream(record.upstream, at)
-        if record.place is not None:
-            row["place"] = safe(record.place, LONGEST_PLACE)
-        if record.session is not None:
-            root = record.root
-            if root is not None and root.id != record.session:
-                row["root"] = names.session(root.client, root.id, row["upstream"], at)
-            else:
-                row["root"] = None
-            row["session"] = names.session(record.client, record.session, row["upstream"], at)
+    def record(self, record: Json) -> None:
+        """Write an exchange: what ``record_of`` returns."""
+        names, at, execute = self.names, record["at"], self.connection.execute
+        row = record | {name: names.word(record[name]) for name in _WORDS}
+        upstream = row["upstream"] = names.upstream(record["upstream"], at)
+        execute(_SERVES, row)
+        if record["place"] is not None:
+            row["place"] = safe(record["place"], LONGEST_PLACE)
+        if record["session"] is not None:
+            root = record["root"]
+            is_of_another = root is not None and root.id != record["session"]
+            row["root"] = (
+                names.session(root.client, root.id, upstream, at) if is_of_another else None
+            )
+            row["session"] = names.session(record["client"], record["session"], upstream, at)
             execute(_TOUCH_SESSION, row)
-        if record.route is not None:
+        if record["route"] is not None:
             execute(_ADD_ROUTED, row)
-        execute(_INSERT, row)
-
-    def look(self, look: Look) -> None:
-        """Count a look at an upstream, and the exchanges since the last."""
-        self._lifetime.count(look)
-        if look.reading is not None:
-            self._looked[look.url] = look.moment
+        execute(self._insert, row)
 
     def rows(self, sql: str, parameters: Mapping[str, Any] | Sequence[Any] = ()) -> list[Json]:
         """Return what ``sql`` finds, each row by the names of its columns."""
@@ -108,15 +95,12 @@ class Store:
             for statement in ADD_SUMS:
                 self.connection.execute(statement, (self._summed,))
             self._summed = last
-        self._kept = self._looked.copy()
 
     def forget(self) -> None:
         """Forget what has been remembered of what was not kept."""
         self.names.forget()
-        self._looked = self._kept.copy()
         self._summed = self._last()
 
     def _last(self) -> int:
-        last: int
-        (last,) = self.connection.execute("SELECT ifnull(max(id), 0) FROM exchanges").fetchone()
-        return last
+        found = self.connection.execute("SELECT ifnull(max(id), 0) FROM exchanges")
+        return int(found.fetchone()[0])

@@ -1,78 +1,130 @@
-"""What exchanges add up to, in SQL: kept by the minute and the hour, asked for by the window."""
+"""What exchanges add up to, in SQL: kept by the minute, the hour and for ever, asked by the window.
+
+A window is asked of the sums by its step or, if it has none (0), of the exchanges themselves.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from cacheproxy.core.conversation.speeds import LEAST_EVALUATED, LEAST_OUTPUT, LEAST_OUTPUT_MS
 
 STEPS = (60_000, 3_600_000)
 """Milliseconds of what is summed up."""
+EVER = 1 << 62
+"""Milliseconds of the step that is all there ever is: the lifetime totals."""
+SCOPE = "at >= :start AND at < :end"
+"""Of exchanges; _STEP_SCOPE: of sums."""
+_STEP_SCOPE = f"{SCOPE} AND step = :step AND upstream IN (SELECT id FROM upstreams)"  # noqa: S608
+"""All upstreams, and yet it saves most of the reading: keys have the upstream before the time."""
+IS_BREAK = "reason IS NOT NULL AND side = 0"
 _PREFILL = f"CASE WHEN evaluated >= {LEAST_EVALUATED} AND prompt_ms > 0 THEN"
 _GENERATION = f"CASE WHEN output >= {LEAST_OUTPUT} AND output_ms >= {LEAST_OUTPUT_MS} THEN"
-IS_BREAK = "reason IS NOT NULL AND side = 0"
-SUM_TABLES = ("rollups", "rollup_firsts", "rollup_breaks", "rollup_groups")
-SUMS = {
-    "requests": "count(*)",
-    "turns": "sum(turn > 0)",
-    "failed": "sum(failed)",
-    "breaks": f"sum({IS_BREAK})",
-    **{name: f"total({name})" for name in ("prompt", "reused", "evaluated", "output", "lost")},
-    "spared": "total(spared)",
-    "timed_prompt": f"total({_PREFILL} evaluated END)",
-    "prompt_ms": f"total({_PREFILL} prompt_ms END)",
-    "timed_output": f"total({_GENERATION} output END)",
-    "output_ms": f"total({_GENERATION} output_ms END)",
-    "added_us": "total(added_us)",
-    "sent": "count(added_us)",
-    "spared_ms": "total(spared_ms)",
-    "unpriced": "total(CASE WHEN spared_ms IS NULL THEN spared END)",
-}
-"""Each sum by its column in ``rollups``, as an aggregate over ``exchanges``."""
-LONGEST = {
-    "first_ms": "ifnull(max(first_ms), 0)",
-    "context": "ifnull(max(CASE WHEN turn > 0 AND side = 0 THEN prompt END), 0)",
-}
-"""The columns of ``rollups`` that are no sums."""
-GROUPED = {
-    "requests": "count(*)",
-    **{name: f"total({name})" for name in ("prompt", "reused", "evaluated")},
-    "lost": f"total(CASE WHEN {IS_BREAK} THEN lost END)",
-    "lost_ms": f"total(CASE WHEN {IS_BREAK} THEN lost_ms END)",
-}
-"""Each sum by its column in ``rollup_groups``."""
-GROUP = {
-    "client": "ifnull((SELECT client FROM sessions WHERE sessions.id = session), '')",
-    "model": "ifnull(model, 0)",
-}
-"""By what they are grouped."""
 
 
-_NEW = f"""
-FROM exchanges CROSS JOIN (SELECT {STEPS[0]} AS step UNION ALL SELECT {STEPS[1]}) WHERE id > ?
-"""
-_KEY = "step, upstream, at / step * step"
-ADD_SUMS = (
-    f"""
-INSERT INTO rollups (step, upstream, at, {", ".join([*LONGEST, *SUMS])})
-SELECT {_KEY}, {", ".join([*LONGEST.values(), *SUMS.values()])} {_NEW} GROUP BY 1, 2, 3
-ON CONFLICT DO UPDATE SET
-    {", ".join(f"{name} = max({name}, excluded.{name})" for name in LONGEST)},
-    {", ".join(f"{name} = {name} + excluded.{name}" for name in SUMS)}
-""",
-    f"""
-INSERT INTO rollup_firsts (step, upstream, at, class, count)
-SELECT {_KEY}, first_class(first_ms), count(*) {_NEW} AND turn > 0 AND first_ms IS NOT NULL
-GROUP BY 1, 2, 3, 4 ON CONFLICT DO UPDATE SET count = count + excluded.count
-""",
-    f"""
-INSERT INTO rollup_breaks (step, upstream, at, reason, shape, count, lost, lost_ms, last)
-SELECT {_KEY}, reason, ifnull(shape, 0), count(*), total(lost), total(lost_ms), max(id) {_NEW}
-AND {IS_BREAK} GROUP BY 1, 2, 3, 4, 5 ON CONFLICT DO UPDATE SET count = count + excluded.count,
-    lost = lost + excluded.lost, lost_ms = lost_ms + excluded.lost_ms, last = excluded.last
-""",
-    f"""
-INSERT INTO rollup_groups (step, upstream, at, {", ".join([*GROUP, *GROUPED])})
-SELECT {_KEY}, {", ".join([*GROUP.values(), *GROUPED.values()])} {_NEW} GROUP BY 1, 2, 3, 4, 5
-ON CONFLICT DO UPDATE SET {", ".join(f"{name} = {name} + excluded.{name}" for name in GROUPED)}
-""",
+class Rollup(NamedTuple):
+    """A table of sums by step, upstream and ``keys``; each column as SQL over ``exchanges``.
+
+    ``longest``: the columns of which the largest counts; ``only``: the exchanges it is made of.
+    """
+
+    table: str
+    sums: Mapping[str, str]
+    longest: Mapping[str, str] = {}
+    keys: Mapping[str, str] = {}
+    only: str = "1"
+    steps: tuple[int, ...] = STEPS
+
+    @property
+    def add(self) -> str:
+        """Add the exchanges with a higher ``id``."""
+        columns = {**self.keys, **self.longest, **self.sums}
+        steps = " UNION ALL ".join(f"SELECT {step} AS step" for step in self.steps)
+        changes = [f"{name} = max({name}, excluded.{name})" for name in self.longest]
+        changes += [f"{name} = {name} + excluded.{name}" for name in self.sums]
+        return (
+            f"INSERT INTO {self.table} (step, upstream, at, {', '.join(columns)}) "  # noqa: S608
+            f"SELECT step, upstream, at / step * step, {', '.join(columns.values())} "
+            f"FROM exchanges CROSS JOIN ({steps}) WHERE id > ? AND {self.only} "
+            f"GROUP BY {_places(3 + len(self.keys))} "
+            f"ON CONFLICT DO UPDATE SET {', '.join(changes)}"
+        )
+
+    def of(self, step: int, **by: str) -> str:
+        """Return the question for the sums of a window of that ``step``, by ``by`` and the keys."""
+        if step:
+            columns = {**by, **{name: name for name in self.keys}}
+            columns |= {name: f"max({name})" for name in self.longest}
+            columns |= {name: f"sum({name})" for name in self.sums}
+            where = f"{self.table} WHERE {_STEP_SCOPE}"
+        else:
+            columns = {**by, **self.keys, **self.longest, **self.sums}
+            where = f"exchanges WHERE {SCOPE} AND {self.only}"
+        chosen = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
+        groups = _places(len(by) + len(self.keys))
+        return f"SELECT {chosen} FROM {where} GROUP BY {groups} ORDER BY {groups}"  # noqa: S608
+
+
+def _places(count: int) -> str:
+    return ", ".join(str(place) for place in range(1, count + 1))
+
+
+ALL = Rollup(
+    "rollups",
+    {
+        "requests": "count(*)",
+        "turns": "sum(turn > 0)",
+        "failed": "sum(failed)",
+        "breaks": f"sum({IS_BREAK})",
+        **{name: f"total({name})" for name in ("prompt", "reused", "evaluated", "output", "lost")},
+        "spared": "total(spared)",
+        "timed_prompt": f"total({_PREFILL} evaluated END)",
+        "prompt_ms": f"total({_PREFILL} prompt_ms END)",
+        "timed_output": f"total({_GENERATION} output END)",
+        "output_ms": f"total({_GENERATION} output_ms END)",
+        "added_us": "total(added_us)",
+        "sent": "count(added_us)",
+        "spared_ms": "total(spared_ms)",
+        "unpriced": "total(CASE WHEN spared_ms IS NULL THEN spared END)",
+    },
+    longest={
+        "first_ms": "ifnull(max(first_ms), 0)",
+        "context": "ifnull(max(CASE WHEN turn > 0 AND side = 0 THEN prompt END), 0)",
+    },
+    steps=(*STEPS, EVER),
 )
-"""Add the exchanges with a higher ``id`` to the sums by the step."""
+FIRSTS = Rollup(
+    "rollup_firsts",
+    {"count": "count(*)"},
+    keys={"class": "first_class(first_ms)"},
+    only="turn > 0 AND first_ms IS NOT NULL",
+)
+BREAKS = Rollup(
+    "rollup_breaks",
+    {"count": "count(*)", "lost": "total(lost)", "lost_ms": "total(lost_ms)"},
+    longest={"last": "max(id)"},
+    keys={"reason": "reason", "shape": "ifnull(shape, 0)"},
+    only=IS_BREAK,
+)
+GROUPS = Rollup(
+    "rollup_groups",
+    {
+        "requests": "count(*)",
+        **{name: f"total({name})" for name in ("prompt", "reused", "evaluated")},
+        "lost": f"total(CASE WHEN {IS_BREAK} THEN lost END)",
+        "lost_ms": f"total(CASE WHEN {IS_BREAK} THEN lost_ms END)",
+    },
+    keys={
+        "client": "ifnull((SELECT client FROM sessions WHERE sessions.id = session), '')",
+        "model": "ifnull(model, 0)",
+    },
+)
+ROLLUPS = (ALL, FIRSTS, BREAKS, GROUPS)
+_FIRST_SEEN = """
+UPDATE upstreams SET first_seen = new.at
+FROM (SELECT upstream, min(at) AS at FROM exchanges WHERE id > ? GROUP BY 1) AS new
+WHERE new.upstream = upstreams.id AND new.at < first_seen
+"""
+"""A clock that was ahead when an upstream was first seen has been set right."""
+ADD_SUMS = (*(each.add for each in ROLLUPS), _FIRST_SEEN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from cacheproxy import hookimpl, quick
 from cacheproxy.core.conversation.exchange import Exchange
-from cacheproxy.core.server.status import Look, Metrics, State
+from cacheproxy.core.server.status import Look, State
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.record import milliseconds, record_of
 from cacheproxy.totals.retention import Age, tidy
@@ -38,14 +38,14 @@ class Totals:
         self._age = Age()
         self._tidying = LoopingCall(self._tidy)
         self._tidying.clock = reactor
-        self._unpolled: Callable[[], Iterable[str]] | None = None
+        self._served: dict[str, str | None] = {}
 
     @hookimpl
     @quick
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
         """Take their figures; the thread writes them."""
         for exchange in exchanges:
-            record = record_of(exchange, self._reactor.seconds())
+            record = record_of(exchange, self._served.get(exchange.upstream))
             self._database.put(methodcaller("record", record))
 
     @property
@@ -53,22 +53,12 @@ class Totals:
         """Why nothing is kept at present: memory answers then; "" where all is well."""
         return self._database.unkept
 
-    @property
-    def dropped(self) -> int:
-        """Exchanges and looks that could not be kept."""
-        return self._database.dropped
-
     def check(self) -> None:
         """Open the file once, so that what is wrong with it is known at the start. Blocks."""
         self._database.check()
 
-    def start(self, unpolled: Callable[[], Iterable[str]] | None = None) -> None:
-        """Begin the housekeeping.
-
-        ``unpolled``: returns the upstreams' URLs where nobody looks at them: then responses alone
-        tell what was done.
-        """
-        self._unpolled = unpolled
+    def start(self) -> None:
+        """Begin the housekeeping."""
         self._tidying.start(_TIDY, now=True)
 
     def close(self) -> None:
@@ -78,11 +68,12 @@ class Totals:
         self._database.close()
 
     def looked(self, look: Look) -> None:
-        """Count a look at the upstream. The next one tells what one that was not kept told."""
-        self._database.put(lambda store: store.look(look), lasts=False)
+        """Take note of what the upstream serves, for the exchanges that end from now on."""
+        if look.state is State.UP:
+            self._served[look.url] = look.served
 
     def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
-        """Ask one of the functions that take a Store first (windows, requests, standing)."""
+        """Ask one of the functions that take a Store first (windows, requests, groups)."""
         return self._database.run(lambda store: question(store, *arguments, **more))
 
     @property
@@ -95,9 +86,6 @@ class Totals:
             self._tidying.stop()
 
     def _tidy(self) -> None:
-        if self._unpolled is not None:
-            for url in self._unpolled():
-                self.looked(Look(url, self._wall(), self._reactor.seconds(), State.UP, Metrics.OFF))
         now, moment = self.now, self._reactor.seconds()
         self._database.run(lambda store: tidy(store, self._age(store, now, moment))).addCallbacks(
             self._tidied, self._not_tidied

@@ -12,16 +12,16 @@ from cacheproxy.core.diagnose.report import Report, report
 from cacheproxy.core.judge.advice import CURABLE
 from cacheproxy.core.judge.explain import PHRASES
 from cacheproxy.core.privacy.credentials import hide_text
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.server.profile import Profile
 from cacheproxy.core.server.status import Look
 from cacheproxy.observe.latest import Latest
 from cacheproxy.observe.recent import Recent
-from cacheproxy.totals.groups import groups, last_break
+from cacheproxy.totals.groups import groups, last_break, routed
 from cacheproxy.totals.requests import FILTERS, Period, requests, sessions
-from cacheproxy.totals.snapshot import lifetime, routed
 from cacheproxy.totals.store import Store
-from cacheproxy.totals.windows import WINDOWS, breaks, overview
-from cacheproxy.web.headline import headline, speeds, without
+from cacheproxy.totals.windows import WINDOWS, breaks, lifetime, overview
+from cacheproxy.web.headline import headline, without
 from cacheproxy.web.memory_store import Source
 from cacheproxy.web.pages import QueryError
 from cacheproxy.web.todo import todo
@@ -41,15 +41,17 @@ Json = dict[str, Any]
 class Dashboard:
     """The pages of data.
 
-    ``url``, ``active`` (names of the rules that are on), ``profile`` (returns what is known of the
-    model server), ``words`` (the same for people) and ``upstreams`` (what is known of each, where
-    there are several) are set anew when the configuration is. ``is_applied``: whether the rule for
-    the exchange with that number was applied here.
+    ``url``, ``active`` (names of the rules that are on), ``clients`` (that packages declare),
+    ``profile`` (returns what is known of the model server), ``words`` (the same for people) and
+    ``upstreams`` (what is known of each, where there are several) are set anew when the
+    configuration is. ``is_applied``: whether the rule for the exchange with that number was applied
+    here.
     """
 
     def __init__(self, source: Source, recent: Recent, latest: Latest, version: str) -> None:
         self.url = ""
         self.active: Collection[str] = ()
+        self.clients: Collection[Client] = ()
         self.profile: Callable[[], Profile] = Profile
         self.words: Callable[[], Json] = dict
         self.upstreams: Callable[[], list[Json]] = list
@@ -113,7 +115,6 @@ class Dashboard:
             "headline": headline(window, sums),
             "without": without(sums),
             "todo": todo(self.profile(), look, sums, found["breaks"], self._open_report),
-            "speeds": speeds(found["overview"]),
             **found,
             "last_break": last,
         }
@@ -140,7 +141,7 @@ class Dashboard:
     def report(self, exchange: Exchange, verdict: Verdict) -> Report:
         """Return what is known of ``exchange``, and what to do about it."""
         folders = (self.captures,) if self.captures else ()
-        return report(exchange, verdict, active=self.active, captures=folders)
+        return report(exchange, verdict, active=self.active, captures=folders, clients=self.clients)
 
     def _detail(self, exchange: Exchange) -> Json:
         verdict = exchange.verdict

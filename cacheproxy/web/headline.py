@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
 from cacheproxy.core.judge.weights import BROKEN, FELT, share_in_words
-from cacheproxy.totals.snapshot import SPARED
 from cacheproxy.totals.windows import WINDOWS
 from cacheproxy.words import counted
 
 Json = dict[str, Any]
 
 _LITTLE = 0.5
+_SPARED = (
+    "estimate: where prompts part with and without us; each priced once, when it happened, at the "
+    "speed of prefill that its server showed then"
+)
 
 
 class Standing(StrEnum):
@@ -37,31 +40,6 @@ _TITLES = {
 }
 
 
-def speeds(overview: Mapping[str, Any]) -> Json:
-    """Return the window's tokens a second, by the server's counters, else by its responses.
-
-    Counters tell of all requests; many responses tell no times (llama-server's to
-    ``/v1/messages``).
-    """
-    sums = overview["sums"]
-    return {
-        "prefill": _counted(overview["server"], "evaluated", "prefill") or sums["prefill_speed"],
-        "generation": _counted(overview["server"], "generated", "generation")
-        or sums["generation_speed"],
-    }
-
-
-def _counted(server: Iterable[Mapping[str, Any]], tokens: str, speed: str) -> float | None:
-    """Return the tokens of all buckets by the seconds they took."""
-    known = [
-        (each[tokens], each[f"{speed}_speed"])
-        for each in server
-        if each[tokens] and each[f"{speed}_speed"]
-    ]
-    seconds = sum(count / rate for count, rate in known)
-    return sum(count for count, _ in known) / seconds if seconds else None
-
-
 def headline(window: str, sums: Mapping[str, Any]) -> Json:
     """Return the verdict on a window, from its ``sums`` (see totals.windows.overview).
 
@@ -82,7 +60,7 @@ def headline(window: str, sums: Mapping[str, Any]) -> Json:
             "tokens": spared,
             "seconds": sums["spared_seconds"] if spared != sums["unpriced"] or not spared else None,
             "unpriced": sums["unpriced"],
-            "source": SPARED,
+            "source": _SPARED,
         },
     }
 

@@ -19,13 +19,12 @@ _T = TypeVar("_T")
 class Unkept:
     """An observer, and a source for the dashboard as ``totals.Totals`` is one.
 
-    ``clock``: an IReactorTime; ``wall``: returns seconds since the epoch.
+    ``wall``: returns seconds since the epoch.
     """
 
     unkept = "--state-dir none"
 
-    def __init__(self, clock: Any, wall: Callable[[], float], most: int = MOST) -> None:
-        self._clock = clock
+    def __init__(self, wall: Callable[[], float], most: int = MOST) -> None:
         self._wall = wall
         self._store = InMemory(most)
 
@@ -39,7 +38,7 @@ class Unkept:
     def cacheproxy_exchange_finished(self, exchanges: Sequence[Exchange]) -> None:
         """Remember their figures."""
         for exchange in exchanges:
-            self._store.record(record_of(exchange, self._clock.seconds()))
+            self._store.record(record_of(exchange))
 
     def ask(self, question: Callable[..., _T], *arguments: Any, **more: Any) -> Deferred[_T]:
         """Ask one of the functions that take a Store first."""

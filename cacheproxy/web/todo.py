@@ -50,7 +50,7 @@ def _server(profile: Profile, look: Look | None, sums: Mapping[str, Any]) -> Ite
         why = f"Start it with {flag}: its answers say then how much they reused."
         yield _card("reporting", f"Have {flags.name} report reuse", why)
     if look is not None and look.metrics is Metrics.OFF and flags is LLAMA:
-        why = "Start it with --metrics: its own counters tell its speed and what else it serves."
+        why = "Start it with --metrics: then its counters tell the speed that some answers do not."
         yield _card("metrics", "Have llama-server count", why)
 
 

@@ -28,8 +28,10 @@ from cacheproxy import (
     Client,
     CodeRule,
     Edit,
+    Need,
     Request,
     Rule,
+    Setup,
     hookimpl,
     messages_of,
     quick,
@@ -155,3 +157,12 @@ def cacheproxy_session(request: Request) -> str | None:
             typed = _typed(text, system).encode("utf-8", "surrogatepass")
             return hashlib.sha256(typed).hexdigest()[:16]
     return None
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return its variables (aider.chat/docs/llms/openai-compat.html); it limits no context."""
+    variables = {"OPENAI_API_BASE": need.openai, "OPENAI_API_KEY": need.key}
+    if need.model is not None:
+        variables["AIDER_MODEL"] = f"openai/{need.model}"
+    return Setup(variables, warnings=need.no_header("aider"))

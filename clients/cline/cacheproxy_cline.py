@@ -22,7 +22,7 @@ sentence of the system text tells.
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_HEAD, Client, Rule
+from cacheproxy import SYSTEM_HEAD, Client, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="cline",
@@ -49,3 +49,22 @@ PIN_DATE = Rule(
     literals=("2. Date: ",),
 )
 RULES = (PIN_DATE,)
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return fields of its settings (docs.cline.bot/provider-config/openai-compatible)."""
+    key = need.key_variable
+    fields = [
+        "Cline's settings, API Provider: OpenAI Compatible",
+        f"  Base URL:             {need.openai}",
+        f"  API Key:              {f'(the value of {key})' if key else need.key}",
+        f"  Model ID:             {need.model_name}",
+    ]
+    if need.context is not None:
+        fields.append(f"  Context Window Size:  {need.context}")
+    if need.needs_header:
+        fields.append(
+            f"  Custom Headers:       {need.token_header}: (the value of CACHEPROXY_TOKEN)"
+        )
+    return Setup(content="\n".join(fields) + "\n")

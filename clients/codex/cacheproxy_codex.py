@@ -18,7 +18,7 @@ model.
 
 from __future__ import annotations
 
-from cacheproxy import Client, Request, hookimpl, quick
+from cacheproxy import Client, Need, Request, Setup, hookimpl, quick
 
 CLIENT = Client(
     name="codex",
@@ -41,6 +41,7 @@ _HEADERS = (
     (b"x-openai-subagent",),
 )
 _KEYS = ("session_id", "thread_id", "x-codex-parent-thread-id", "x-openai-subagent")
+_NO_RESPONSES = "Codex needs /v1/responses, and the model server does not have it"
 
 
 @hookimpl
@@ -64,3 +65,29 @@ def _from_metadata(request: Request) -> list[str | None]:
     metadata = body.get("client_metadata") if body is not None else None
     found = [metadata.get(key) if isinstance(metadata, dict) else None for key in _KEYS]
     return [value if isinstance(value, str) and value else None for value in found]
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return its file (developers.openai.com/codex/config-reference): it speaks Responses only."""
+    lines = [f"model = {Setup.quoted(need.model_name)}", f'model_provider = "{need.provider}"']
+    if need.context is not None:
+        lines.append(f"model_context_window = {need.context}")
+    lines += [
+        "",
+        f"[model_providers.{need.provider}]",
+        f'name = "{need.provider}"',
+        f"base_url = {Setup.quoted(need.openai)}",
+        'wire_api = "responses"',
+    ]
+    if need.key_variable is not None:
+        lines.append(f'env_key = "{need.key_variable}"')
+    if need.needs_header:
+        lines.append(f'env_http_headers = {{ "{need.token_header}" = "CACHEPROXY_TOKEN" }}')
+    lacks = need.serves("/v1/responses") is False
+    return Setup(
+        file="~/.codex/config.toml",
+        content="\n".join(lines) + "\n",
+        notes=need.key_notes,
+        warnings=(_NO_RESPONSES,) if lacks else (),
+    )

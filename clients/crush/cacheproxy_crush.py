@@ -24,7 +24,9 @@ It is made anew whenever the prompt is built: when a session goes on the next da
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_TEXT, Client, Rule
+from typing import Any
+
+from cacheproxy import SYSTEM_TEXT, Client, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="crush",
@@ -64,3 +66,26 @@ PIN_GIT_STATUS = Rule(
     literals=("Git status (snapshot at conversation start",),
 )
 RULES = (PIN_DATE, PIN_GIT_STATUS)
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return its file (github.com/charmbracelet/crush: custom providers)."""
+    model: dict[str, Any] = {"id": need.model_name, "name": need.model_name}
+    if need.context is not None:
+        model |= {"context_window": need.context, "default_max_tokens": need.output}
+    provider: dict[str, Any] = {
+        "type": "openai-compat",
+        "base_url": need.openai,
+        "api_key": f"${need.key_variable}" if need.key_variable else need.key,
+        "models": [model],
+    }
+    if need.needs_header:
+        provider["extra_headers"] = {need.token_header: "$CACHEPROXY_TOKEN"}
+    chosen = {"provider": need.provider, "model": need.model_name}
+    value = {
+        "$schema": "https://charm.land/crush.json",
+        "providers": {need.provider: provider},
+        "models": {"large": chosen, "small": chosen},
+    }
+    return Setup.of_json("~/.config/crush/crush.json", value, need)

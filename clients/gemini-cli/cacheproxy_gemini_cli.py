@@ -12,9 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cacheproxy import REMOVE, Client, CodeRule, Edit, Request, quick
+from cacheproxy import REMOVE, Client, CodeRule, Edit, Need, Request, Setup, hookimpl, quick
 
 CLIENT = Client(name="gemini", agents=("geminicli",))
+_GOOGLE = (
+    "Gemini CLI speaks only Google's API, so the server behind the proxy must speak it too (a "
+    "gateway such as LiteLLM does)"
+)
 
 
 @quick
@@ -40,3 +44,14 @@ RESPONSE_ONCE = CodeRule(
     literals=("functionResponse",),
 )
 RULES: tuple[CodeRule, ...] = (RESPONSE_ONCE,)
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return variables (geminicli.com/docs: configuration; the last one stands in its source)."""
+    variables = {"GOOGLE_GEMINI_BASE_URL": need.url, "GEMINI_API_KEY": need.key}
+    if need.model is not None:
+        variables["GEMINI_MODEL"] = need.model
+    if need.needs_header:
+        variables["GEMINI_CLI_CUSTOM_HEADERS"] = f"{need.token_header}: {need.token}"
+    return Setup(variables, warnings=(_GOOGLE,))

@@ -19,7 +19,7 @@ goose sends no user agent; the beginning of its system text tells its requests.
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_HEAD, Client, Request, Rule, hookimpl, quick
+from cacheproxy import SYSTEM_HEAD, Client, Need, Request, Rule, Setup, hookimpl, quick
 
 CLIENT = Client(
     name="goose",
@@ -49,3 +49,21 @@ RULES = (PIN_DATE,)
 def cacheproxy_session(request: Request) -> str | None:
     """Return the session that goose names in a header; a subagent has one of its own."""
     return request.header("agent-session-id") or None
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return variables (goose-docs.ai: environment variables, providers); the path is as usual."""
+    variables = {
+        "GOOSE_PROVIDER": "openai",
+        "OPENAI_HOST": need.url,
+        "OPENAI_BASE_PATH": "v1/chat/completions",
+        "OPENAI_API_KEY": need.key,
+    }
+    if need.model is not None:
+        variables["GOOSE_MODEL"] = need.model
+    if need.context is not None:
+        variables["GOOSE_CONTEXT_LIMIT"] = str(need.context)
+    if need.needs_header:
+        variables["OPENAI_CUSTOM_HEADERS"] = f"{need.token_header}={need.token}"
+    return Setup(variables)

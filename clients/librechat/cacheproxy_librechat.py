@@ -14,7 +14,7 @@ its requests, one that its own configuration adds (README.md).
 
 from __future__ import annotations
 
-from cacheproxy import SYSTEM_TEXT, Client, Rule
+from cacheproxy import SYSTEM_TEXT, Client, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(name="librechat", headers=("x-librechat-session-id",))
 _DAY = r"\((?:(?:Sun|Mon|Tues|Wednes|Thurs|Fri|Satur)day|[0-6])\)"
@@ -40,3 +40,38 @@ PIN_TIME = Rule(
     note=r"The current time is now \g<volatile>.",
 )
 RULES = (PIN_DATE, PIN_TIME)
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return a part of librechat.yaml (librechat.ai/docs: custom endpoint), with our header.
+
+    The file stands where LibreChat is installed.
+    """
+    lines = [
+        "# librechat.yaml",
+        "endpoints:",
+        "  custom:",
+        f"    - name: {need.provider}",
+        f"      apiKey: {Setup.quoted(_in_yaml(need.key_variable) or need.key)}",
+        f"      baseURL: {Setup.quoted(need.openai)}",
+        "      headers:",
+        '        X-LibreChat-Session-Id: "{{LIBRECHAT_BODY_CONVERSATIONID}}"',
+    ]
+    if need.needs_header:
+        lines.append(f"        {need.token_header}: {Setup.quoted(_in_yaml('CACHEPROXY_TOKEN'))}")
+    model = Setup.quoted(need.model_name)
+    lines += ["      models:", f"        default: [{model}]"]
+    if need.context is not None:
+        lines += ["      tokenConfig:", f"        {model}:"]
+        lines.append(f"          {{prompt: 0, completion: 0, context: {need.context}}}")
+    lines += ["      titleConvo: true", "      titleModel: current_model"]
+    note = (
+        "If LibreChat runs in a container, use this address for the proxy: "
+        "http://host.docker.internal:PORT/v1."
+    )
+    return Setup(content="\n".join(lines) + "\n", notes=(*need.key_notes, note))
+
+
+def _in_yaml(variable: str | None) -> str:
+    return f"${{{variable}}}" if variable else ""

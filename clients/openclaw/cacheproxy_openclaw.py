@@ -38,8 +38,10 @@ from cacheproxy import (
     Client,
     CodeRule,
     Edit,
+    Need,
     Request,
     Rule,
+    Setup,
     blocks_of,
     hookimpl,
     lines_outside_code,
@@ -311,3 +313,30 @@ def cacheproxy_session(request: Request) -> str | None:
         if ids:
             return f"openclaw/{ids[-1]}"
     return None
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return its file (docs.openclaw.ai: local models, custom providers)."""
+    model: dict[str, Any] = {
+        "id": need.model_name,
+        "name": need.model_name,
+        "reasoning": False,
+        "input": ["text"],
+        "cost": {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0},
+    }
+    if need.context is not None:
+        model |= {"contextWindow": need.context, "maxTokens": need.output}
+    provider: dict[str, Any] = {
+        "baseUrl": need.openai,
+        "apiKey": f"${{{need.key_variable}}}" if need.key_variable else need.key,
+        "api": "openai-completions",
+        "models": [model],
+    }
+    if need.needs_header:
+        provider["headers"] = {need.token_header: "${CACHEPROXY_TOKEN}"}
+    value = {
+        "models": {"mode": "merge", "providers": {need.provider: provider}},
+        "agents": {"defaults": {"model": {"primary": f"{need.provider}/{need.model_name}"}}},
+    }
+    return Setup.of_json("~/.openclaw/openclaw.json", value, need)

@@ -25,8 +25,9 @@ working directory, and more lines behind the date. Sessions and subagents (``x-s
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from cacheproxy import SYSTEM_TEXT, Client, Rule
+from cacheproxy import SYSTEM_TEXT, Client, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="opencode",
@@ -64,3 +65,30 @@ KILO_PIN_DATE = replace(
     client=KILO,
 )
 RULES = (PIN_DATE, KILO_PIN_DATE)
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return opencode's file (opencode.ai/docs/providers: custom provider)."""
+    model: dict[str, Any] = {"name": need.model_name}
+    if need.context is not None:
+        model["limit"] = {"context": need.context, "output": need.output}
+    options: dict[str, Any] = {
+        "baseURL": need.openai,
+        "apiKey": f"{{env:{need.key_variable}}}" if need.key_variable else need.key,
+    }
+    if need.needs_header:
+        options["headers"] = {need.token_header: "{env:CACHEPROXY_TOKEN}"}
+    value = {
+        "$schema": "https://opencode.ai/config.json",
+        "model": f"{need.provider}/{need.model_name}",
+        "provider": {
+            need.provider: {
+                "npm": "@ai-sdk/openai-compatible",
+                "name": need.provider,
+                "options": options,
+                "models": {need.model_name: model},
+            }
+        },
+    }
+    return Setup.of_json("~/.config/opencode/opencode.json", value, need)

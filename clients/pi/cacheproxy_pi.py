@@ -22,7 +22,10 @@ start of the first user message, as a block of its own, and anew when a session 
 
 from __future__ import annotations
 
-from cacheproxy import FIRST_USER_TEXT, SYSTEM_HEAD, Client, Rule
+import shlex
+from typing import Any
+
+from cacheproxy import FIRST_USER_TEXT, SYSTEM_HEAD, Client, Need, Rule, Setup, hookimpl
 
 CLIENT = Client(
     name="pi",
@@ -63,3 +66,27 @@ OMP_PIN_DATE = Rule(
     client=OMP,
 )
 RULES = (PIN_DATE, OMP_PIN_DATE)
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return pi's file (docs/models.md of its npm package): a provider beside its own.
+
+    A key that is the name of a variable stands for the variable's value.
+    """
+    model: dict[str, Any] = {"id": need.model_name}
+    if need.context is not None:
+        model |= {"contextWindow": need.context, "maxTokens": need.output}
+    provider: dict[str, Any] = {
+        "baseUrl": need.openai,
+        "api": "openai-completions",
+        "apiKey": need.key_variable or need.key,
+        "models": [model],
+    }
+    if need.needs_header:
+        provider["headers"] = {need.token_header: "CACHEPROXY_TOKEN"}
+    start = f"pi --provider {need.provider} --model {shlex.quote(need.model_name)}"
+    note = f"Choose the model with /model, or start it: {start}"
+    return Setup.of_json(
+        "~/.pi/agent/models.json", {"providers": {need.provider: provider}}, need, note
+    )

@@ -33,6 +33,7 @@ All of these are made anew when a session is resumed.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -43,8 +44,10 @@ from cacheproxy import (
     Client,
     CodeRule,
     Edit,
+    Need,
     Request,
     Rule,
+    Setup,
     hookimpl,
     match_paths,
     messages_of,
@@ -193,3 +196,16 @@ def cacheproxy_session(request: Request) -> str | None:
     identity = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     opening = request.opening[0][0] if request.opening else ""
     return f"{identity}:memory" if opening.startswith(_EXTRACTION) else identity
+
+
+@hookimpl
+def cacheproxy_setup(need: Need) -> Setup:
+    """Return variables (qwenlm.github.io/qwen-code-docs); the window goes into its file."""
+    variables = {"OPENAI_BASE_URL": need.openai, "OPENAI_API_KEY": need.key}
+    if need.model is not None:
+        variables["OPENAI_MODEL"] = need.model
+    notes: tuple[str, ...] = ()
+    if need.context is not None:
+        setting = {"model": {"generationConfig": {"contextWindowSize": need.context}}}
+        notes = (f"The context window goes into ~/.qwen/settings.json: {json.dumps(setting)}",)
+    return Setup(variables, notes=notes, warnings=need.no_header("Qwen Code"))

@@ -11,8 +11,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
-from cacheproxy.embedded import LlamaServer, write_model
 from tests import needs
 from tests.proxy.harness import TIMEOUT, Proxy
 

@@ -6,8 +6,8 @@ import re
 import threading
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer
 
-from cacheproxy.embedded import LlamaServer
 from tests.proxy.harness import CHUNKED, TIMEOUT, Upstream, whole
 
 from .conftest import CANARY, WORDS, ask, started

@@ -10,9 +10,11 @@ import tomllib
 from functools import partial
 
 import pytest
+from click.shell_completion import BashComplete
 
-from cacheproxy.client_setup.clients import CLIENTS
+from cacheproxy.cli.main import main
 from cacheproxy.client_setup.need import Need
+from cacheproxy.plugin.setups import Setups, set_up
 from cacheproxy.sources import default_file
 from tests.cli.invoking import invoke, one_line, printed
 from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
@@ -20,6 +22,7 @@ from tests.proxy.harness import Proxy, Upstream, environment, free_port, whole
 pytestmark = pytest.mark.slow
 
 MODEL = "Qwen3 Coder's $HOME"
+SETUPS = Setups()
 PAGES = {
     b"/props": {"default_generation_settings": {"n_ctx": 131_072}, "total_slots": 4},
     b"/v1/models": {"data": [{"id": MODEL}]},
@@ -77,7 +80,9 @@ def test_bash_evaluates_it(proxy, tmp_path):
     )
     result = subprocess.run(
         ["bash", "-c", script],
-        env=environment(tmp_path, CACHEPROXY_TOKEN="sesame", ANTHROPIC_API_KEY="sk-mine"),
+        env=environment(
+            tmp_path, CACHEPROXY_TOKEN="sesame", ANTHROPIC_API_KEY="sk-mine", CACHEPROXY_BLOCK=""
+        ),
         capture_output=True,
         text=True,
         check=True,
@@ -94,7 +99,7 @@ def test_bash_evaluates_it(proxy, tmp_path):
     assert "ANTHROPIC_API_KEY" not in found
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", SETUPS.clients)
 def test_each_client_gets_the_servers_model(proxy, client):
     """And its context window, but for aider and Gemini CLI, which have none to set."""
     text = printed(client, "--proxy", proxy.url)
@@ -108,7 +113,8 @@ def test_a_file_is_printed_as_it_is(proxy, client):
     """Standard output can be written to the file; beside it stands which file that is."""
     result = run(client, "--proxy", proxy.url)
     assert MODEL in json.dumps(json.loads(result.stdout))
-    assert f"cacheproxy: put this into {CLIENTS[client](Need('u')).file}, " in result.stderr
+    file = set_up(SETUPS.package(client), Need("u")).file
+    assert f"cacheproxy: put this into {file}, " in result.stderr
     assert "CACHEPROXY_TOKEN " in result.stderr
 
 
@@ -170,8 +176,45 @@ def test_where_the_configuration_says():
     assert "token" not in line  # it has none
 
 
-def test_every_client_is_named_in_the_help():
-    """And a name that is none gets one line with all of them, once."""
-    text = " ".join(run("--help").stdout.split())
-    assert f"CLIENT is {', '.join(sorted(CLIENTS)[:-1])} or {max(CLIENTS)}." in text
-    assert one_line(run("emacs")).count("librechat") == 1
+@pytest.mark.parametrize("names", [("claude", "claude-code"), ("qwen", "qwen-code")])
+def test_a_client_goes_by_its_name_and_by_its_packages(names):
+    """Both print the same."""
+    url = f"http://127.0.0.1:{free_port()}"
+    one, other = (printed(name, "--proxy", url) for name in names)
+    assert one == other != ""
+
+
+def test_what_is_not_installed_is_said_in_one_line():
+    """With what is, and how to get others."""
+    assert one_line(run("emacs")) == (
+        f"cacheproxy: no client called 'emacs' is installed; there are {', '.join(SETUPS.clients)}."
+        " Others: pip install ./clients/NAME (in a checkout of cacheproxy)"
+    )
+
+
+def test_a_blocked_package_is_not_there():
+    """As for the proxy."""
+    default_file().parent.mkdir(parents=True)
+    default_file().write_text('block = ["codex"]')
+    assert "no client called 'codex' is installed" in one_line(run("codex"))
+
+
+def test_a_file_that_is_a_plugin_may_set_its_client_up(tmp_path):
+    """It is named in the config file, as for the proxy."""
+    (tmp_path / "mine.py").write_text(
+        "from cacheproxy import Client, Setup, hookimpl\n"
+        "CLIENT = Client('mine')\n"
+        "@hookimpl\n"
+        "def cacheproxy_setup(need): return Setup({'MINE': need.url})\n"
+    )
+    (tmp_path / "c.toml").write_text('plugin = ["mine.py"]')
+    url = f"http://127.0.0.1:{free_port()}"
+    text = printed("mine", "--config", tmp_path / "c.toml", "--proxy", url, "--shell", "bash")
+    assert text == f"export MINE={url}\n"
+
+
+@pytest.mark.parametrize(("begun", "found"), [("cl", ["claude", "cline"]), ("x", [])])
+def test_shells_complete_the_installed_clients(begun, found):
+    """By their own names."""
+    completed = BashComplete(main, {}, "cacheproxy", "").get_completions(["env"], begun)
+    assert [one.value for one in completed] == found

@@ -192,7 +192,7 @@ def test_without_any_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr("cacheproxy.plugin.installed.entry_points", lambda _: [])
     text = printed("plugins")
     assert "No client package is installed" in text
-    assert "pip install 'cacheproxy-llm[clients]'" in text
+    assert "pip install ./clients/*" in text
 
 
 def test_a_plugin_may_be_a_file(folder, own):

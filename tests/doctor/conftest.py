@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
+from cacheproxy_demo.run import require_plugin
 
 from cacheproxy.asking import CommandError, Site
-from cacheproxy.demo.run import require_plugin
+from cacheproxy.child.proxy import ProxyService
 from cacheproxy.doctor import prompt
-from cacheproxy.embedded import LlamaServer, write_model
-from cacheproxy.replay.proxy import ProxyService
 from tests import needs
 from tests.peer import NOBODY, Peer
 

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from cacheproxy.asking import Site
+from cacheproxy.child.proxy import ProxyService
 from cacheproxy.config import Config
 from cacheproxy.doctor.conclusion import Answer
 from cacheproxy.doctor.examine import Inputs, examine
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.prompt import Header, text
-from cacheproxy.replay.proxy import ProxyService
 
 pytestmark = pytest.mark.llama
 AGENT = {"User-Agent": "claude-cli/2.1.285 (external, cli)"}

@@ -9,6 +9,7 @@ import pytest
 from cacheproxy.doctor import failing
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.record import Record
+from cacheproxy.plugin.packages import Packages
 from tests.doctor import builders
 
 NOW = 1000.0
@@ -21,7 +22,7 @@ def seen(number, client="claude", status=200, said=None, **more):
 
 
 def check(*kept, kind=""):
-    return failing.check(Record(kept), NOW, kind)
+    return failing.check(Record(kept), NOW, kind, Packages.load().clients)
 
 
 def test_a_client_whose_requests_are_all_refused():

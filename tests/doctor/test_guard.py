@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
+from cacheproxy.child.proxy import ProxyService
 from cacheproxy.config import Config
 from cacheproxy.doctor.conclusion import Answer
 from cacheproxy.doctor.examine import Inputs, examine
-from cacheproxy.embedded import LlamaServer
-from cacheproxy.replay.proxy import ProxyService
 
 pytestmark = pytest.mark.llama
 ONE, FOUR = {"n_parallel": 1}, {"n_parallel": 4, "kv_unified": True}

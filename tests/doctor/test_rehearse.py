@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.verdict import Rewrite
@@ -12,7 +13,6 @@ from cacheproxy.core.template.rehearsal import Rehearsal
 from cacheproxy.doctor import rehearse
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.record import Record, Seen
-from cacheproxy.embedded import LlamaServer, write_model
 from tests import needs
 from tests.llama.templates import REWRITING, TEMPLATES
 

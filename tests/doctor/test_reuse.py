@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
+from cacheproxy.child.proxy import ProxyService
 from cacheproxy.doctor import outcome
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.prompt import Header, body, text
 from cacheproxy.doctor.reuse import Trial, measure
-from cacheproxy.embedded import LlamaServer
-from cacheproxy.replay.proxy import ProxyService
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_without_a_rule_the_server_is_not_blamed(site, marks):
     assert trial.same.is_reused
     assert trial.edited is False
     missing = check(trial, rules=(), has_package=False)
-    assert (missing.state, missing.fix) == (State.WARN, "pip install cacheproxy-claude-code")
+    assert (missing.state, "./clients/claude-code" in missing.fix) == (State.WARN, True)
     off = check(trial, rules=("openclaw-message-id",))
     assert (off.state, "plugins" in off.fix) == (State.WARN, True)
     broken = check(trial)

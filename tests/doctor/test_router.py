@@ -6,14 +6,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
+from cacheproxy.child.proxy import ProxyService
 from cacheproxy.doctor import outcome
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.reuse import measure
 from cacheproxy.doctor.router import ROUTERS, cure_of
-from cacheproxy.embedded import LlamaServer
-from cacheproxy.replay.proxy import ProxyService
 from tests import needs
 from tests.llama.routers import PAGE, recipes, routing
 from tests.peer import speaking

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer
 from rich.console import Console
 
 from cacheproxy.asking import CommandError, Site
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.prompt import Header, body
 from cacheproxy.doctor.server_log import read
-from cacheproxy.embedded import LlamaServer
 from tests.core.serverlog.test_reader import turn
 
 

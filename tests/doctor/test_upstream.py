@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
 from cacheproxy.doctor import load, upstream
 from cacheproxy.doctor.finding import State
-from cacheproxy.embedded import LlamaServer
 
 
 def findings(url):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
+from cacheproxy_demo.embedded import write_model
 
-from cacheproxy.embedded import write_model
-from cacheproxy.replay.proxy import ProxyService as Proxy
+from cacheproxy.child.proxy import ProxyService as Proxy
 from cacheproxy.testing import capture_name, find_captures
 from tests import needs
 

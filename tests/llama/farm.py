@@ -16,9 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cacheproxy.embedded.child import import_library, start
-from cacheproxy.embedded.process import ServerProcess
-from cacheproxy.embedded.server import DEFAULTS, START_SECONDS
+from cacheproxy_demo.embedded.child import import_library, start
+from cacheproxy_demo.embedded.server import DEFAULTS, START_SECONDS
+
+from cacheproxy.child.process import ServerProcess
 
 
 class Farm(ServerProcess):

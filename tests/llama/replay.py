@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cacheproxy_demo.client import Client
+from cacheproxy_demo.embedded import LlamaServer, write_model
+from cacheproxy_demo.embedded.model import PLAIN_WORDS
+from cacheproxy_demo.run import to_chat
+
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.prompt.dialect import ANTHROPIC, CHAT, RESPONSES
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.demo.client import Client
-from cacheproxy.demo.run import to_chat
-from cacheproxy.embedded import LlamaServer, write_model
-from cacheproxy.embedded.model import PLAIN_WORDS
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.testing import capture_name, load_capture
 from cacheproxy.translate.translation import MessagesToChat

@@ -20,10 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from cacheproxy_demo.embedded import LlamaServer
+
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.session import session_of
 from cacheproxy.core.route.key import root_key
-from cacheproxy.embedded import LlamaServer
 from cacheproxy.plugin.packages import Packages
 from cacheproxy.replay.wire import send
 from cacheproxy.testing import find_captures, load_capture

@@ -5,7 +5,7 @@ None is a vendor's text. ``inline`` is the embedded one as it is.
 
 from __future__ import annotations
 
-from cacheproxy.embedded.model import default_template
+from cacheproxy_demo.embedded.model import default_template
 
 _FIRST = "{%- if message.role == 'system' and loop.first -%}"
 _HEAD = "{%- if has_system -%}{{- text(messages[0].content) -}}{%- endif -%}"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+from cacheproxy_demo import conversation
+from cacheproxy_demo.client import Client
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
+from cacheproxy.child.proxy import ProxyService as Proxy
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.diagnose.conversations import lanes_of
 from cacheproxy.core.diagnose.turn import report_captured
-from cacheproxy.demo import conversation
-from cacheproxy.demo.client import Client
-from cacheproxy.embedded import LlamaServer, write_model
-from cacheproxy.replay.proxy import ProxyService as Proxy
 from tests import needs
 from tests.proxy.harness import eventually
 

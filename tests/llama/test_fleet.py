@@ -9,9 +9,9 @@ import re
 from contextlib import ExitStack
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer
 
-from cacheproxy.embedded import LlamaServer
-from cacheproxy.replay.proxy import ProxyService
+from cacheproxy.child.proxy import ProxyService
 from cacheproxy.testing import find_captures
 from tests import needs
 

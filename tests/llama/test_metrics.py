@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
+from cacheproxy.child.proxy import ProxyService as Proxy
 from cacheproxy.core.server.metrics_page import sample_of
-from cacheproxy.embedded import LlamaServer, write_model
-from cacheproxy.replay.proxy import ProxyService as Proxy
 from tests import needs
 from tests.metrics.builders import parsed, value
 from tests.proxy.harness import eventually

@@ -13,8 +13,8 @@ import time
 import pytest
 
 from cacheproxy.asking import Site
+from cacheproxy.child.proxy import ProxyService as Proxy
 from cacheproxy.core.conversation.usage import Usage, usage_of
-from cacheproxy.replay.proxy import ProxyService as Proxy
 
 from .replay import PATHS, TOLERANCE, erase
 from .templates import TEMPLATES

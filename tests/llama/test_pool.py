@@ -10,10 +10,10 @@ import signal
 import threading
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
-from cacheproxy.embedded import LlamaServer, write_model
-from cacheproxy.replay.proxy import ProxyService
+from cacheproxy.child.proxy import ProxyService
 from tests import needs
 from tests.proxy.harness import TIMEOUT, Client, eventually
 

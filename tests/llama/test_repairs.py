@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from cacheproxy_demo.embedded import write_model
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.spared import spared_tokens
@@ -16,7 +17,6 @@ from cacheproxy.core.placement.placing import place
 from cacheproxy.core.prompt.prompt import Order, prompt_of
 from cacheproxy.core.server.identify import LLAMA_SERVER, Server
 from cacheproxy.core.server.profile import Profile
-from cacheproxy.embedded import write_model
 from cacheproxy.testing import request
 from tests import needs
 

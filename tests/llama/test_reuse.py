@@ -7,8 +7,8 @@ unless ``exceptions.py`` says why it cannot. All captures: ``benchmarks/reuse.py
 from __future__ import annotations
 
 import pytest
+from cacheproxy_demo.client import Client
 
-from cacheproxy.demo.client import Client
 from cacheproxy.testing import capture_name, find_captures, load_capture
 
 from . import openclaw_2026_02

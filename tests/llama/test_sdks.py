@@ -7,9 +7,9 @@ import signal
 import socket
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
-from cacheproxy.embedded import LlamaServer, write_model
-from cacheproxy.replay.proxy import ProxyService as Proxy
+from cacheproxy.child.proxy import ProxyService as Proxy
 
 from .replay import erase
 

@@ -7,9 +7,9 @@ Completions. Python and JavaScript, whole answers and streams.
 from __future__ import annotations
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
-from cacheproxy.embedded import LlamaServer, write_model
-from cacheproxy.replay.proxy import ProxyService as Proxy
+from cacheproxy.child.proxy import ProxyService as Proxy
 
 pytest.importorskip("anthropic")
 

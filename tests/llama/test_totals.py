@@ -1,4 +1,4 @@
-"""Totals against the real server's own counters, over its restarts and ours."""
+"""Totals of a real server's answers, over its restarts and ours; and what a look at it tells."""
 
 from __future__ import annotations
 
@@ -7,24 +7,23 @@ import time
 from dataclasses import replace
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 from twisted.internet.defer import Deferred
 from twisted.internet.selectreactor import SelectReactor
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage_reader import UsageReader
 from cacheproxy.core.server.status import Metrics, State
-from cacheproxy.doctor.load import sample_at
-from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.upstream.upstream import Upstream, UpstreamURL
-from cacheproxy.totals.snapshot import BOTH, COUNTERS, RESPONSES, lifetime
 from cacheproxy.totals.totals import Totals
+from cacheproxy.totals.windows import lifetime
 from tests import needs
 from tests.observe.exchanges import exchange
 from tests.proxy.harness import eventually, free_port
 
-TOKENS = ("prompt", "reused", "evaluated", "generated")
+TOKENS = ("prompt", "reused", "output")
 WORDS = "of or in is to for and the not if " * 20
 PATHS = ("/v1/messages", "/v1/chat/completions")
 
@@ -40,33 +39,22 @@ def model(tmp_path_factory):
 class Setup:
     """A server at one address and what keeps totals of it; each can be restarted."""
 
-    def __init__(self, model, folder, **settings):
+    def __init__(self, model, folder):
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.truth = dict.fromkeys(TOKENS, 0)
         self.asked = 0
         self._model = model
         self._folder = folder
-        self._settings = settings
         self._reactor = SelectReactor()
         self.begin()
         self.serve()
 
     def serve(self):
-        self.server = LlamaServer(
-            self._model, n_ctx=4096, n_parallel=2, port=self.port, **self._settings
-        )
-
-    def end_server(self):
-        """What it counted in its life is the truth."""
-        if self._settings.get("endpoint_metrics", True):
-            figures = sample_at(Site(self.url)).figures.completed()
-            for name in TOKENS:
-                self.truth[name] += getattr(figures, name)
-        self.server.close()
+        self.server = LlamaServer(self._model, n_ctx=4096, n_parallel=2, port=self.port)
 
     def restart_server(self):
-        self.end_server()
+        self.server.close()
         self.serve()
 
     def begin(self):
@@ -98,6 +86,8 @@ class Setup:
         if recorded:
             usage = reader.close()
             assert usage.prompt
+            for name in TOKENS:
+                self.truth[name] += getattr(usage, name) or 0
             finished = exchange(said, usage=usage, upstream=self.url)
             seconds = time.monotonic() - began
             self._plugins.finished([replace(finished, wall=time.time(), seconds=seconds)])
@@ -134,69 +124,26 @@ def setup(model, tmp_path):
     setup.close()
 
 
-def test_totals_are_the_sum_of_the_servers_counters(setup):
-    """Over three restarts of the server and two of ours, wherever the last look was."""
+def test_totals_are_the_sum_of_what_our_answers_told(setup):
+    """Over restarts of the server and ours, whatever the server's counters say."""
+    setup.ask(recorded=False)  # somebody else's, before we were there
     assert setup.look().metrics is Metrics.ON
+    found = setup.lifetime()
+    assert (found["since"], found["requests"], found["prompt"]) == (None, 0, 0)
     for _ in range(3):
         setup.ask()
-    setup.look()
-    setup.ask()  # nobody looks again before the server ends
     setup.restart_server()
-    setup.ask()
-    setup.ask()
     setup.look()
-    setup.restart_proxy()
-    setup.ask()
-    setup.ask(recorded=False)  # somebody else's
-    setup.look()
-    setup.ask()
-    setup.restart_server()
     setup.ask(recorded=False)
-    setup.look()
     setup.ask()
     setup.restart_proxy()
-    setup.restart_server()
     setup.ask()
     setup.look()
     found = setup.lifetime()
-    setup.end_server()
-    figures = found["all"]["figures"]
-    assert {name: figures[name]["value"] for name in TOKENS} == setup.truth
-    assert figures["prompt"]["source"] == BOTH
-    assert found["all"]["exchanges"] == 10
-    (target,) = found["targets"]
-    assert target["model"] == "random"
+    assert {name: found[name] for name in TOKENS} == setup.truth
+    assert (found["requests"], found["evaluated"]) == (5, found["prompt"] - found["reused"])
+    setup.server.close()
     assert setup.look().state is State.DOWN
-
-
-def test_a_restart_shows_though_no_counter_has_fallen(setup):
-    """The server that has begun anew has done more by the next look than the one before."""
-    setup.ask()
-    setup.look()
-    setup.restart_server()
-    for _ in range(4):
-        setup.ask(recorded=False)
-    setup.look()
-    found = setup.lifetime()["all"]["figures"]
-    setup.end_server()
-    assert {name: found[name]["value"] for name in TOKENS} == setup.truth
-    assert found["prompt"]["source"] == COUNTERS
-
-
-def test_without_metrics_totals_come_from_responses(model, tmp_path):
-    setup = Setup(model, tmp_path, endpoint_metrics=False)
-    assert setup.look().metrics is Metrics.OFF
-    setup.ask()
-    setup.ask()
-    setup.restart_server()
-    setup.ask()
-    setup.look()
-    found = setup.lifetime()["all"]
-    setup.close()
-    assert found["exchanges"] == 3
-    assert found["figures"]["prompt"]["source"] == RESPONSES
-    assert found["figures"]["prompt"]["value"] > 600
-    assert found["figures"]["generated"]["value"] > 0
 
 
 def test_slots_tell_how_full_they_are(setup):

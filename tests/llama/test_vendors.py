@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from cacheproxy.asking import Site
+from cacheproxy.child.proxy import ProxyService as Proxy
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import template
 from cacheproxy.doctor.finding import State
-from cacheproxy.replay.proxy import ProxyService as Proxy
 from tests import needs
 from tests.proxy.harness import eventually
 

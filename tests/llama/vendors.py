@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from cacheproxy_demo.embedded import write_model
+
 from cacheproxy.asking import Site
 from cacheproxy.core.server.metrics_page import sample_of
-from cacheproxy.embedded import write_model
 
 from .causes.talk import CORPUS, Json, words
 from .farm import Farm

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cacheproxy.embedded import gguf
-from cacheproxy.embedded.gguf import Tensor, Value
-from cacheproxy.embedded.model import (
+from cacheproxy_demo.embedded import gguf
+from cacheproxy_demo.embedded.gguf import Tensor, Value
+from cacheproxy_demo.embedded.model import (
     PLAIN_WORDS,
     RMS_EPSILON,
     ROPE_BASE,
@@ -27,7 +27,7 @@ from cacheproxy.embedded.model import (
     default_template,
     write_model,
 )
-from cacheproxy.embedded.vocabulary import Vocabulary, learn_vocabulary
+from cacheproxy_demo.embedded.vocabulary import Vocabulary, learn_vocabulary
 
 CONTEXT = 262_144
 WIDTH, HEAD, FORWARD, EXPERTS = 64, 16, 64, 4

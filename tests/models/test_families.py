@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from cacheproxy_demo.client import Client
+from cacheproxy_demo.embedded import LlamaServer
 
-from cacheproxy.demo.client import Client
-from cacheproxy.embedded import LlamaServer
 from tests import needs
 
 from .families import FAMILIES, write_family

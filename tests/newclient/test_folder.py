@@ -37,8 +37,9 @@ def test_it_installs_and_its_tests_pass(tmp_path):
 
     alone = ("--no-deps", "--no-index", "--no-build-isolation")
     run("pip", "install", "-q", *alone, "--target", str(target), str(folder))
-    assert "7 passed" in run("pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=folder)
+    assert "8 passed" in run("pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=folder)
     assert "my-agent-pin-date" in run("cacheproxy", "plugins")
+    assert "OPENAI_BASE_URL" in run("cacheproxy", "env", "my-agent")
 
 
 @pytest.mark.parametrize(

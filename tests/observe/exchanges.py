@@ -1,4 +1,4 @@
-"""Exchanges for tests, built by function."""
+"""Exchanges and looks for tests, built by function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from cacheproxy.core.conversation.exchange import Exchange, Outcome
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.metrics_page import Sample
+from cacheproxy.core.server.status import Look, Metrics, State
 
+URL = "http://localhost:8080"
 SYSTEM = "You are an agent. " * 200
 
 
@@ -46,7 +50,7 @@ def exchange(sent, received=None, *, session="s", usage=None, **changes):
         "reports": (),
         "session": Session("agent", session),
         "turn": 1,
-        "upstream": "http://localhost:8080",
+        "upstream": URL,
         "status": 200,
         "outcome": Outcome.COMPLETE,
         "usage": usage or Usage(),
@@ -56,3 +60,11 @@ def exchange(sent, received=None, *, session="s", usage=None, **changes):
         "bytes_down": 100,
     }
     return Exchange(**fields | changes)
+
+
+def look(*, url=URL, **figures):
+    """A look at a server with these counters; without any, at one that has none."""
+    if not figures:
+        return Look(url, 0.0, 0.0, State.UP, Metrics.OFF)
+    sample = Sample(Figures(**figures), running=1, waiting=0)
+    return Look(url, 0.0, 0.0, State.UP, Metrics.ON, sample, start="1")

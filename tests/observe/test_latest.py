@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from cacheproxy.observe.latest import Latest
-from tests.totals.builders import look
+
+from .exchanges import look
 
 
 def test_what_was_seen_of_others_is_forgotten():

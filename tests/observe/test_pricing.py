@@ -11,9 +11,8 @@ from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
 from cacheproxy.core.route.price import Price
 from cacheproxy.observe.pricing import Pricing
-from tests.totals.builders import look
 
-from .exchanges import body, exchange, read
+from .exchanges import body, exchange, look, read
 
 SPARED = Verdict(Judgement.OK, expected=Count(900, "measured"), unedited=Count(0, "estimated"))
 ADDED = Verdict(

@@ -67,14 +67,19 @@ def loaded(block: tuple[str, ...] = (), earlier: Packages | None = None) -> Pack
 
     ``earlier``: what is in force, where they are loaded once more.
     """
-    others = [
+    theirs = others()
+    load = Packages.load if earlier is None else earlier.again
+    found = load((*block, *theirs))
+    return Packages(package for package in found if package.name not in theirs)
+
+
+def others() -> list[str]:
+    """The names of the packages that happen to be installed here."""
+    return [
         entry.name
         for entry in entry_points("cacheproxy")
         if not entry.value.startswith("plugin_of_")
     ]
-    load = Packages.load if earlier is None else earlier.again
-    found = load((*block, *others))
-    return Packages(package for package in found if package.name not in others)
 
 
 def running(packages: Packages = NONE) -> Plugins:

@@ -42,6 +42,18 @@ def test_one_rule_name_in_two_packages_is_an_error_that_names_both(install, seco
     assert [rule.name for rule in loaded(block=("beta",)).normalizers()] == ["beta"]
 
 
+def test_one_that_brings_commands_alone_is_for_the_command_line(install, tmp_path):
+    """A proxy neither lists it nor minds another plugin of its name; it can be blocked."""
+    install("alpha", "@hookimpl\ndef cacheproxy_commands(): return []")
+    install("beta", SESSION.format("b"))
+    file = tmp_path / "alpha.py"
+    file.write_text(HEAD + CLIENT + RULE.format("mine"))
+    for found in (loaded(), loaded(earlier=loaded())):
+        assert [each.name for each in found] == ["beta"]
+        assert [each.name for each in found.with_files([str(file)])] == ["beta", "alpha"]
+    assert loaded(block=("alpha",))[0].blocked
+
+
 def test_a_normalize_hook_runs_under_its_packages_name(install, tmp_path):
     """It comes after the package's rules, described by its module's first line."""
     install("alpha", "")

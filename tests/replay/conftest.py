@@ -3,8 +3,8 @@
 import os
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
-from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.replay.rules import ruleset
 from cacheproxy.sources import load
 from tests import needs

@@ -1,9 +1,9 @@
 """What a server still has, told by what it has been sent."""
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
-from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.replay.memory import Everything, Slots, shared_tokens, slots_of
 from tests import needs
 from tests.peer import NOBODY

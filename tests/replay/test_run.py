@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
 from cacheproxy.asking import Site
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.replay.cold import Cold, erase
 from cacheproxy.replay.counter import Counter
 from cacheproxy.replay.estimate import assess

@@ -8,12 +8,11 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 from cacheproxy.totals.database import Database
 
-from .builders import look, record
+from .builders import record
 
 
 class Nobody:
@@ -27,11 +26,8 @@ def main(folder: Path) -> None:
     database = Database(Nobody(), folder)
     database.check()
     for number in itertools.count(1):
-        each = record(number=number, began=float(number), session=f"s{number % 7}")
+        each = record(number=number, session=f"s{number % 7}")
         database.put(lambda store, each=each: store.record(each))
-        if number % 10 == 0:
-            seen = look(evaluated=float(number), moment=float(number))
-            database.put(partial(lambda seen, store: store.look(seen), seen))
         if number % 75 == 0:
             database.run(lambda _, number=number: number).addCallback(tell)
         time.sleep(0.01)

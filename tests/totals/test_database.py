@@ -22,11 +22,12 @@ from cacheproxy.totals import database as module
 from cacheproxy.totals import file
 from cacheproxy.totals.database import Database
 from cacheproxy.totals.file import NAME
-from cacheproxy.totals.snapshot import lifetime
+from cacheproxy.totals.sums import EVER
+from cacheproxy.totals.windows import lifetime
 from tests.proxy.harness import eventually, running
 from tests.turning import TurningReactor
 
-from .builders import keep, look, record, store_in
+from .builders import keep, record, store_in
 
 
 def put(database, *records):
@@ -108,9 +109,11 @@ def test_the_thread_comes_with_the_first_job(database, tmp_path):
 
 
 def test_a_question_sees_all_that_came_before_it(database, reactor):
-    """Though nothing of it has been committed yet."""
+    """Though nothing of it has been committed yet; in the sums, too."""
     put(database, *(record(number=number) for number in range(100)))
     assert ask(database, reactor, count) == 100
+    put(database, record())
+    assert ask(database, reactor, lifetime)["requests"] == 101
 
 
 def test_what_waits_is_written_when_it_closes(database, tmp_path):
@@ -159,17 +162,14 @@ def test_a_full_disk_costs_nothing(database, reactor, log, monkeypatch):
         store.connection.execute(f"PRAGMA max_page_count = {pages}")
 
     ask(database, reactor, fill)
-    put(database, *(record(began=5.0, session=f"s{number}") for number in range(500)))
-    database.put(lambda store: store.look(look(moment=10.0, evaluated=1.0)), lasts=False)
+    put(database, *(record(session=f"s{number}") for number in range(500)))
     reactor.turn_until(lambda: any("cannot write" in line for line in log))
-    put(database, record(began=5.0))
+    put(database, record())
     reactor.turn_until(lambda: any("totals are kept again" in line for line in log))
     assert ask(database, reactor, count) == 501
-    sums = "SELECT sum(requests), (SELECT sum(under_way) FROM exchanges) FROM rollups"
-    assert ask(database, reactor, lambda store: store.connection.execute(sums).fetchone()) == (
-        1002,
-        1,
-    )
+    sums = "SELECT sum(requests) FROM rollups GROUP BY step"
+    found = ask(database, reactor, lambda store: store.connection.execute(sums).fetchall())
+    assert found == [(501,)] * 3
     assert database.dropped == 0
     assert len(log) == 2
 
@@ -259,7 +259,7 @@ def test_a_file_damaged_while_it_is_open_is_set_aside(database, reactor, tmp_pat
         store.connection.execute("SAVEPOINT job")
         store.names.forget()
 
-    database.put(damage, lasts=False)
+    database.run(damage)
     put(database, record())
 
     def set_aside():
@@ -402,13 +402,6 @@ def test_killed_at_any_moment_it_keeps_what_it_wrote_down_and_opens(tmp_path, se
     assert store.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     assert store.connection.execute(
         "SELECT step, sum(requests) FROM rollups GROUP BY step"
-    ).fetchall() == [(60_000, kept), (3_600_000, kept)]
-    settled, evaluated = store.connection.execute(
-        "SELECT settled, json_extract(reading, '$.reading.figures.evaluated') FROM upstreams"
-    ).fetchone()
-    assert settled == evaluated
-    assert lifetime(store)["all"]["exchanges"] == settled
-    assert lifetime(store)["waiting"]["exchanges"] == kept - settled
-    store.look(look(evaluated=float(kept)))
-    assert lifetime(store)["all"]["exchanges"] == kept
+    ).fetchall() == [(60_000, kept), (3_600_000, kept), (EVER, kept)]
+    assert lifetime(store)["requests"] == kept
     store.connection.close()

@@ -8,10 +8,11 @@ import pytest
 
 from cacheproxy.core.conversation.verdict import Reason
 from cacheproxy.totals.migrations import LATEST, class_middle, first_class, migrate
-from cacheproxy.totals.snapshot import lifetime
 from cacheproxy.totals.store import Store
+from cacheproxy.totals.sums import EVER, STEPS
+from cacheproxy.totals.windows import lifetime
 
-from .builders import NOW, keep, look, record
+from .builders import MS, NOW, URL, keep, record
 
 RECORDS = [
     record(
@@ -38,6 +39,8 @@ RECORDS = [
 ]
 SUMS = ("rollups", "rollup_firsts", "rollup_breaks")
 TABLES = (*SUMS, "rollup_groups", "sessions")
+LEFT = {"under_way": "0", "metrics": "'on'", "last_seen": "1", "reading": "'{}'", "settled": "0"}
+"""Columns that there were, and what stood in them."""
 
 
 def contents(connection):
@@ -45,6 +48,10 @@ def contents(connection):
         table: connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4, 5").fetchall()
         for table in TABLES
     }
+
+
+HOUR = STEPS[1]
+OF_HOURS = f"FROM rollups WHERE step = {HOUR} ORDER BY at"
 
 
 def schema(connection):
@@ -60,7 +67,6 @@ def newest():
     migrate(connection)
     store = Store(connection)
     keep(store, *RECORDS)
-    store.look(look(evaluated=5.0))
     return connection
 
 
@@ -70,12 +76,22 @@ def test_a_file_of_an_older_version_becomes_one_of_the_newest(newest, version):
     old = sqlite3.connect(":memory:", isolation_level=None)
     assert migrate(old, upto=version) == 0
     if version:
-        kept = ("words", "sessions", "upstreams", "exchanges", "samples", "targets", "lifetime")
-        for table in (*kept, *(SUMS if version > 1 else ())):
-            columns = ", ".join(row[1] for row in old.execute(f"PRAGMA table_info({table})"))
-            rows = newest.execute(f"SELECT {columns} FROM {table}").fetchall()
-            marks = ", ".join("?" * len(rows[0]))
-            old.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", rows)
+        kept = ["words", "sessions", "upstreams", "exchanges"]
+        kept += SUMS if version > 1 else ()
+        kept += ["rollup_groups"] if version > 4 else ()
+        for table in kept:
+            columns = [row[1] for row in old.execute(f"PRAGMA table_info({table})")]
+            since = {row[1] for row in newest.execute(f"PRAGMA table_info({table})")}
+            taken = ", ".join(name if name in since else LEFT[name] for name in columns)
+            rows = newest.execute(f"SELECT {taken} FROM {table}").fetchall()
+            marks = ", ".join("?" * len(columns))
+            old.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
+            if table == "rollups":
+                old.execute(f"DELETE FROM rollups WHERE step = {EVER}")
+        old.execute("INSERT INTO targets VALUES (1, 1, 'm', 0)")
+        old.execute(  # five milliseconds a token
+            "INSERT INTO lifetime VALUES (1, 'spared', 0, 1), (1, 'spared_seconds', 0, 0.005)"
+        )
     assert migrate(old) == version
     assert schema(old) == schema(newest)
     assert old.execute("PRAGMA user_version").fetchone() == (LATEST,)
@@ -86,7 +102,7 @@ def test_a_file_of_an_older_version_becomes_one_of_the_newest(newest, version):
 
 
 def old_file(*spared, waiting=0.0, seconds=None):
-    """A file of version 2: exchanges a minute apart, and what the totals say of them."""
+    """A file of version 2: exchanges an hour apart, and what the totals say of them."""
     old = sqlite3.connect(":memory:", isolation_level=None)
     migrate(old, upto=2)
     old.execute("INSERT INTO upstreams (id, url, first_seen) VALUES (1, 'u', 0)")
@@ -95,14 +111,14 @@ def old_file(*spared, waiting=0.0, seconds=None):
         "INSERT INTO exchanges (at, number, upstream, outcome, turn, side, failed, under_way, "
         "total_ms, up, down, spared, evaluated, prompt_ms, output, output_ms) "
         "VALUES (?, 1, 1, 1, 1, 0, 0, 0, 1, 1, 1, ?, 25, 500, 1, 1)",
-        [(60_000 * number, tokens) for number, tokens in enumerate(spared)],
+        [(HOUR * number, tokens) for number, tokens in enumerate(spared)],
     )
     names = "requests, turns, failed, breaks, prompt, reused, evaluated, output, lost, spared, "
     names += "timed_prompt, prompt_ms, timed_output, output_ms, first_ms, added_us, sent"
     old.executemany(
         f"INSERT INTO rollups (step, upstream, at, {names}) VALUES "
-        "(60000, 1, ?, 1, 1, 0, 0, 9, 9, 9, 9, 0, ?, 25, 500, 1, 1, 0, 0, 0)",
-        [(60_000 * number, tokens or 0) for number, tokens in enumerate(spared)],
+        f"({HOUR}, 1, ?, 1, 1, 0, 0, 9, 9, 9, 9, 0, ?, 25, 500, 1, 1, 0, 0, 0)",
+        [(HOUR * number, tokens or 0) for number, tokens in enumerate(spared)],
     )
     figures = {"spared": sum(filter(None, spared)), "spared_waiting": waiting, "speed_tokens": 9.0}
     figures |= {} if seconds is None else {"spared_seconds": seconds}
@@ -118,27 +134,42 @@ def test_what_was_spared_before_is_priced_as_the_totals_had_it():
     migrate(old)
     prices = [row[0] for row in old.execute("SELECT spared_ms FROM exchanges ORDER BY id")]
     assert prices == [2500, None, 0, 7500, -1000]
-    assert [row[0] for row in old.execute("SELECT spared_ms FROM rollups ORDER BY at")] == [
+    assert [row[0] for row in old.execute(f"SELECT spared_ms {OF_HOURS}")] == [
         2500,
         0,
         0,
         7500,
         -1000,
     ]
-    found = lifetime(Store(old))["all"]["spared"]
-    assert (found["tokens"], found["seconds"], found["unpriced"]) == (3600, 9.0, 0)
+    found = lifetime(Store(old))
+    assert (found["spared"], found["spared_seconds"], found["unpriced"]) == (3600, 9.0, 0)
 
 
 def test_what_had_no_price_has_none():
     old = old_file(1000, 200, waiting=1200.0)
     migrate(old)
     assert old.execute("SELECT spared_ms FROM exchanges").fetchall() == [(None,), (None,)]
-    assert old.execute("SELECT spared_ms, unpriced FROM rollups").fetchall() == [
+    assert old.execute(f"SELECT spared_ms, unpriced {OF_HOURS}").fetchall() == [
         (0, 1000),
         (0, 200),
     ]
-    found = lifetime(Store(old))["all"]["spared"]
-    assert (found["tokens"], found["seconds"], found["unpriced"]) == (1200, None, 1200)
+    found = lifetime(Store(old))
+    assert (found["spared"], found["spared_seconds"], found["unpriced"]) == (1200, 0.0, 1200)
+
+
+def test_what_the_servers_counters_told_is_no_more_in_the_lifetime():
+    """They had others' requests, and those from before the proxy was there."""
+    old = old_file(0, 0, 0)
+    migrate(old, upto=5)
+    old.execute("INSERT INTO lifetime VALUES (1, 'prompt', 166300, 0)")
+    old.execute("INSERT INTO samples (step, upstream, at, looks, prompt) VALUES (1, 1, 0, 1, 9)")
+    old.execute("INSERT INTO upstreams (url, first_seen, reading) VALUES (?, ?, '{}')", (URL, MS))
+    migrate(old)
+    found = lifetime(Store(old))
+    assert (found["requests"], found["prompt"], found["since"]) == (3, 27, 0)
+    store = Store(old)
+    keep(store, record())
+    assert (lifetime(store)["requests"], lifetime(store)["prompt"]) == (4, 1027)
 
 
 def test_speeds_of_before_are_of_answers_that_tell_one():
@@ -147,7 +178,7 @@ def test_speeds_of_before_are_of_answers_that_tell_one():
     old.execute("DELETE FROM exchanges WHERE at = 0")
     migrate(old)
     names = "timed_prompt, prompt_ms, timed_output, output_ms"
-    assert old.execute(f"SELECT {names} FROM rollups ORDER BY at").fetchall() == [
+    assert old.execute(f"SELECT {names} {OF_HOURS}").fetchall() == [
         (25, 500, 1, 1),
         (0, 0, 0, 0),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.totals.snapshot import routed
+from cacheproxy.totals.groups import routed
 
 from .builders import URL, keep, record, store_in
 

@@ -7,17 +7,19 @@ import threading
 import pytest
 
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.metrics_page import Sample
+from cacheproxy.core.server.status import Look, Metrics, State
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.totals.file import NAME
 from cacheproxy.totals.requests import requests
-from cacheproxy.totals.snapshot import RESPONSES, lifetime
 from cacheproxy.totals.totals import Totals
-from cacheproxy.totals.windows import overview
+from cacheproxy.totals.windows import lifetime, overview
 from tests.observe.exchanges import body, exchange
 from tests.proxy.harness import eventually
 from tests.turning import TurningReactor
 
-from .builders import MS, NOW, URL, look
+from .builders import MS, NOW
 
 DAY = 86_400
 
@@ -55,30 +57,26 @@ def test_a_finished_exchange_is_recorded(totals, reactor):
     assert (found["prompt"], found["reused"], found["model"]) == (100, 80, None)
     assert ask(totals, reactor, overview, "15m", totals.now)["sums"]["requests"] == 1
     assert totals.now == MS
-    assert totals.dropped == 0
 
 
-def test_looks_are_counted(totals, reactor):
-    finished(totals, exchange(body("x"), usage=Usage(100, 80, 5), wall=NOW))
-    totals.looked(look(evaluated=20.0, reused=80.0, generated=5.0))
-    assert ask(totals, reactor, lifetime)["all"]["figures"]["prompt"]["value"] == 100
-
-
-def test_where_nobody_looks_at_the_upstream_responses_tell(totals, reactor):
-    """Its housekeeping counts what has come since the last time."""
-    totals.start(unpolled=lambda: [URL])
-    finished(totals, exchange(body("x"), usage=Usage(100, 80, 5), wall=NOW))
-    assert ask(totals, reactor, lifetime)["all"]["exchanges"] == 0
-    reactor.advance(60)
-    found = ask(totals, reactor, lifetime)["all"]
-    assert found["exchanges"] == 1
-    assert found["figures"]["prompt"] == {"value": 100, "source": RESPONSES}
+@pytest.mark.parametrize("state", State)
+def test_a_look_tells_what_the_upstream_serves(totals, reactor, state):
+    """And nothing is counted of it: its counters tell of what others asked it."""
+    sent = exchange(body("x"), usage=Usage(100, 80, 5), wall=NOW)
+    sample = Sample(Figures(evaluated=7000.0, reused=9000.0), running=0, waiting=0)
+    for seen, served in ((State.UP, "gemma"), (state, "qwen")):
+        totals.looked(Look(sent.upstream, NOW, 0.0, seen, Metrics.ON, sample, served=served))
+    finished(totals, sent)
+    (found,) = ask(totals, reactor, requests)["requests"]
+    assert found["model"] == ("qwen" if state is State.UP else "gemma")
+    found = ask(totals, reactor, lifetime)
+    assert (found["requests"], found["prompt"], found["reused"]) == (1, 100, 80)
+    assert found["since"] == NOW
 
 
 def test_the_housekeeping_deletes_what_is_old(totals, reactor):
     totals.start()
     finished(totals, exchange(body("old"), wall=NOW - 40 * DAY), exchange(body("x"), wall=NOW))
-    totals.looked(look())
     assert len(ask(totals, reactor, requests)["requests"]) == 2
     reactor.advance(60)
     assert len(ask(totals, reactor, requests)["requests"]) == 1
@@ -99,7 +97,6 @@ def test_a_clock_a_year_ahead_for_hours_costs_no_detail(reactor, tmp_path):
             wall[0] += 3600
 
     finished(totals, exchange(body("x"), wall=NOW))
-    totals.looked(look())
     for jump in (365 * DAY, -365 * DAY, -DAY / 24, -DAY, -NOW, NOW + DAY + DAY / 24):
         wall[0] += jump
         pass_by(3)
@@ -111,7 +108,7 @@ def test_a_clock_a_year_ahead_for_hours_costs_no_detail(reactor, tmp_path):
     assert rows() == 1
     pass_by(24)
     assert rows() == 0
-    assert ask(totals, reactor, lifetime)["all"]["exchanges"] == 1
+    assert ask(totals, reactor, lifetime)["requests"] == 1
     totals.close()
 
 

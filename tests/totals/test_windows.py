@@ -8,10 +8,9 @@ import pytest
 
 from cacheproxy.core.conversation.verdict import Judgement, Reason
 from cacheproxy.totals.retention import tidy
-from cacheproxy.totals.snapshot import lifetime
-from cacheproxy.totals.windows import WINDOWS, breaks, overview
+from cacheproxy.totals.windows import WINDOWS, breaks, lifetime, overview
 
-from .builders import MS, NOW, keep, look, record
+from .builders import MS, NOW, keep, record
 
 BROKE = {"verdict": Judgement.BREAK, "reason": Reason.MESSAGES_CHANGED, "lost_ms": 2000}
 
@@ -21,7 +20,7 @@ def test_sums_and_series(store, name):
     """Nothing of a window without anything."""
     nothing = overview(store, name, MS)
     assert nothing["sums"]["first_median"] is nothing["sums"]["prefill_speed"] is None
-    assert nothing["series"] == nothing["server"] == breaks(store, name, MS) == []
+    assert nothing["series"] == breaks(store, name, MS) == []
     keep(
         store,
         record(wall=NOW, first_ms=200, spared=500, spared_ms=3_250),
@@ -58,26 +57,6 @@ def test_the_median_is_exact_in_the_shortest_window(store):
     keep(store, *(record(first_ms=wait) for wait in (100, 250, 9000)))
     assert overview(store, "15m", MS)["sums"]["first_median"] == 0.25
     assert overview(store, "1h", MS)["sums"]["first_median"] == pytest.approx(0.25, rel=0.1)
-
-
-@pytest.mark.parametrize("name", WINDOWS)
-def test_what_the_server_itself_tells(store, name):
-    store.look(look(NOW - 60, evaluated=100.0, generated=10.0, prefill=1.0, generation=0.5))
-    store.look(look(NOW, evaluated=500.0, generated=30.0, prefill=3.0, generation=1.5))
-    found = overview(store, name, MS)["server"]
-    assert sum(each["evaluated"] for each in found) == 500
-    assert found[-1]["prefill_speed"] == pytest.approx(200, rel=0.2)
-    assert found[-1]["generation_speed"] == 20
-    assert found[-1]["kv"] == 0.5
-
-
-def test_two_looks_in_one_second_are_one_sample(store):
-    """After a clock has jumped back."""
-    store.look(look(NOW, evaluated=100.0, generated=10.0))
-    store.look(look(NOW + 0.1, evaluated=130.0, generated=15.0))
-    (found,) = overview(store, "15m", MS)["server"]
-    assert (found["evaluated"], found["generated"]) == (130, 15)
-    assert found["kv"] == 0.5
 
 
 @pytest.mark.parametrize("name", WINDOWS)
@@ -129,14 +108,6 @@ def test_short_answers_tell_no_speed_and_bend_none(store, name):
     assert (sums["prefill_speed"], sums["generation_speed"]) == (200, pytest.approx(550 / 3))
 
 
-def test_counters_that_gained_little_tell_no_speed(store):
-    store.look(look(NOW - 60, evaluated=0.0, generated=0.0, prefill=0.0, generation=0.0))
-    store.look(look(NOW, evaluated=3.0, generated=1.0, prefill=0.2, generation=1e-6))
-    (_, last) = overview(store, "15m", MS)["server"]
-    assert (last["evaluated"], last["generated"]) == (3, 1)
-    assert (last["prefill_speed"], last["generation_speed"]) == (None, None)
-
-
 def steps_of(store, question):
     """What SQLite does to answer ``question``, in tens of its instructions."""
     count = 0
@@ -152,18 +123,14 @@ def steps_of(store, question):
 
 
 def test_what_was_before_the_window_costs_nothing(store):
-    """Neither what is summed up, nor what waits for an upstream, even for one that is gone."""
+    """Of an upstream that is gone, too."""
     keep(store, *(record(wall=NOW - 60 * at, number=at) for at in range(60)))
-    store.look(look())
 
     def steps():
         tidy(store, MS)
         return steps_of(store, lambda: (overview(store, "1h", MS), lifetime(store)))
 
     before = steps()
-    store.look(look(NOW - 9000, url="http://gone"))
     keep(store, *(record(wall=NOW - 7200 - 60 * at) for at in range(1500)))
-    for at in range(900):
-        store.look(look(NOW - 86_400 + 60 * at, evaluated=1.0 * at))
-    assert store.connection.execute("SELECT count(*) FROM samples").fetchone()[0] > 800
+    keep(store, *(record(wall=NOW - 9000 - 60 * at, upstream="http://gone") for at in range(900)))
     assert steps() < 1.2 * before

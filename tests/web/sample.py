@@ -20,7 +20,7 @@ class Shown:
         self.clock = Clock()
         self.recent = Recent()
         self.latest = Latest()
-        self.source = Unkept(self.clock, lambda: NOW + self.clock.seconds(), most)
+        self.source = Unkept(lambda: NOW + self.clock.seconds(), most)
         self.dashboard = Dashboard(self.source, self.recent, self.latest, "0.1.0")
         self.dashboard.url = URL
         self.observers = [self.recent, self.source]

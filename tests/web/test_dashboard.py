@@ -67,7 +67,7 @@ def test_all_that_a_window_shows(broken):
     assert [each["reason"] for each in data["breaks"]] == ["system_changed"]
     assert data["breaks"][0]["number"] == 2
     assert data["sessions"][0]["turns"] == 2
-    assert data["lifetime"]["waiting"]["prompt"] == 4010
+    assert data["lifetime"]["prompt"] == 4010
     assert data["rules"] == ["some-rule"]
     assert data["unkept"] == "--state-dir none"
     assert data["upstream"] == {"url": URL, "state": "unknown", "slots": [], "words": {}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.web.headline import Standing, headline, speeds, without
+from cacheproxy.web.headline import Standing, headline, without
 
 
 def told(window="1h", **sums):
@@ -67,18 +67,3 @@ def test_breaks_are_counted_in_words(count, words):
     assert "100 tokens, 1.0 % of all" in found["text"]
     assert words in found["text"]
     assert "30 days" in found["text"]
-
-
-def test_the_servers_counters_tell_speeds_before_its_responses():
-    """Tokens by the time they took, not a mean of speeds; gaps count for nothing."""
-    sums = {"prefill_speed": 7.0, "generation_speed": 8.0}
-    nothing = {"evaluated": None, "prefill_speed": None, "generated": 5, "generation_speed": None}
-    server = [
-        nothing | {"evaluated": 1000, "prefill_speed": 100.0},
-        nothing | {"evaluated": 1000, "prefill_speed": 1000.0},
-        nothing,
-    ]
-    found = speeds({"sums": sums, "server": server})
-    assert found["prefill"] == pytest.approx(2000 / 11)
-    assert found["generation"] == 8.0
-    assert speeds({"sums": sums, "server": []})["prefill"] == 7.0

@@ -15,23 +15,17 @@ from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.places import SYSTEM_TEXT, USER_TEXT
 
-_HEADERS = (
-    b"x-claude-code-session-id",
-    b"session-id",
-    b"session_id",
-    b"x-session-id",
-    b"x-session-affinity",
-)
+_SESSION, _AGENT = re.compile(rb"x-(?!parent-).+-session-id"), re.compile(rb"x-.+-agent-id")
+"""Headers in which clients name a session, and a subagent of it; in between is whose they are."""
+_SHARED = (b"session-id", b"session_id", b"x-session-id", b"x-session-affinity")
+"""What several clients call them."""
 _CREDENTIALS = (*sorted(CREDENTIALS), b"x-goog-api-key", b"cookie")
 _KEY = "key="
 """In a target: Gemini's API has its key there."""
-_THREAD = b"thread-id"
-"""Codex: the agent's own; the session's first agent has the session's id."""
-_AGENT_HEADERS = (b"x-claude-code-agent-id", b"x-openai-subagent")
 _PARENT = b"x-parent-session-id"
 _TYPED = re.compile(r"[a-z]{2,8}_")
-"""How an id begins that says its own type (``ses_`` of opencode): the time follows, for days the
-same, so the end tells two apart."""
+"""How an id begins that says its own type (``ses_``): the time follows, for days the same, so the
+end tells two apart."""
 _HASH = re.compile(r"[0-9a-f]{16}")
 
 DOCTOR = "cacheproxy-doctor"
@@ -60,7 +54,7 @@ class Session(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its whole name, as pages and commands call it: ``claude-code/3f9a…``."""
+        """Its whole name, as pages and commands call it: ``client/3f9a…``."""
         return f"{self.client}/{self.id}"
 
     @property
@@ -89,9 +83,9 @@ class Session(NamedTuple):
 def session_of(request: Request, answer: str | None = None, client: str | None = None) -> Session:
     """Return the session of ``request``; ``answer`` is what a plugin said (``client/id``, ``id``).
 
-    Else the first of: a session header (those of known clients, then any ``x-*-session-id``), with
-    the agent behind it where a subagent has it in another; ``prompt_cache_key``, the session part
-    of ``metadata.user_id``, a hash of client, system text and first user message. ``client``: its
+    Else the first of: a session header (any ``x-*-session-id``, then the names that several clients
+    use), with a subagent's ``x-*-agent-id`` behind it; ``prompt_cache_key``, the session part of
+    ``metadata.user_id``, a hash of client, system text and first user message. ``client``: its
     name, if it is known by more than the user agent.
     """
     client = client or client_of(request)
@@ -120,22 +114,20 @@ def parent_of(request: Request, session: Session) -> Session | None:
 
 
 def _from_headers(request: Request) -> str | None:
-    thread = request.first_header((_THREAD,))
-    found = request.first_header(_HEADERS) or request.first_header(_others(request)) or thread
-    if found is None:
-        return None
-    agent = thread if thread != found else None
-    agent = agent or request.first_header(_AGENT_HEADERS)
+    sessions, agents = _telling(tuple(request.header_names))
+    found = request.first_header(sessions) if sessions else None
+    agent = request.first_header(agents) if found and agents else None
     return found if agent is None else f"{found}:{agent}"
 
 
-def _others(request: Request) -> list[bytes]:
-    """Return the names of all headers ``x-*-session-id``, but for those of a parent."""
-    return [
-        name
-        for name in request.header_names
-        if name.startswith(b"x-") and name.endswith(b"-session-id") and name != _PARENT
-    ]
+@lru_cache(maxsize=64)
+def _telling(names: tuple[bytes, ...]) -> tuple[list[bytes], list[bytes]]:
+    """Return which of ``names`` may name a session, the most telling first, and which an agent.
+
+    A client sends the same headers in each turn: it is asked once.
+    """
+    own = list(filter(_SESSION.fullmatch, names))
+    return [*own, *(name for name in _SHARED if name in names)], [*filter(_AGENT.fullmatch, names)]
 
 
 def _from_body(request: Request) -> str | None:
@@ -147,7 +139,7 @@ def _from_body(request: Request) -> str | None:
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
     if not isinstance(user, str):
         return None
-    # Claude Code: a JSON object since 2026, before that "user_…_account_…_session_<uuid>".
+    # A JSON object, or "user_…_account_…_session_<uuid>".
     try:
         parsed = json.loads(user)
     except (ValueError, RecursionError):

@@ -9,6 +9,7 @@ count is unknown here, even if the server leaves zeros out (as SGLang does).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,3 +183,9 @@ def _count(value: Any) -> int | None:
 def _seconds(value: Any, per_second: float) -> float | None:
     is_number = type(value) is int or type(value) is float
     return value / per_second if is_number and 0 <= value < _TOO_MUCH else None
+
+
+def summed(values: Iterable[Any]) -> Any:
+    """Return the sum of ``values``; None if one of them is unknown."""
+    known = list(values)
+    return None if None in known else sum(known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -25,6 +25,7 @@ from cacheproxy.core.diff.kind import Kind, token_at
 from cacheproxy.core.document.compare import common_prefix
 from cacheproxy.core.judge.advice import Advice, Changed, advice, often
 from cacheproxy.core.judge.explain import said_of
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import prompt_of
 from cacheproxy.core.server.profile import UNKNOWN
 
@@ -112,13 +113,14 @@ def report(
     number: int | None = None,
     turn: int | None = None,
     captures: Sequence[str] = (),
+    clients: Iterable[Client] = (),
 ) -> Report:
     """Return the report on a turn.
 
     ``verdict``: with its excerpts, as it was reached. ``field``: the volatile field at the break,
     with the rules that cover it, if the bodies are at hand. ``active``: the names of the rules
     that are on. ``number`` and ``turn`` where the exchange does not know its own. ``captures``:
-    files or folders of them, for the advice.
+    files or folders of them, and ``clients``: those that packages declare, for the advice.
     """
     where = verdict.where
     usage = exchange.usage
@@ -160,7 +162,8 @@ def report(
     live = exchange.number if isinstance(exchange, Exchange) else None
     changed = Changed(kind, found.source, rules, found.on, seen, tuple(captures), live)
     profile = exchange.profile or UNKNOWN
-    return replace(found, advice=advice(verdict, profile, found.client, changed))
+    client = next((one for one in clients if one.name == found.client), None)
+    return replace(found, advice=advice(verdict, profile, client, changed))
 
 
 def failed(exchange: Exchange | Captured, number: int | None = None) -> str:

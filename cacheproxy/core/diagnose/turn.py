@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from cacheproxy.core.diagnose.volatile import Field, fields, is_related
 from cacheproxy.core.diff.changes import Change
 from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import parted_at
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.prompt.prompt import Order, Part, prompt_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.normalizer import Normalizer
@@ -29,10 +30,11 @@ def report_captured(
     *,
     number: int | None = None,
     captures: Sequence[str] = (),
+    clients: Iterable[Client] = (),
 ) -> Report:
     """Return the report on turn ``index`` (from 0) of a captured lane.
 
-    ``captures``: where they are, for the advice.
+    ``captures``: where they are, and ``clients``: those that packages declare, for the advice.
     """
     turn = lane.turns[index]
     record = replace(turn.record, session=lane.session, side=lane.is_side)
@@ -57,6 +59,7 @@ def report_captured(
         number=number or record.number or turn.index + 1,
         turn=turn.place.turn,
         captures=captures,
+        clients=clients,
     )
 
 

@@ -19,6 +19,7 @@ from cacheproxy.core.conversation.verdict import (
     Verdict,
 )
 from cacheproxy.core.diff.kind import Kind
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.server.flags import (
     LLAMA,
     RAM_CACHE,
@@ -45,22 +46,9 @@ CURABLE = (*FREQUENCY, Kind.REORDERED)
 """Kinds of changes for which there is a rule, or one can be proposed: tools keep their order."""
 _OFTEN = 0.1
 """Of the turns: a date that changed in more of them changes not only at midnight."""
-_CLAUDE = "claude"
 _KEEPS = (
     "--keep-thinking yes: the proxy asks the template to keep earlier reasoning, and gives back "
     "what the client dropped"
-)
-SET_UP = frozenset(
-    (
-        *("aider", "claude", "cline", "codex", "crush", "gemini", "goose", "librechat"),
-        *("openclaw", "opencode", "pi", "qwen"),
-    )
-)
-"""Clients that ``cacheproxy env`` knows."""
-_COUNTDOWN = Setting(
-    "CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off",
-    "Claude Code (2.1.233 and later) then does not send its token countdown, a system message in "
-    "each turn",
 )
 
 
@@ -91,22 +79,6 @@ class Changed:
 
 
 _NOT_KNOWN = Changed()
-_LATE_TOOLS: Mapping[str, tuple[Advice, ...]] = {
-    _CLAUDE: (
-        Advice(
-            "Claude Code",
-            "ENABLE_TOOL_SEARCH=false: Claude Code then sends all tools in its first request: a "
-            "longer prompt, but no break (measured: 32,283 tokens read in all; with the search "
-            "and one break 25,785)",
-        ),
-        Advice(
-            "Claude Code",
-            "MCP_CONNECTION_NONBLOCKING=0: Claude Code then waits up to 5 seconds for MCP "
-            "servers before its first prompt",
-        ),
-    ),
-}
-"""Switches of clients that send all tools from the first request on, by the clients' names."""
 _LATE_SERVERS = Advice(
     "the client", "if these are tools of MCP servers, connect them before the first prompt"
 )
@@ -118,9 +90,15 @@ class _Case:
 
     verdict: Verdict
     profile: Profile
-    client: str
+    client: Client | None
     changed: Changed
     server: ServerFlags
+
+    def of_client(self, cause: str) -> Iterator[Advice]:
+        """Yield what the client's package advises where ``cause`` is why."""
+        for why, do, what in self.client.advice if self.client is not None else ():
+            if why == cause:
+                yield Advice(do, what)
 
     def set(self, settings: Iterable[Setting], otherwise: str) -> Iterator[Advice]:
         """Yield the settings of this server; ``otherwise``: what none is known for."""
@@ -132,13 +110,13 @@ class _Case:
 def advice(
     verdict: Verdict,
     profile: Profile = UNKNOWN,
-    client: str = "",
+    client: Client | None = None,
     changed: Changed = _NOT_KNOWN,
 ) -> tuple[Advice, ...]:
     """Return what can be done about ``verdict``, the most helpful first; () where all is well.
 
-    ``profile``: of the server that the turn went to. ``client``: its name ("claude", "codex").
-    ``changed``: the field at the break.
+    ``profile``: of the server that the turn went to. ``client``: None where no
+    package declares it. ``changed``: the field at the break.
     """
     case = _Case(verdict, profile, client, changed, flags_of(profile))
     if verdict.judgement is Judgement.BREAK:
@@ -147,6 +125,11 @@ def advice(
         return ()
     unmeasured = tuple(_unmeasured(case))
     return (*_about(verdict.reason, case), *unmeasured) if verdict.reason else unmeasured
+
+
+def setup_command(client: Client | None) -> str:
+    """Return the command that prints what ``client`` has to be told, as far as it is known."""
+    return f"cacheproxy env {client.name if client is not None and client.has_setup else 'CLIENT'}"
 
 
 def is_curable(verdict: Verdict) -> bool:
@@ -218,8 +201,7 @@ def _template(case: _Case) -> Iterator[Advice]:
         why = "this happens once: from now on the template keeps earlier reasoning"
         yield Advice("nothing", why)
     elif rewrite is Rewrite.HOISTED:
-        if case.client == _CLAUDE:
-            yield Advice("Claude Code", _COUNTDOWN.says)
+        yield from case.of_client(rewrite)
         yield Advice("the proxy", "--placement auto (the default) keeps such messages in place")
     elif rewrite is Rewrite.TOOLS:
         why = "no fix is known: this template moves the tools to each new user message"
@@ -257,8 +239,7 @@ def _context(case: _Case) -> Iterator[Advice]:
     if case.server.context:
         why = f"{case.server.context} larger{now}: it was full, so the server dropped its start"
         yield Advice(case.server.name, why)
-    client = case.client if case.client in SET_UP else "CLIENT"
-    yield Advice("the client", f"cacheproxy env {client} tells the client when to compact")
+    yield Advice("the client", f"{setup_command(case.client)} tells the client when to compact")
 
 
 def _not_cached(case: _Case) -> Iterator[Advice]:
@@ -273,9 +254,7 @@ def _not_cached(case: _Case) -> Iterator[Advice]:
 
 def _model(case: _Case) -> Iterator[Advice]:
     yield Advice("nothing", "each model has its own cache")
-    if case.client == _CLAUDE:
-        why = 'eval "$(cacheproxy env claude)" sets one model for all requests of Claude Code'
-        yield Advice("the client", f"{why}; use it if you did not change the model yourself")
+    yield from case.of_client(Reason.MODEL_CHANGED)
     if case.server.models:
         why = f"{case.server.models}: both models stay loaded, if the memory is enough"
         yield Advice(case.server.name, why)
@@ -283,7 +262,7 @@ def _model(case: _Case) -> Iterator[Advice]:
 
 def _tools(case: _Case) -> Iterator[Advice]:
     if not case.changed.rules and case.changed.kind is not Kind.REORDERED:
-        yield from _LATE_TOOLS.get(case.client, (_LATE_SERVERS,))
+        yield from list(case.of_client(Reason.TOOLS_CHANGED)) or (_LATE_SERVERS,)
     yield from _field(case)
 
 

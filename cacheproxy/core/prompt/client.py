@@ -88,6 +88,12 @@ class Client:
     must_begin: str = ""
     """However it is told, its system text begins with this, too: where its name is a library's,
     which others use."""
+    advice: tuple[tuple[str, str, str], ...] = field(default=(), repr=False, compare=False)
+    """What to do about turns that broke: why (``tools_changed``, ``model_changed``, ``system
+    message hoisted``: as verdicts say it), whose setting it is, and the setting with what it
+    does."""
+    has_setup: bool = field(default=False, repr=False, compare=False)
+    """Whether ``cacheproxy env`` knows it: its package has the hook cacheproxy_setup."""
     late: float | None = field(default=None, init=False, repr=False, compare=False)
     """The seconds that a line took, once that was too long: none is looked for from then on."""
 
@@ -100,6 +106,9 @@ class Client:
         for marks in (self.agents, self.headers, self.head, self.lines):
             if type(marks) is not tuple or not all(type(mark) is str and mark for mark in marks):
                 raise ClientError(f"client {self.name!r}: its marks must be tuples of texts")
+        rows = self.advice if type(self.advice) is tuple else ((),)
+        if not all(len(row) == 3 and all(type(text) is str for text in row) for row in rows):
+            raise ClientError(f"client {self.name!r}: its advice is rows of three texts")
         if self.is_every and (self.agents or self.headers or self.head or self.lines):
             raise ClientError("the client '*' means every client, and may have no marks")
         object.__setattr__(self, "agents", tuple(agent.lower() for agent in self.agents))

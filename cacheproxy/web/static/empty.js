@@ -2,8 +2,8 @@
 import { $, code, command, el, show } from "./dom.js";
 import { proxyOption } from "./words.js";
 
-function isEmpty({ lifetime, overview, prefills }) {
-  return lifetime.all.exchanges + lifetime.waiting.exchanges === 0 && !overview.sums.requests && !prefills.length;
+function isEmpty({ lifetime, prefills }) {
+  return !lifetime.requests && !prefills.length;
 }
 
 export function showEmpty(said) {

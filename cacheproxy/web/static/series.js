@@ -1,4 +1,4 @@
-// Small charts over time: reuse, speeds, waits, the server's cache, the longest prompt.
+// Small charts over time: reuse, speeds, waits, the longest prompt.
 import { axis, colour, draw } from "./chart.js";
 import { $, el } from "./dom.js";
 import { listBucket } from "./requests.js";
@@ -11,7 +11,6 @@ const CHARTS = [
   { id: "generation", name: "Generation", field: "generation_speed", say: speed, tick: compact, cut: true },
   { id: "prefill", name: "Prefill", field: "prefill_speed", say: speed, tick: compact, cut: true },
   { id: "wait", name: "Longest wait for a first token", field: "first_worst", say: lasting, tick: lasting },
-  { id: "kv", name: "KV cache in use", field: "kv", say: percent, tick: share, most: 1 },
   { id: "context", name: "Longest prompt", field: "context", say: (value) => `${count(value)} tokens`, tick: compact },
 ];
 
@@ -27,12 +26,11 @@ $("series").replaceChildren(...CHARTS.map(({ id, name }) => el("div", { class: "
 // What draws each of them.
 export const drawSeries = () => CHARTS.map((chart) => () => drawOne(chart, pointsOf(chart)));
 
-// One value a bucket, null where nothing was recorded: the server's own counters, else our exchanges.
+// One value a bucket, null where nothing was recorded.
 function pointsOf({ field, of }) {
-  const { start, end, bucket, series, server } = shown.data.overview;
+  const { start, end, bucket, series } = shown.data.overview;
   const valueOf = of || ((each) => each[field]);
-  const told = (list) => list.filter((each) => known(valueOf(each))).length;
-  const found = new Map((!of && told(server) && told(server) >= told(series) ? server : series).map((each) => [each.at, valueOf(each)]));
+  const found = new Map(series.map((each) => [each.at, valueOf(each)]));
   const points = [[], []];
   for (let at = start; at < end; at += bucket) {
     points[0].push(at + bucket / 2);

@@ -7,6 +7,8 @@ import pytest
 from cacheproxy_claude_code import CLIENT
 from cacheproxy_claude_code.billing import CONSTANT
 
+from cacheproxy.core.conversation.verdict import Judgement, Reason, Rewrite, Verdict
+from cacheproxy.core.judge.advice import advice
 from cacheproxy.testing import assert_extends, assert_untouched, normalized, request, rules_of
 
 RULES = rules_of(cacheproxy_claude_code)
@@ -96,3 +98,26 @@ def test_its_words_elsewhere_do_not_tell(path, shape, agent, text):
     turn = request(body, path, headers)
     assert not CLIENT.sent(turn)
     assert_untouched(RULES, turn, request(shape(DATE.format(2)), path))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "lines"),
+    [
+        (
+            Verdict(Judgement.BREAK, Reason.TOOLS_CHANGED),
+            ["Claude Code: ENABLE_TOOL_SEARCH=false", "Claude Code: MCP_CONNECTION_NONBLOCKING=0"],
+        ),
+        (
+            Verdict(Judgement.BREAK, Reason.MODEL_CHANGED),
+            ["nothing: each model", 'the client: eval "$(cacheproxy env claude)"'],
+        ),
+        (
+            Verdict(Judgement.BREAK, Reason.TEMPLATE_CHANGED, rewrite=Rewrite.HOISTED),
+            ["Claude Code: CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off", "the proxy: --placement auto"],
+        ),
+    ],
+)
+def test_its_own_settings_are_advised(verdict, lines):
+    """Where they help."""
+    found = [f"{one.do}: {one.why}" for one in advice(verdict, client=CLIENT)]
+    assert all(line.startswith(start) for line, start in zip(found, lines, strict=False)), found

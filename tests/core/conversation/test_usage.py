@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cacheproxy.core.conversation.usage import Usage, usage_of
+from cacheproxy.core.conversation.usage import Usage, summed, usage_of
 from tests.core.counting import (
     ANTHROPIC,
     CHAT_USAGE,
@@ -227,3 +227,10 @@ def test_odd_times_are_unknown(value):
 def test_other_messages_say_nothing(message):
     """Only an object can have usage."""
     assert usage_of(message) == Usage()
+
+
+@pytest.mark.parametrize(
+    ("values", "total"), [((), 0), ((1, 0.5), 1.5), ((1, None), None), ((None,), None)]
+)
+def test_a_sum_of_what_is_not_known_is_not_known(values, total):
+    assert summed(iter(values)) == total

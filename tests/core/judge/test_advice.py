@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.client_setup.clients import CLIENTS
 from cacheproxy.core.conversation.verdict import (
     Break,
     Count,
@@ -15,8 +14,9 @@ from cacheproxy.core.conversation.verdict import (
     Verdict,
 )
 from cacheproxy.core.diff.kind import Kind
-from cacheproxy.core.judge.advice import SET_UP, Changed, advice, may_be_curable
+from cacheproxy.core.judge.advice import Changed, advice, may_be_curable
 from cacheproxy.core.judge.explain import command
+from cacheproxy.core.prompt.client import Client
 from cacheproxy.core.server.flags import KINDS, of_kind
 from cacheproxy.core.server.identify import LLAMA_SERVER, Server
 from cacheproxy.core.server.profile import UNKNOWN, Memory, Profile, Reporting, Thinking, Thoughts
@@ -38,6 +38,16 @@ def broke(reason, **more):
     return Verdict(Judgement.BREAK, reason, **more)
 
 
+EXAMPLE = Client(
+    "example",
+    advice=(
+        ("tools_changed", "Example", "--all-tools: all of them from the start"),
+        ("tools_changed", "Example", "--wait: for those of MCP servers"),
+        ("model_changed", "the client", "one model for all requests"),
+        ("system message hoisted", "Example", "--no-reminders: no such messages"),
+    ),
+)
+SET_UP = Client("set-up", has_setup=True)
 UNTOLD = Verdict(Judgement.UNKNOWN)
 
 
@@ -45,7 +55,7 @@ def at(kind, **more):
     return Profile(server=Server(kind), **more)
 
 
-def told(verdict, profile=UNKNOWN, client="", changed=Changed()):  # noqa: B008 (frozen)
+def told(verdict, profile=UNKNOWN, client=None, changed=Changed()):  # noqa: B008 (frozen)
     return [f"{one.do}: {one.why}" for one in advice(verdict, profile, client, changed)]
 
 
@@ -61,7 +71,7 @@ def test_every_cause_has_advice_and_never_that_of_another_server(reason, kind):
     profile = at(kind, thoughts=Thoughts(Thinking.ON_REQUEST, ("preserve_thinking", True)))
     for rewrite in (None, *Rewrite):
         verdict = broke(reason, rewrite=rewrite, evidence=(OTHERS, SLOTS))
-        text = "\n".join(told(verdict, profile, "claude"))
+        text = "\n".join(told(verdict, profile, EXAMPLE))
         assert text
         for server, words in OWN.items():
             if server != kind:
@@ -99,94 +109,115 @@ DOCTOR = "see: cacheproxy doctor"
     ("verdict", "profile", "client", "lines"),
     [
         # a restart happens once, at any server
-        (broke(Reason.EVICTED, evidence=(RESTARTED, OTHERS)), at("vLLM"), "", ["nothing: the s"]),
+        (broke(Reason.EVICTED, evidence=(RESTARTED, OTHERS)), at("vLLM"), None, ["nothing: the s"]),
         # more memory is spelt as the server spells it; where nothing is known, that is said
-        (LOST, at("vLLM"), "", ["vLLM: --gpu-memory-utilization 0.95", "vLLM: --kv-off"]),
-        (LOST, at("SGLang"), "", ["SGLang: --mem", "SGLang: --enable-hierarchical-cache"]),
-        (LOST, at("Ollama"), "", ["Ollama: OLLAMA_KEEP_ALIVE=-1", "Ollama: OLLAMA_NUM"]),
-        (LOST, at("mlx_lm.server"), "", ["mlx-lm: --prompt-cache-size 20", "mlx-lm: --prompt"]),
-        (LOST, at("LM Studio"), "", ["LM Studio: a longer Idle TTL"]),
-        (LOST, at("TabbyAPI"), "", ["nothing: cacheproxy knows no setting of TabbyAPI that"]),
-        (LOST, at("model server"), "", ["nothing: cacheproxy knows no setting of this server"]),
+        (LOST, at("vLLM"), None, ["vLLM: --gpu-memory-utilization 0.95", "vLLM: --kv-off"]),
+        (LOST, at("SGLang"), None, ["SGLang: --mem", "SGLang: --enable-hierarchical-cache"]),
+        (LOST, at("Ollama"), None, ["Ollama: OLLAMA_KEEP_ALIVE=-1", "Ollama: OLLAMA_NUM"]),
+        (LOST, at("mlx_lm.server"), None, ["mlx-lm: --prompt-cache-size 20", "mlx-lm: --prompt"]),
+        (LOST, at("LM Studio"), None, ["LM Studio: a longer Idle TTL"]),
+        (LOST, at("TabbyAPI"), None, ["nothing: cacheproxy knows no setting of TabbyAPI that"]),
+        (LOST, at("model server"), None, ["nothing: cacheproxy knows no setting of this server"]),
         # thinking is kept by the proxy, and by a flag that not all servers have
         (
             THINKING,
             at("llama-server", thoughts=KEPT),
-            "cline",
+            None,
             [OPTION, f"llama-server: --chat-template-kwargs {FLAG}: "],
         ),
         (
             THINKING,
             at("SGLang", thoughts=KEPT),
-            "claude",
+            EXAMPLE,
             [OPTION],
         ),
         (
             THINKING,
             at("vLLM", thoughts=DROPPED),
-            "",
+            None,
             ["nothing: this template cannot keep earlier reasoning", "vLLM: --chat-template FILE"],
         ),
-        (THINKING, at("vLLM"), "", [DOCTOR]),
+        (THINKING, at("vLLM"), None, [DOCTOR]),
         # what else a template does
-        (broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.HOISTED), UNKNOWN, "", ["the proxy: --pl"]),
         (
             broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.HOISTED),
             UNKNOWN,
-            "claude",
-            ["Claude Code: CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off", "the proxy: --placement auto"],
+            None,
+            ["the proxy: --"],
+        ),
+        (
+            broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.HOISTED),
+            UNKNOWN,
+            EXAMPLE,
+            ["Example: --no-reminders: no such messages", "the proxy: --placement auto"],
         ),
         (
             broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.TOOLS),
             UNKNOWN,
-            "",
+            None,
             [("nothing: no fix is known")],
         ),
         (
             broke(Reason.TEMPLATE_CHANGED, rewrite=Rewrite.CLOCK),
             at(LLAMA_SERVER),
-            "",
+            None,
             [
                 ("nothing: if the template prints only the date"),
                 "llama-server: --chat-template-file FILE",
             ],
         ),
-        (broke(Reason.CHECKPOINT), at("vLLM"), "", ["nothing: "]),
+        (broke(Reason.CHECKPOINT), at("vLLM"), None, ["nothing: "]),
         # a context that ran out: the server's own flag, and the client's window
         (
             broke(Reason.CONTEXT_SHIFTED),
             Profile(server=Server("Ollama", context=4096)),
-            "opencode",
+            SET_UP,
             [
                 "Ollama: OLLAMA_CONTEXT_LENGTH=N, or num_ctx in the Modelfile, larger than 4,096",
-                "the client: cacheproxy env opencode",
+                "the client: cacheproxy env set-up tells the client when to compact",
             ],
         ),
-        (broke(Reason.CONTEXT_SHIFTED), UNKNOWN, "openai-sdk", ["the client: cacheproxy env CLI"]),
-        (broke(Reason.NOT_CACHED), at("vLLM"), "", ["vLLM: without --no-enable-prefix-caching"]),
-        (broke(Reason.NOT_CACHED), at("transformers serve"), "", ["nothing: transformers serve h"]),
-        (broke(Reason.MODEL_CHANGED), at("Ollama"), "", ["nothing", "Ollama: OLLAMA_MAX_LOADED"]),
-        # switches for tools that come later are known of one client
+        (broke(Reason.CONTEXT_SHIFTED), UNKNOWN, EXAMPLE, ["the client: cacheproxy env CLIENT"]),
+        (broke(Reason.NOT_CACHED), at("vLLM"), None, ["vLLM: without --no-enable-prefix-caching"]),
+        (
+            broke(Reason.NOT_CACHED),
+            at("transformers serve"),
+            None,
+            ["nothing: transformers serve"],
+        ),
+        (broke(Reason.MODEL_CHANGED), at("Ollama"), None, ["nothing", "Ollama: OLLAMA_MAX_LOADED"]),
+        (
+            broke(Reason.MODEL_CHANGED),
+            at("Ollama"),
+            EXAMPLE,
+            ["nothing", "the client: one model", "Ollama: OLLAMA_MAX_LOADED"],
+        ),
+        # switches for tools that come later are the client's
         (
             broke(Reason.TOOLS_CHANGED),
             UNKNOWN,
-            "claude",
-            ["Claude Code: ENABLE_TOOL_", "Claude Code: MCP_CONNECTION_NONBLOCKING=0", "see all"],
+            EXAMPLE,
+            ["Example: --all-tools", "Example: --wait", "see all"],
         ),
         (
             broke(Reason.TOOLS_CHANGED),
             UNKNOWN,
-            "cline",
+            None,
             [
                 "the client: if these are tools of MCP",
                 ("see all: start the proxy with --capture FOLDER"),
             ],
         ),
         # what is not told can be, at some servers
-        (UNTOLD, at("vLLM", reporting=Reporting.FLAGGED), "", ["vLLM: --enable-prompt-tokens-de"]),
-        (UNTOLD, at("SGLang"), "", ["SGLang: --enable-cache-report"]),
-        (UNTOLD, at("LM Studio", reporting=Reporting.NEVER), "", ["nothing: LM Studio does not"]),
-        (UNTOLD, at(LLAMA_SERVER, reporting=Reporting.ALWAYS), "", []),
+        (
+            UNTOLD,
+            at("vLLM", reporting=Reporting.FLAGGED),
+            None,
+            ["vLLM: --enable-prompt-tokens"],
+        ),
+        (UNTOLD, at("SGLang"), None, ["SGLang: --enable-cache-report"]),
+        (UNTOLD, at("LM Studio", reporting=Reporting.NEVER), None, ["nothing: LM Studio does not"]),
+        (UNTOLD, at(LLAMA_SERVER, reporting=Reporting.ALWAYS), None, []),
     ],
 )
 def test_what_is_advised(verdict, profile, client, lines):
@@ -239,9 +270,8 @@ def test_a_date_that_changes_in_every_third_turn_does_not_change_once_a_day(seen
     assert ("nothing: this happens once a day and costs one slow turn" in lines) is once
 
 
-def test_names_of_clients_and_servers():
-    """Clients are those that can be set up; a kind is known however it is spelt."""
-    assert set(CLIENTS) == SET_UP
+def test_names_of_servers():
+    """A kind is known however it is spelt."""
     assert of_kind("lm-studio").name == "LM Studio"
     assert of_kind("").name == of_kind("model server").name == "this server"
     assert of_kind("KoboldCpp").name == "KoboldCpp"
@@ -256,6 +286,6 @@ def test_the_log_proposes_what_the_advice_does(kind, proposes):
     where = Break("/tools/0", 0, Count(11, "estimated"), kind, "a", "b")
     verdict = Verdict(Judgement.BREAK, Reason.TOOLS_CHANGED, where)
     assert command(7, verdict) == f"cacheproxy diagnose 7{' --propose' * proposes}"
-    line = told(verdict, client="", changed=Changed(kind, number=7))[0]
+    line = told(verdict, changed=Changed(kind, number=7))[0]
     assert (line == "a rule: cacheproxy diagnose 7 --propose") is (kind is Kind.REORDERED)
     assert may_be_curable("tools_changed", kind) is proposes

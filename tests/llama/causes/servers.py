@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cacheproxy.embedded import LlamaServer
+from cacheproxy_demo.embedded import LlamaServer
+
 from tests.llama.templates import REWRITING, TEMPLATES
 from tests.models.families import write_family
 

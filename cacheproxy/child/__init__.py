@@ -1,0 +1,1 @@
+"""Servers in processes of their own, which die with whoever started them."""

@@ -1,1 +1,0 @@
-"""A recorded conversation, replayed directly and through the proxy, with what each turn cost."""

@@ -1,0 +1,60 @@
+"""What clients have to be told, by the packages that are installed (cacheproxy_setup)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from cacheproxy.client_setup.need import Need
+from cacheproxy.client_setup.setup import Setup
+from cacheproxy.plugin.errors import PluginError
+from cacheproxy.plugin.files import load_file
+from cacheproxy.plugin.installed import installed
+from cacheproxy.plugin.package import Package, reason_of
+
+_INSTALL = "pip install ./clients/NAME (in a checkout of cacheproxy)"
+
+
+class Setups:
+    """The packages that set their client up, installed ones and ``files``, but for ``block``.
+
+    Raises PluginError for a file that cannot be loaded.
+    """
+
+    def __init__(self, block: Collection[str] = (), files: Iterable[str] = ()) -> None:
+        packages = [*installed(block), *map(load_file, map(Path, files))]
+        self._by_client: dict[str, Package] = {}
+        for package in packages:
+            if package.client and package.client.has_setup:
+                self._by_client.setdefault(package.client.name, package)
+        self._broken = [package for package in packages if package.error is not None]
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The names of the clients."""
+        return sorted(self._by_client)
+
+    def package(self, name: str) -> Package:
+        """Return the package of the client called ``name``, which may be the package's name, too.
+
+        Raises PluginError where there is none.
+        """
+        packages = self._by_client.values()
+        found = self._by_client.get(name) or next((p for p in packages if p.name == name), None)
+        if found is not None:
+            return found
+        here = f"there are {', '.join(self.clients)}" if self._by_client else "there is none"
+        broken = "".join(f"; {each.name} cannot be loaded: {each.error}" for each in self._broken)
+        raise PluginError(
+            f"no client called {name!r} is installed; {here}{broken}. Others: {_INSTALL}"
+        )
+
+
+def set_up(package: Package, need: Need) -> Setup:
+    """Return what the client of ``package`` is told; raises PluginError, whatever that raises."""
+    try:
+        return package.setup(need)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # what others wrote may raise whatever it likes
+        raise PluginError(f"plugin {package.name}: cacheproxy_setup: {reason_of(error)}") from None

@@ -1,0 +1,40 @@
+"""Settings of Claude Code that keep the prompt as it was."""
+
+from __future__ import annotations
+
+ADVICE = (
+    (
+        "tools_changed",
+        "Claude Code",
+        (
+            "ENABLE_TOOL_SEARCH=false: Claude Code then sends all tools in its first request: a "
+            "longer prompt, but no break (measured: 32,283 tokens read in all; with the search "
+            "and one break 25,785)"
+        ),
+    ),
+    (
+        "tools_changed",
+        "Claude Code",
+        (
+            "MCP_CONNECTION_NONBLOCKING=0: Claude Code then waits up to 5 seconds for MCP "
+            "servers before its first prompt"
+        ),
+    ),
+    (
+        "model_changed",
+        "the client",
+        (
+            'eval "$(cacheproxy env claude)" sets one model for all requests of Claude Code; use '
+            "it if you did not change the model yourself"
+        ),
+    ),
+    (
+        "system message hoisted",
+        "Claude Code",
+        (
+            "CLAUDE_CODE_TOTAL_TOKENS_REMINDER=off: Claude Code (2.1.233 and later) then does not "
+            "send its token countdown, a system message in each turn"
+        ),
+    ),
+)
+"""Why a turn broke, whose setting helps, and what it does."""

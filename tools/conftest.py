@@ -1,0 +1,11 @@
+"""What all tests share holds for the tests of the tools, too."""
+
+from tests.conftest import (  # noqa: F401 - pytest finds them here
+    _nobodys_settings,
+    pytest_configure,
+    pytest_fixture_setup,
+    pytest_runtest_call,
+    pytest_runtest_protocol,
+    pytest_runtest_setup,
+    pytest_runtest_teardown,
+)

@@ -1,0 +1,190 @@
+"""The scenes of the demo: a recorded conversation at a server, directly and through the proxy."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any, Literal
+
+from cacheproxy.asking import CommandError, Site
+from cacheproxy.child.proxy import ProxyService
+from cacheproxy.core.prompt.request import Request
+from cacheproxy.translate.translation import MessagesToChat
+from cacheproxy_demo.client import Client, Cost
+from cacheproxy_demo.conversation import CCH, LATE, Conversation, load, marked
+from cacheproxy_demo.embedded import LlamaServer, write_model
+from cacheproxy_demo.embedded.model import LateSystem, default_template
+
+Api = Literal["chat", "messages"]
+
+PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+
+PLUGIN = "cacheproxy-claude-code"
+"""The distribution that knows Claude Code's volatile header."""
+
+EMBEDDED_CONTEXT = 32_768
+"""Tokens of the embedded server's context; the longer conversation has some 24,000."""
+
+OnStep = Callable[[str, int], None]
+"""Called with what is being done, and with how many requests were done since the last call."""
+
+
+def require_plugin() -> None:
+    """Raise CommandError if the client package is missing: there would be no gain to show."""
+    try:
+        distribution(PLUGIN)
+    except PackageNotFoundError:
+        raise CommandError(
+            "The plugin for Claude Code is not installed, so the proxy would change nothing: "
+            "pip install ./clients/claude-code (in a checkout of cacheproxy)"
+        ) from None
+
+
+def to_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the chat completions body that says the same as an Anthropic messages body.
+
+    The system blocks become one string, so the volatile header stays at its very head.
+    """
+    request = Request("POST", PATHS["messages"], (), json.dumps(body).encode())
+    chat: dict[str, Any] = json.loads(MessagesToChat(request).sent.body)
+    return chat
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A conversation, and what is to be seen of it. ``api``: in which it is sent, if it can be.
+
+    ``late_system``: what the embedded server's template does with late system messages.
+    """
+
+    what: str
+    conversation: Conversation
+    api: Api
+    late_system: LateSystem = "inline"
+
+
+def scenes(*, embedded: bool) -> list[Scene]:
+    """Return the scenes for the embedded server, whose template we choose, or for another."""
+    late, cch = load(LATE), load(CCH)
+    old = Scene("another code at the start of each request", cch, "chat")
+    if not embedded:
+        return [Scene("another system message in each request", late, "messages"), old]
+    return [
+        Scene("the template refuses its system messages", late, "messages", "refused"),
+        Scene("the template moves them to the front", late, "messages", "hoisted"),
+        old,
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How each scene is sent: its first ``turns`` requests, for ``model``, with ``api_key``."""
+
+    turns: int
+    model: str | None = None
+    api_key: str | None = None
+
+    def bodies(self, scene: Scene, api: Api, mark: str) -> Iterator[dict[str, Any]]:
+        """Yield the request bodies in order; ``mark`` as for ``conversation.marked``."""
+        for number in range(1, self.turns + 1):
+            body = marked(scene.conversation.body(number), mark)
+            body |= {"max_tokens": 1, "stream": False}
+            if self.model is not None:
+                body["model"] = self.model
+            yield to_chat(body) if api == "chat" else body
+
+    def headers(self, scene: Scene, api: Api) -> dict[str, str]:
+        """Return the headers of every request: Claude Code's own, or a gateway's."""
+        headers = {"User-Agent": "cacheproxy-demo"}
+        if api == "messages":
+            headers = dict(scene.conversation.headers)
+        if self.api_key is not None:
+            headers |= {"Authorization": f"Bearer {self.api_key}", "X-Api-Key": self.api_key}
+        return headers
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What each turn of a scene cost, in order.
+
+    ``placement``: what the proxy says it learned of the server's late system messages.
+    """
+
+    scene: Scene
+    api: Api
+    direct: tuple[Cost, ...]
+    through: tuple[Cost, ...]
+    placement: Mapping[str, Any]
+
+
+def on_embedded(plan: Plan, played: list[Scene], progress: OnStep) -> list[Outcome]:
+    """Play the scenes on embedded servers, each with a template of its own.
+
+    Raises CommandError: EmbeddedUnavailable where none can run here.
+    """
+    progress("writing a random model", 0)
+    with tempfile.TemporaryDirectory(prefix="cacheproxy-demo-") as folder:
+        model = write_model(Path(folder) / "random.gguf", text=text_of(played))
+        outcomes = []
+        for scene in played:
+            progress("starting the embedded llama.cpp", 0)
+            template = default_template(scene.late_system)
+            with LlamaServer(model, n_ctx=EMBEDDED_CONTEXT, chat_template=template) as upstream:
+                outcomes.append(_play(plan, scene, upstream.url, progress))
+    return outcomes
+
+
+def on_upstream(
+    plan: Plan, played: list[Scene], url: str, progress: OnStep, *, edit_remote: bool
+) -> list[Outcome]:
+    """Play the scenes on the user's own server. ``edit_remote`` as in the proxy's configuration.
+
+    Raises CommandError.
+    """
+    return [_play(plan, scene, url, progress, edit_remote=edit_remote) for scene in played]
+
+
+def text_of(played: list[Scene]) -> str:
+    """Return about what the model will read, to learn its vocabulary from."""
+    texts: dict[str, None] = {}
+    for scene in played:
+        chat = to_chat(scene.conversation.last)
+        texts |= dict.fromkeys(str(message["content"]) for message in chat["messages"])
+        texts |= dict.fromkeys(json.dumps(tool, ensure_ascii=False) for tool in chat["tools"])
+    return "\n".join(texts)
+
+
+def _play(
+    plan: Plan, scene: Scene, url: str, progress: OnStep, *, edit_remote: bool = False
+) -> Outcome:
+    """Send the scene's requests twice, directly and through the proxy, each time to a cold cache.
+
+    Each pass has a mark of its own at the start of its prompts, so that nothing that the server
+    evaluated before helps it.
+    """
+    api = scene.api
+    if not Client(url, plan.headers(scene, api)).serves(PATHS[api]):
+        api = "chat" if api == "messages" else "messages"
+
+    def replay(at: str, how: str) -> tuple[Cost, ...]:
+        client = Client(at, plan.headers(scene, api))
+        mark = f"[cacheproxy demo {secrets.token_hex(8)}]"
+        costs: list[Cost] = []
+        for number, body in enumerate(plan.bodies(scene, api, mark), start=1):
+            progress(f"turn {number} of {plan.turns} {how}", int(number > 1))
+            costs.append(client.post(PATHS[api], body))
+        progress(f"done {how}", 1)
+        return tuple(costs)
+
+    progress(f"{scene.conversation.client}: {scene.what}", 0)
+    direct = replay(url, "directly")
+    progress("starting the proxy", 0)
+    with ProxyService(url, *(["--edit-remote"] if edit_remote else [])) as proxy:
+        through = replay(proxy.url, "through cacheproxy")
+        health = Site(proxy.url).tell("/_cacheproxy/health") or {}
+    return Outcome(scene, api, direct, through, health.get("placement") or {})

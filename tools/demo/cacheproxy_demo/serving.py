@@ -1,0 +1,119 @@
+"""The embedded server behind a proxy, for who has no model server, until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from cacheproxy.asking import USUAL, CommandError, proxy_option
+from cacheproxy.config import ENV_PREFIX
+from cacheproxy_demo.embedded import LlamaServer, write_model
+from cacheproxy_demo.embedded.server import Setting
+from cacheproxy_demo.run import scenes, text_of
+
+_SETTINGS: dict[str, Setting] = {"n_parallel": 4, "kv_unified": True, "cache_ram_mib": 256}
+"""As llama-server is without options, but for the memory."""
+_BEGIN, _READY = "cacheproxy ", "Ready."
+_STOP_SECONDS = 40.0
+"""Longer than the proxy waits for open answers."""
+
+
+def serve_until_interrupted(say: Callable[[str], object]) -> None:
+    """Start both, ``say`` each line of the proxy's log and what to try, and stop at Ctrl-C.
+
+    Raises CommandError if one of them does not start, or the proxy ends by itself.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        _serve(say)
+    except KeyboardInterrupt:  # while it was starting
+        say("")
+
+
+def _serve(say: Callable[[str], object]) -> None:
+    say("starting llama.cpp on a small random model; its answers are meaningless words")
+    with tempfile.TemporaryDirectory(prefix="cacheproxy-demo-") as folder:
+        model = write_model(Path(folder) / "random.gguf", text=text_of(scenes(embedded=True)))
+        with LlamaServer(model, **_SETTINGS) as upstream, _proxy(upstream.url) as process:
+            try:
+                _follow(process, say)
+            except KeyboardInterrupt:
+                _close(process, say)
+            except BaseException:
+                process.kill()
+                raise
+
+
+def to_try(url: str) -> Iterator[str]:
+    """Yield what may be tried in another terminal; ``url``: the proxy's."""
+    option = proxy_option(url)
+    body = '{"messages": [{"role": "user", "content": "hello"}]}'
+    yield ""
+    yield "Try it in another terminal; each request is a line here. Ctrl-C ends it."
+    yield f"  curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{body}'"
+    yield f'  eval "$(cacheproxy env claude{option})" && claude     (cacheproxy env --help: others)'
+    yield f"  cacheproxy doctor{option}"
+    yield ""
+
+
+def _proxy(upstream: str) -> subprocess.Popen[str]:
+    """The proxy as it comes, at its usual port if that is free; it dies with this process."""
+    command = [
+        *(sys.executable, "-m", "cacheproxy.child.twistd", "-n", "--pidfile=", "cacheproxy"),
+        *("--config", os.devnull, "--port", str(_port()), "--state-dir", "none"),
+        *("--upstream", upstream),
+    ]
+    env = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    return subprocess.Popen(  # noqa: S603 (this interpreter, our own module)
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        env=env | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"},
+        start_new_session=True,  # Ctrl-C reaches the whole group, and it stops when we say so
+    )
+
+
+def _port() -> int:
+    """Return the usual port, or 0 for any where another program has that."""
+    usual = urlsplit(USUAL)
+    try:
+        with socket.create_server((usual.hostname or "", usual.port or 0)):
+            return usual.port or 0
+    except OSError:
+        return 0
+
+
+def _follow(process: subprocess.Popen[str], say: Callable[[str], object]) -> NoReturn:
+    url = ""
+    for line in _lines(process):
+        say(line)
+        if line.startswith(_BEGIN) and not url:
+            url = line.split()[2]
+        elif line.startswith(_READY):
+            say("\n".join(to_try(url)))
+    raise CommandError(f"The proxy ended with exit code {process.wait()}.")
+
+
+def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield line.rstrip("\n")
+
+
+def _close(process: subprocess.Popen[str], say: Callable[[str], object]) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    for line in _lines(process):
+        say(line)
+    process.wait(_STOP_SECONDS)
