@@ -12,8 +12,8 @@ from twisted.internet.selectreactor import SelectReactor
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage_reader import UsageReader
+from cacheproxy.core.server.metrics_page import sample_of
 from cacheproxy.core.server.status import Metrics, State
-from cacheproxy.doctor.load import sample_at
 from cacheproxy.embedded import LlamaServer, write_model
 from cacheproxy.plugin.plugins import Plugins
 from cacheproxy.proxy.learning.poller import Poller
@@ -60,7 +60,7 @@ class Setup:
     def end_server(self):
         """What it counted in its life is the truth."""
         if self._settings.get("endpoint_metrics", True):
-            figures = sample_at(Site(self.url)).figures.completed()
+            figures = sample_of(Site(self.url).get("/metrics").body.decode()).figures.completed()
             for name in TOKENS:
                 self.truth[name] += getattr(figures, name)
         self.server.close()

@@ -71,6 +71,11 @@ class Memory:
     context: int | None = None
     capacity: int | None = None
 
+    def whole(self, prompt: int) -> int:
+        """Return how many of ``prompt`` tokens can be reused: the last is always computed anew."""
+        size = self.block or 1
+        return max(0, ((prompt - 1) // size - self.is_hybrid) * size)
+
 
 class Reporting(StrEnum):
     """When a server's answers say how much of a prompt was reused.
@@ -89,8 +94,9 @@ class Reporting(StrEnum):
 class Profile:
     """What is known of one upstream and the model that it serves.
 
-    ``order``: what its template prints first, None for not known; ``tools_last``: the tools stand
-    in the last user message; ``has_clock``: the template prints the time. ``page``: where it
+    ``order``: what its template prints first, None for not known; ``tools_last``,
+    ``system_last``: the tools, or the system text, stand in the last user message; ``clock``: what
+    the template prints of it, "the date" or "the time" ("" for nothing). ``page``: where it
     renders a conversation for us ("" for nowhere). ``reuses``: whether it ever reuses anything.
     ``counts_reuse``: its /metrics count reused tokens. ``flag``: what to start it with so that it
     reports reuse. ``start``: another after a restart.
@@ -101,7 +107,8 @@ class Profile:
     thoughts: Thoughts = Thoughts()
     order: Order | None = None
     tools_last: bool = False
-    has_clock: bool = False
+    system_last: bool = False
+    clock: str = ""
     page: str = ""
     memory: Memory = Memory()
     reporting: Reporting = Reporting.UNKNOWN
