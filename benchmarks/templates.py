@@ -21,8 +21,8 @@ from typing import Any
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ProxyService as Proxy
 from cacheproxy.core.placement.placement import Placement
-from cacheproxy.core.template import rendering
-from cacheproxy.doctor.template import answered
+from cacheproxy.core.server.profile import UNKNOWN
+from cacheproxy.doctor.template import learned
 from tests.llama.vendors import AGENTS, VENDORS, Held, config_for, hold, start_farm
 
 COLUMNS = ("template", "late messages", "reasoning", *AGENTS)
@@ -49,7 +49,7 @@ def tokens(direct: Held, held: Held) -> str:
 
 def measure(name: str, server: str, proxy: str) -> dict[str, Any]:
     """Return one row."""
-    known = answered(Site(server), rendering.asking)
+    known = learned(Site(server), UNKNOWN).placement
     row = {"template": name, "late messages": placed(known)}
     for shape in AGENTS:
         direct, held = (hold(url, server, shape, name).loop for url in (server, proxy))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from http.client import (
@@ -22,7 +22,7 @@ from http.client import (
     RemoteDisconnected,
 )
 from ssl import SSLCertVerificationError, SSLError
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from cacheproxy.core.server.base_url import server_root
@@ -50,6 +50,9 @@ _COMMAND = re.compile(
     r"cacheproxy (?:diagnose \d+|doctor|env \w+)\b(?: --(?:propose|apply|send|json))*(?! --)"
 )
 _OURS, _NO_PAGE = "cacheproxy: ", "no such page"
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
+_Told = TypeVar("_Told")
 
 
 class CommandError(Exception):
@@ -159,6 +162,19 @@ class Site:
                 raise NoAnswerError(reason_of(error)) from None
         software = (response.getheader("Server") or "")[:80]
         return Answer(response.status, data, time.perf_counter() - start, software)
+
+
+def have_answered(
+    questions: Generator[_Question, _Answer, _Told], answer: Callable[[_Question], _Answer]
+) -> _Told:
+    """Return what the ``questions`` come to, each of which ``answer`` answers."""
+    try:
+        question = next(questions)
+        while True:
+            question = questions.send(answer(question))
+    except StopIteration as end:
+        told: _Told = end.value
+        return told
 
 
 def reason_of(error: Exception) -> str:

@@ -39,6 +39,11 @@ class Appended:
     after: str
     added: tuple[str, ...]
 
+    @property
+    def what(self) -> str:
+        """What was done, before the file's name."""
+        return "Made" if self.before is None else "Written to"
+
     def take_back(self) -> None:
         """Leave the file as it was: what was not written here stays. Raises AppendError."""
         if self.after != self.before:

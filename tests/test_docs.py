@@ -196,6 +196,18 @@ def test_the_changelog_can_be_built():
     assert built.returncode == 0, built.stderr
 
 
+def test_each_law_that_is_cited_is_on_the_page_of_the_architecture():
+    """Comments and tests cite them by number."""
+    page = (ROOT / "docs/architecture.md").read_text()
+    laws = re.findall(r"^(\d+)\. \*\*", page, re.MULTILINE)
+    assert laws == [str(number) for number in range(1, 13)]
+    folders = [ROOT / name for name in ("cacheproxy", "clients", "fuzz", "tests", "tools")]
+    texts = [file.read_text() for folder in folders for file in folder.rglob("*.py")]
+    cited = [number for text in texts for number in re.findall(r"\b[Ll]aw (\d+)", text)]
+    assert cited
+    assert set(cited) <= set(laws)
+
+
 def test_no_init_file_stands_where_it_would_overwrite_twisteds_own():
     """An __init__.py in twisted/ or twisted/plugins/ would end up in the wheel."""
     assert not list((ROOT / "twisted").rglob("__init__.py"))

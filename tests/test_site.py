@@ -16,7 +16,8 @@ from cacheproxy.cli.main import main
 from cacheproxy.plugin.setups import Setups
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
 COMMANDS = re.compile(r"(?<![\w/.-])cacheproxy ([a-z]+[^`\n|&)\"]*)")
 
 
@@ -80,13 +81,18 @@ def test_it_builds(tmp_path):
     )
     assert built.returncode == 0, built.stderr
     for page in PAGES:
-        name = "" if page.stem == "index" else f"{page.stem}/"
-        assert (tmp_path / f"{name}index.html").exists(), page
+        path = page.relative_to(DOCS).with_suffix("")
+        folder = path.parent if path.name == "index" else path
+        assert (tmp_path / folder / "index.html").exists(), page
     assert not list(tmp_path.rglob("*.py"))
 
 
 def test_every_page_is_in_the_menu():
-    """A page that nobody finds is no help."""
+    """A page that nobody finds is no help. A decision's is in the list of decisions."""
     menu = (ROOT / "mkdocs.yml").read_text()
+    decisions = (DOCS / "decisions/index.md").read_text()
     for page in PAGES:
-        assert f": {page.name}\n" in menu
+        if page.parent == DOCS or page.name == "index.md":
+            assert f": {page.relative_to(DOCS).as_posix()}\n" in menu
+        else:
+            assert f"]({page.name})" in decisions

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from cacheproxy.asking import CommandError, is_loopback
+from cacheproxy.asking import CommandError
 from cacheproxy.cli.inspecttext import field_name
-from cacheproxy.cli.running import RunningError, get_json
+from cacheproxy.cli.running import get_json
 from cacheproxy.configfile import append
 from cacheproxy.core.diagnose.cure import Cure, Found
 
-_RELOAD = "/_cacheproxy/reload"
-_UNREAD = (
-    "the proxy read its settings again but does not have the rule. Check that the proxy reads "
-    "this file (container, other user) and that --disable does not name the rule."
-)
+PAGE = "/_cacheproxy/cure/"
 
 
 def cure_lines(cure: Cure, command: str) -> Iterator[str]:
@@ -47,38 +43,20 @@ def _found(one: Found) -> Iterator[str]:
 
 
 def apply(cure: Cure, proxy: str, token: Mapping[str, str], config: str | None) -> str:
-    """Write the rules of ``cure`` into the file that the proxy reads, and have it read that.
+    """Have the proxy write the rules of ``cure`` into the file that it reads, and read it again.
 
     Those that are there, but off, are switched on in it.
 
-    Return what was done, in a line. ``config``: another file. Raises CommandError; then the file
-    is as it was.
+    Return what was done, in a line. ``config``: another file, which is written here. Raises
+    CommandError; then the file is as it was.
     """
-    if not cure.edits:
-        raise CommandError(
-            "nothing written: the upstream is not a local server, so rules edit nothing there "
-            "(--edit-remote changes this)"
-        )
-    if config is None and not is_loopback(proxy):
-        raise CommandError(
-            f"nothing written: {proxy} runs on another machine. Put this into {cure.file} there "
-            "and send the proxy SIGHUP"
-        )
-    done = append(cure.tables, config or cure.file, cure.off)
-    what = "Made" if done.before is None else "Written to"
-    if config is not None and done.file != Path(cure.file).resolve():
-        return (
-            f"{what} {done.file}. The running proxy reads another file, {cure.file}: to use this "
-            f"one, start the proxy with --config {done.file}"
-        )
-    try:
-        answer = get_json(proxy, _RELOAD, token, post=True)
-        on = answer.get("rules") if isinstance(answer, dict) else None
-        why = None if isinstance(on, list) and set(cure.names).issubset(on) else _UNREAD
-    except RunningError as error:
-        why = str(error)
-    if why is not None:
-        done.take_back()
-        raise CommandError(f"{done.file} was not changed: {why}")
-    made = " (a new file; the proxy also reads it when it starts)" if done.before is None else ""
-    return f"{what} {done.file}{made}. In use now, without a restart: {', '.join(cure.names)}."
+    if config is None or Path(config).expanduser().resolve() == Path(cure.file).resolve():
+        done = get_json(proxy, f"{PAGE}{cure.number}/apply", token, post=True)
+        return str(done.get("said")) if isinstance(done, dict) else ""
+    if cure.why_not is not None:
+        raise CommandError(f"nothing written: {cure.why_not}")
+    added = append(cure.tables, config, cure.off)
+    return (
+        f"{added.what} {added.file}. The running proxy reads another file, {cure.file}: to use "
+        f"this one, start the proxy with --config {added.file}"
+    )

@@ -15,6 +15,7 @@ import click
 
 from cacheproxy.asking import checked_url, with_proxy
 from cacheproxy.cli.address import proxy_url
+from cacheproxy.cli.curing import PAGE as CURE
 from cacheproxy.cli.curing import apply as applied
 from cacheproxy.cli.curing import cure_lines
 from cacheproxy.cli.diagnosetext import lines
@@ -46,7 +47,7 @@ from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.packages import Configured, configured
 from cacheproxy.words import visible
 
-_PAGE, _CURE = "/_cacheproxy/diagnose/", "/_cacheproxy/cure/"
+_PAGE = "/_cacheproxy/diagnose/"
 _INSTEAD = ", or look in a capture with --from FILE"
 _T = TypeVar("_T")
 
@@ -110,7 +111,7 @@ def diagnose(
         url = proxy or proxy_url(settings)
         page = quote(name, safe="")
         if proposing:
-            cure = _told(Cure.from_json, url, _CURE + page, settings)
+            cure = _told(Cure.from_json, url, CURE + page, settings)
             _cure(cure, url, settings, config if apply else None, apply=apply, as_json=as_json)
         else:
             report = _told(Report.from_json, url, _PAGE + page, settings)

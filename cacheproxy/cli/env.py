@@ -29,7 +29,7 @@ from cacheproxy.client_setup.shell import SHELLS, lines
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.access import TOKEN_HEADER
 from cacheproxy.core.server.dialects import is_served
-from cacheproxy.plugin.setups import Setups, set_up
+from cacheproxy.plugin.setups import Setups, package_for, set_up
 
 
 class _Client(click.ParamType[str]):
@@ -81,7 +81,7 @@ def env(
     """
     key_headers(api_key)  # a key that cannot be sent is told first
     settings = read_settings(config)
-    package = Setups(settings.block, settings.plugin).package(client)
+    package = package_for(client, settings.block, settings.plugin)
     url = checked_url(proxy or proxy_url(settings))
     page = None
     try:

@@ -1,4 +1,4 @@
-"""What vLLM's ``/metrics`` tell: in what blocks prompts are kept, and what one prompt reused.
+"""What vLLM's ``/metrics`` tell of one prompt: how much of it was reused.
 
 Its answers say that only with a flag; the counters always do. Where their difference over one
 request is as many prompt tokens as it had, no other was worked on meanwhile.
@@ -9,30 +9,14 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
-from cacheproxy.asking import Site
+from cacheproxy.asking import NoAnswerError, Site
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.server.counters import NOTHING, Figures
-from cacheproxy.doctor.load import sample_at
+from cacheproxy.core.server.metrics_page import sample_of
+from cacheproxy.core.server.status import METRICS
 
 _TRIES, _PAUSE = 10, 0.05
 """Looks, and seconds between them: the counters may be behind the answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Whole blocks of ``size`` tokens are kept. ``is_hybrid``: the last one is never reused."""
-
-    size: int = 1
-    is_hybrid: bool = False
-
-    def whole(self, prompt: int) -> int:
-        """Return how many of ``prompt`` tokens a server can reuse: it computes the last anew."""
-        blocks = (prompt - 1) // self.size - self.is_hybrid
-        return max(0, blocks * self.size)
-
-
-TOKENS = Blocks()
-"""Any token can be gone back to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +26,14 @@ class Counters:
     site: Site
     has_them: bool
 
-    def blocks(self) -> Blocks:
-        """Return in what blocks prompts are kept, as far as it is told. Never raises."""
-        sample = sample_at(self.site) if self.has_them else None
-        cache = sample.cache if sample is not None else None
-        return Blocks(cache.block, cache.is_hybrid) if cache and cache.block else TOKENS
-
     def figures(self) -> Figures:
         """Return what they show now. Never raises."""
-        sample = sample_at(self.site) if self.has_them else None
+        try:
+            answer = self.site.get(METRICS) if self.has_them else None
+        except NoAnswerError:
+            return NOTHING
+        page = answer.body if answer is not None and answer.status == 200 else b""
+        sample = sample_of(page.decode("utf-8", "replace"))
         return sample.figures if sample is not None else NOTHING
 
     def told(self, usage: Usage, before: Figures) -> tuple[Usage, bool]:

@@ -6,9 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from cacheproxy.asking import Site, is_same, shown
@@ -17,6 +15,8 @@ from cacheproxy.core.conversation.session import DOCTOR
 from cacheproxy.core.http1.headers import PROBE
 from cacheproxy.core.privacy.locality import is_local
 from cacheproxy.core.server.identify import VLLM
+from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.server.profile_text import says
 from cacheproxy.doctor import (
     agents,
     claude,
@@ -26,14 +26,12 @@ from cacheproxy.doctor import (
     plugins,
     proxy,
     record,
-    rehearse,
     reuse,
     router,
     slots,
     template,
     traffic,
 )
-from cacheproxy.doctor import load as loads
 from cacheproxy.doctor import upstream as upstreams
 from cacheproxy.doctor.conclusion import Conclusion, Known, conclude
 from cacheproxy.doctor.counted import Counters
@@ -81,7 +79,7 @@ class Examination:
     proxy: Proxy
     upstream: Upstream
     trials: tuple[Trial, ...]
-    profile: dict[str, Any]
+    profile: Profile
 
 
 def examine(inputs: Inputs, on_step: OnStep) -> Examination:
@@ -93,17 +91,19 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     on_step("asking the model server")
     site = Site(url, inputs.headers)
     server = upstreams.look(site)
-    before = Look(server.load, record.read(running.url, inputs.token) if running.is_up else None)
+    before = Look(server.look, record.read(running.url, inputs.token) if running.is_up else None)
     after, watched = before, inputs.watch if running.is_up and server.server is not None else 0.0
     if watched:
         on_step(f"watching for {watched:.0f} s: use your agent now")
         time.sleep(watched)
-        after = Look(loads.look(site), record.read(running.url, inputs.token) or before.record)
+        now = record.read(running.url, inputs.token) or before.record
+        after = Look(upstreams.look(site).look, now)
     rules = running.rules if running.is_up else tuple(rule.name for rule in found.on)
     # the test prompt imitates a field that vendors' own APIs check
     edits = inputs.config.edit_remote or is_local(urlsplit(url).hostname or "")
     own = after.record if _is_its_own(running, url) else None
-    guard = Guard(site, server, own, None if inputs.send else inputs.ask)
+    profile = _profile(inputs, server, running, on_step)
+    guard = Guard(site, profile, own, None if inputs.send else inputs.ask)
     may_send = inputs.send is not False and edits
     trials = _trials(inputs, server, running, found, guard, on_step) if may_send else ()
 
@@ -116,16 +116,11 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
         findings.append(guard.finding)
     elif kind and not trials:
         findings.append(_not_tried(inputs, kind, edits=edits))
-    placement, learned = (running.placement, running.profile) if own is not None else (None, None)
-    learned = learned or server.profile
     if kind:
-        placement = placement or template.of_server(site)
-        findings += [*_on_memory(learned), *template.check(placement, own)]
-        findings += slots.check(own, trials) if kind == LLAMA else ()
-        findings += _rehearsed(inputs, site, server, running, own, on_step)
+        findings += _on_profile(profile, own, trials, running.keeps if own is not None else "")
     settings = claude.read(inputs.environ, inputs.home)
     clients = tuple(after.record.clients()) if after.record is not None else ()
-    needed = need.judge(trials, settings, rules, clients, placement)
+    needed = need.judge(trials, settings, rules, clients, profile.placement)
     findings += [] if needed is None else [Finding("need", State.OK, needed.text)]
     if _is_its_own(running, url) and kind:
         findings += traffic.check(running.url, url, before, after, watched)
@@ -137,7 +132,7 @@ def examine(inputs: Inputs, on_step: OnStep) -> Examination:
     if needed is not None and needed.is_superfluous:
         findings = [_excused(finding) for finding in findings]
     known = Known(running, server, after.record, trials, needed)
-    return Examination(conclude(known, findings), tuple(findings), running, server, trials, learned)
+    return Examination(conclude(known, findings), tuple(findings), running, server, trials, profile)
 
 
 def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
@@ -172,6 +167,7 @@ def _trials(  # noqa: PLR0917 (what is known so far, and whom to ask)
             may_send=guard.allows,
             has_one_slot=one_slot and not any(one.again for one in trials),
             counters=Counters(site, has_them=server.server.kind == VLLM),
+            memory=guard.profile.memory,
         )
         if trial is not None and (trial.second is not None or not trial.held_back):
             trials.append(trial)
@@ -207,26 +203,30 @@ def _not_tried(inputs: Inputs, kind: str, *, edits: bool) -> Finding:
     return Finding("reuse", state, text, "name the model server's root URL with --upstream")
 
 
-def _on_memory(profile: Mapping[str, Any]) -> list[Finding]:
-    """Return the finding on the server's memory, if anything is known of it."""
-    text = profile["says"].get("memory") if profile else None
-    return [Finding("memory", State.OK, text)] if isinstance(text, str) else []
-
-
-def _rehearsed(  # noqa: PLR0917 (what is known so far)
-    inputs: Inputs,
-    site: Site,
-    server: Upstream,
-    running: Proxy,
-    own: record.Record | None,
-    on_step: OnStep,
-) -> list[Finding]:
-    """Return the findings on the template; ``own``: None if ``running`` is another server's."""
+def _profile(inputs: Inputs, server: Upstream, running: Proxy, on_step: OnStep) -> Profile:
+    """Return what is known of the server: by the proxy, else by asking it in the same way."""
+    known = running.profile if _is_its_own(running, server.url) else None
+    if server.look is None:
+        return known or server.profile
+    profile = replace(known, server=server.server) if known is not None else server.profile
+    if profile.page:
+        return profile
     on_step("asking the server to render a test conversation")
-    found = rehearse.of_server(site, datetime.now(UTC), inputs.model or server.model)
-    keeps = running.keeps if own is not None else ""
-    kind = server.server.kind if server.server is not None else ""
-    return rehearse.check(found, kind, own, keeps)
+    site, model = Site(server.url, inputs.headers), inputs.model or server.model
+    profile = template.learned(site, profile, server.look.formats, model)
+    return profile if known is None else replace(profile, placement=known.placement)
+
+
+def _on_profile(
+    profile: Profile, own: record.Record | None, trials: Sequence[Trial], keeps: str
+) -> list[Finding]:
+    """Return the findings on the server's memory, and on its template."""
+    memory = says(profile).get("memory")
+    found = [Finding("memory", State.OK, memory)] if memory else []
+    found += template.check(profile.placement, own)
+    if profile.server is not None and profile.server.kind == LLAMA:
+        found += slots.check(own, trials)
+    return found + template.check_turns(profile, own, keeps)
 
 
 def _is_its_own(running: Proxy, url: str) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cacheproxy.asking import Site
-from cacheproxy.doctor import room
+from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.server.telling import told
+from cacheproxy.doctor import room, upstream
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.load import slots_at
 from cacheproxy.doctor.record import Record
-from cacheproxy.doctor.upstream import LLAMA, Upstream
 from cacheproxy.words import counted
 
 Ask = Callable[[str], bool]
@@ -21,12 +21,13 @@ Ask = Callable[[str], bool]
 class Guard:
     """Looks at the server's slots before each prompt. ``ask`` None: whatever it costs, send.
 
-    ``finding``: what is to be told if a prompt was not sent. ``ours``: tokens of our own prompt,
-    where it has been counted: what is no longer costs no more than it does.
+    ``profile``: what is known of the server. ``finding``: what is to be told if a prompt was not
+    sent. ``ours``: tokens of our own prompt, where it has been counted: what is no longer costs no
+    more than it does.
     """
 
     site: Site
-    server: Upstream
+    profile: Profile
     record: Record | None
     ask: Ask | None
     finding: Finding | None = None
@@ -37,15 +38,18 @@ class Guard:
 
         ``ours``: tokens of those that were, 0 if none was.
         """
-        server = self.server.server
+        server = self.profile.server
         self.ours = max(self.ours, ours)
-        if self.ask is None or server is None or server.kind != LLAMA:
+        if self.ask is None or server is None or server.kind != upstream.LLAMA:
             return True
-        load = replace(self.server.load, slots=slots_at(self.site))
-        stake = room.at_stake(load, keeps=room.kept(self.record, load))
+        look = upstream.look(self.site).look
+        slots = look.slots if look is not None else ()
+        self.profile = told(look, self.profile) if look is not None else self.profile
+        keeps = bool(self.profile.memory.has_ram) or room.kept(self.record, len(slots))
+        stake = room.at_stake(slots, keeps=keeps)
         if stake is not None and stake <= self.ours:
             return True
-        why = _why(stake, len(load.slots or ()))
+        why = _why(stake, len(slots))
         if self.ask(f"About to send test prompts of 600 tokens; {why}."):
             self.ask = None
             return True

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.rules.built_in import NAMES
 from cacheproxy.doctor.claude import ATTRIBUTION, Settings
 from cacheproxy.doctor.outcome import HEADER_RULE
 from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.template import Placement
 
 _LATE = (
     "this server's template does not accept system messages where they stand; Claude Code "
@@ -40,7 +40,7 @@ def judge(
     ``rules``: names of those that are on. ``clients``: those seen by the proxy.
     ``placement``: what is known of the server's template.
     """
-    if placement is not None and placement.harms:
+    if placement is not None and placement.late.harms:
         return Need(False, f"needed: {_LATE}")
     measured = [
         trial

@@ -35,7 +35,7 @@ def check(
     if trial.is_short:
         text = (
             f"{trial.path}: a {prompt}prompt is too short for this test: the server reuses only "
-            f"whole blocks of {second.blocks.size:,} tokens"
+            f"whole blocks of {second.memory.block or 1:,} tokens"
         )
         return Finding("reuse", State.WARN, text)
     if not trial.is_measured:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from cacheproxy.asking import (
     HEALTH,
@@ -18,11 +20,14 @@ from cacheproxy.asking import (
     is_loopback,
     shown,
 )
+from cacheproxy.core.placement.placement import Late, Placement, alike
+from cacheproxy.core.server.profile import Profile
+from cacheproxy.core.server.profile_text import profile_in
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.template import Placement, of_health
 
 _DOCUMENTATION = ("192.0.2.1", 9)
 """RFC 5737: nobody is there, and connecting a datagram socket sends nothing."""
+_UNTOLD = alike(Late.UNKNOWN, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,11 @@ class Proxy:
     """The proxy as its health page tells; None where there is none, or it does not say.
 
     ``problem``: why ``version`` is None. ``reachable``: an address of this machine at which
-    others can reach it, too; ``has_token``: they need a token then. ``placement``, ``profile``:
-    what the proxy knows of the server's template, and of the server. ``keeps``: what it does with
-    earlier reasoning there, "" for nothing. ``pool``: names of all its upstreams and whether they
-    are up, where there are several; ``upstream`` is the first that is up, and called ``at``.
-    ``probe``: what marks a request as ours.
+    others can reach it, too; ``has_token``: they need a token then. ``profile``: what the proxy
+    knows of the server and its template; ``placement``: the page's own words on the latter.
+    ``keeps``: what it does with earlier reasoning there, "" for nothing. ``pool``: names of all its
+    upstreams and whether they are up, where there are several; ``upstream`` is the first that is
+    up, and called ``at``. ``probe``: what marks a request as ours.
     """
 
     url: str
@@ -42,8 +47,8 @@ class Proxy:
     upstream: str | None = None
     rules: tuple[str, ...] = ()
     problem: str | None = None
-    placement: Placement | None = None
-    profile: dict[str, Any] | None = None
+    profile: Profile | None = None
+    placement: Any = None
     keeps: str = ""
     reachable: str | None = None
     has_token: bool = False
@@ -80,8 +85,8 @@ def look(url: str, headers: Mapping[str, str]) -> Proxy:
         version=page["version"],
         upstream=_upstream(page.get("upstream") if is_first else page["upstreams"][number]),
         rules=tuple(name for name in page.get("rules") or () if isinstance(name, str)),
-        placement=of_health(page.get("placement")) if is_first else None,
-        profile=_profile(page.get("profile")) if is_first else None,
+        profile=_profile(page) if is_first else None,
+        placement=page.get("placement") if is_first else None,
         keeps=_keeps(page.get("thinking")) if is_first else "",
         reachable=_reachable(site),
         has_token=bool(headers),
@@ -129,8 +134,14 @@ def check(proxy: Proxy, upstream: str) -> list[Finding]:
     return [Finding("proxy", State.OK, text + (", this machine only" * is_loopback(proxy.url)))]
 
 
-def _profile(page: Any) -> dict[str, Any] | None:
-    return page if isinstance(page, dict) and isinstance(page.get("says"), dict) else None
+def _profile(page: dict[str, Any]) -> Profile | None:
+    """Return what the page tells of the first server; where late messages stand is told beside."""
+    found = profile_in(page.get("profile"))
+    try:
+        placement = msgspec.convert(page.get("placement"), Placement)
+    except msgspec.ValidationError:
+        placement = _UNTOLD
+    return found and replace(found, placement=placement)
 
 
 def _pool(page: Any) -> tuple[tuple[str, bool], ...]:

@@ -11,6 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from cacheproxy.asking import shown, with_proxy
+from cacheproxy.core.server.counters import NOTHING
+from cacheproxy.core.server.profile_text import for_people
+from cacheproxy.core.server.status import Look
 from cacheproxy.doctor.conclusion import Answer, Conclusion
 from cacheproxy.doctor.examine import Examination
 from cacheproxy.doctor.finding import Finding, State
@@ -92,7 +95,7 @@ def of_examination(examination: Examination) -> Report:
     """Return the report on an examination."""
     server = examination.upstream.server
     running = asdict(examination.proxy) | {"url": shown(examination.proxy.url)}
-    del running["profile"]  # that of the server, below
+    del running["profile"]  # below
     url = examination.proxy.url
     findings = [
         replace(finding, fix=finding.fix and with_proxy(finding.fix, url))
@@ -104,15 +107,29 @@ def of_examination(examination: Examination) -> Report:
         with_proxy(_COMMAND, url),
         more={
             "proxy": running,
-            "profile": examination.profile,
+            "profile": for_people(examination.profile),
             "upstream": {
                 "url": shown(examination.upstream.url),
                 "server": asdict(server) if server is not None else None,
-                "load": asdict(examination.upstream.load),
+                "load": _load(examination.upstream.look),
             },
             "trials": [_trial(trial) for trial in examination.trials],
         },
     )
+
+
+def _load(look: Look | None) -> dict[str, Any]:
+    """Return what the server has worked on so far: None for what it does not say."""
+    figures = look.sample.figures if look is not None and look.sample is not None else NOTHING
+    slots = [
+        {"id": one.id, "task": one.task, "held": one.used, "context": one.context, "busy": one.busy}
+        for one in (look.slots if look is not None else ())
+    ]
+    tokens = {
+        name: None if figure is None else int(figure)
+        for name, figure in (("evaluated", figures.evaluated), ("reused", figures.reused))
+    }
+    return {**tokens, "slots": slots or None}
 
 
 def _finding(finding: Finding, width: int) -> Iterator[Text]:

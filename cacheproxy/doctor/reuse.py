@@ -11,7 +11,8 @@ from cacheproxy.core.conversation.usage import Usage, usage_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.fold import normalize
 from cacheproxy.core.rules.normalizer import Normalizer
-from cacheproxy.doctor.counted import TOKENS, Blocks, Counters
+from cacheproxy.core.server.profile import Memory
+from cacheproxy.doctor.counted import Counters
 from cacheproxy.doctor.prompt import PATHS, Api, Header, body, rounds_for
 
 GOOD = 0.8
@@ -26,6 +27,8 @@ _NOT_SERVED = (404, 405, 501)
 _FIRST, _SECOND = Header("1a2", "a1b2c"), Header("3b4", "d3e4f")
 _OTHER, _OTHER_CCH = Header("5c6", "0a9b8"), Header("5c6", "7c6d5")
 
+ANY = Memory()
+"""Of which nothing is known: any token can be gone back to."""
 MaySend = Callable[[int], bool]
 """Whether to send a prompt, by the tokens of one that was sent before it; 0: none was."""
 
@@ -34,13 +37,13 @@ MaySend = Callable[[int], bool]
 class Shot:
     """One request that was answered: what it cost; ``wall`` in seconds until the whole answer.
 
-    ``blocks``: in what its server keeps prompts. ``is_counted``: what was reused is known from the
+    ``memory``: that its server keeps prompts in. ``is_counted``: what was reused is known from the
     server's counters, not from its answer.
     """
 
     usage: Usage
     wall: float
-    blocks: Blocks = TOKENS
+    memory: Memory = ANY
     is_counted: bool = False
 
     @property
@@ -53,7 +56,7 @@ class Shot:
     @property
     def whole(self) -> int:
         """Tokens that a server can reuse of it, which keeps whole blocks; 0: none, or not known."""
-        return self.blocks.whole(self.usage.prompt or 0)
+        return self.memory.whole(self.usage.prompt or 0)
 
     @property
     def is_reused(self) -> bool:
@@ -146,6 +149,7 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     may_send: MaySend = lambda _: True,
     has_one_slot: bool = False,
     counters: Counters | None = None,
+    memory: Memory = ANY,
 ) -> Trial | None:
     """Send the requests; None if the server does not serve the path of ``api``.
 
@@ -153,12 +157,12 @@ def measure(  # noqa: PLR0917 (they are all the parties to a trial)
     fourth where it tells more; and longer ones where the server keeps large blocks. ``mark``: text
     that no earlier prompt has, so that the first is cold. ``may_send``: asked before each prompt
     that is unlike those before.
-    ``has_one_slot``: whether ``again`` tells something. ``counters``: the server's. Never raises.
+    ``has_one_slot``: whether ``again`` tells something. ``counters``, ``memory``: the server's.
+    Never raises.
     """
     counters = counters or Counters(upstream, has_them=False)
-    blocks = counters.blocks()
-    prompt = partial(body, api, model, mark=mark, rounds=rounds_for(blocks.size))
-    trying = _Trying(PATHS[api], prompt, upstream, proxy, rules, may_send, counters, blocks)
+    prompt = partial(body, api, model, mark=mark, rounds=rounds_for(memory.block or 1))
+    trying = _Trying(PATHS[api], prompt, upstream, proxy, rules, may_send, counters, memory)
     error, held_back, translated = None, False, False
     try:
         translated = trying.send_all(has_one_slot=has_one_slot)
@@ -192,7 +196,7 @@ class _Trying:
     rules: Sequence[Normalizer]
     may_send: MaySend
     counters: Counters
-    blocks: Blocks
+    memory: Memory
     found: dict[str, Shot] = field(default_factory=dict)
 
     @property
@@ -255,7 +259,7 @@ class _Trying:
         before = self.counters.figures()
         answer = _answer(site, self.path, data)
         usage, is_counted = self.counters.told(usage_of(answer.json()), before)
-        self.found[name] = Shot(usage, answer.seconds, self.blocks, is_counted)
+        self.found[name] = Shot(usage, answer.seconds, self.memory, is_counted)
         return self.found[name]
 
 

@@ -2,58 +2,50 @@
 
 Measured with llama.cpp (xllamacpp 2026.10): a prompt unlike all others goes to a slot that was
 never used, else to the one used longest ago; what that one held is gone, unless the RAM cache
-(``--cache-ram``) has taken it. No page tells whether that is on. It shows where slots share one
-memory (unified KV): those that are idle are saved and emptied. On a server with one slot it shows
-in the turns that went through the proxy: one reused all of the turn before although another
-prompt had had the slot meanwhile.
+(``--cache-ram``) has taken it. No page tells whether that is on. Where slots share one memory its
+profile shows it (see ``core.server.telling``). On a server with one slot it shows in the turns that
+went through the proxy: one reused all of the turn before although another prompt had had the slot
+meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cacheproxy.doctor.load import Load
+from cacheproxy.core.server.status import Slot
 from cacheproxy.doctor.record import Record, Seen
 
 CHEAP = 1000
 """Tokens that a server reads again in no time; our own prompts are shorter, too."""
 _OURS = 2000
 """Tokens of our prompts in all the slots that they can be in at a time."""
-_UNLIKE = 0.1
-"""llama-server's own threshold for two prompts to be alike (``--slot-prompt-similarity``)."""
+ALIKE = 0.1
+"""Of a prompt: what it must share with a slot's to be given that slot, by default."""
 _ALL = 0.9
 
 
-def at_stake(load: Load, *, keeps: bool) -> int | None:
+def at_stake(slots: Sequence[Slot], *, keeps: bool) -> int | None:
     """Return how many tokens the next prompt may push out; None: the server does not tell.
 
     ``keeps``: whether it is known that what is pushed out is kept in RAM.
     """
-    slots = load.slots
-    if keeps or keeps_idle(load):
+    if keeps:
         return 0
-    if slots is None:
+    if not slots:
         return None
-    held = [slot.held for slot in slots]
+    held = [slot.used for slot in slots]
     idle = [slot for slot in slots if not slot.busy]
     is_full = len(slots) > 1 and sum(held) + _OURS > slots[0].context
     if is_full or not idle:  # a memory that slots share is made free; the first that is free takes
         return _worth(max(held, default=0))
     if any(slot.task is None for slot in idle):
         return 0
-    return _worth(min(idle, key=lambda slot: slot.task or 0).held)
+    return _worth(min(idle, key=lambda slot: slot.task or 0).used)
 
 
-def keeps_idle(load: Load) -> bool:
-    """Whether all slots that were used, but for the last one, have been emptied: saved to RAM."""
-    used = [slot for slot in load.slots or () if slot.task is not None]
-    used.sort(key=lambda slot: slot.task or 0)
-    return len(used) > 1 and not any(slot.held or slot.busy for slot in used[:-1])
-
-
-def kept(record: Record | None, load: Load) -> bool:
-    """Whether the turns through the proxy show that the one slot's prompts are kept in RAM."""
-    if record is None or load.slots is None or len(load.slots) != 1:
+def kept(record: Record | None, slots: int) -> bool:
+    """Whether the turns through the proxy show that the prompts of one slot are kept in RAM."""
+    if record is None or slots != 1:
         return False
     for before, turn, between in later_turns(record):
         prompt = before.prompt or 0
@@ -82,7 +74,7 @@ def later_turns(record: Record) -> Iterator[tuple[Seen, Seen, Sequence[Seen]]]:
 def _had_the_slot(one: Seen, before: Seen, turn: Seen) -> bool:
     """Whether a prompt unlike that of ``before`` was worked on between it and ``turn``."""
     is_between = before.end <= one.wall and one.end <= turn.wall
-    is_unlike = one.reused is not None and one.reused <= _UNLIKE * min(
+    is_unlike = one.reused is not None and one.reused <= ALIKE * min(
         one.prompt or 0, before.prompt or 0
     )
     return is_between and is_unlike

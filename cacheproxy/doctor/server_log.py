@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from cacheproxy.asking import CommandError
 from cacheproxy.core.conversation.verdict import Judgement
+from cacheproxy.core.server.flags import RAM_CACHE
 from cacheproxy.core.serverlog.reader import LogReader
 from cacheproxy.core.serverlog.record import LoggedRequest, ServerFacts
 from cacheproxy.doctor.conclusion import Answer, Conclusion
@@ -91,7 +92,7 @@ def _findings(requests: Sequence[LoggedRequest], facts: ServerFacts) -> Iterator
         yield Finding("cache-ram", State.OK, text)
     elif facts.ram_off:
         text = "off: a slot's prompt is lost when another conversation takes the slot"
-        yield Finding("cache-ram", State.WARN, text, "start llama-server with --cache-ram 8192")
+        yield Finding("cache-ram", State.WARN, text, f"start llama-server with {RAM_CACHE.flag}")
     if truncated := sum(one.truncated for one in requests):
         text = f"{counted(truncated, 'request')} ran out of context and was cut"
         yield Finding("context", State.WARN, text, "a larger -c, or less in the client's window")

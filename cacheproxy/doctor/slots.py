@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cacheproxy.core.conversation.verdict import Judgement, Reason
+from cacheproxy.core.server.flags import RAM_CACHE, SIMILARITY
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.room import later_turns
+from cacheproxy.doctor.room import ALIKE, later_turns
 from cacheproxy.words import counted
 
-_ALIKE = 0.1
-"""Of a prompt: what it must share with a slot's to be given that slot, by default."""
 _NEAR = 256
 """Tokens: what is left of a conversation is what the other prompt shared, give or take these."""
 
@@ -41,7 +40,7 @@ def check(record: Record | None, trials: Sequence[Trial]) -> list[Finding]:
             f"{counted(forks, 'time')} a side request (a subagent, a fork) took the slot of a "
             f"conversation, because 10% of it was alike: {taken:,} tokens were read again"
         )
-        fix = "start llama-server with --slot-prompt-similarity 0.5"
+        fix = f"start llama-server with {SIMILARITY.flag}"
         found.append(Finding("slots", State.WARN, text, fix))
     return found + _ram(trials, dropped, lost)
 
@@ -49,7 +48,7 @@ def check(record: Record | None, trials: Sequence[Trial]) -> list[Finding]:
 def _ram(trials: Sequence[Trial], dropped: int, lost: int) -> list[Finding]:
     """Return the finding on the cache in RAM; our own prompts prove more than a turn's loss."""
     shown = [trial.again.is_reused for trial in trials if trial.again is not None]
-    fix = "start llama-server with --cache-ram 8192"
+    fix = f"start llama-server with {RAM_CACHE.flag}"
     cost = f"; {counted(dropped, 'turn')} read {lost:,} tokens again" if dropped else ""
     if shown and not shown[0]:
         text = f"off: a slot's prompt is lost when another conversation takes the slot{cost}"
@@ -70,4 +69,4 @@ def _took(one: Seen, turn: Seen) -> bool:
     """Whether ``turn`` found no more of its conversation than ``one`` had in common with it."""
     if one.reused is None or turn.reused is None or one.reused < _NEAR:
         return False
-    return one.reused >= _ALIKE * (one.prompt or 0) and turn.reused <= one.reused + _NEAR
+    return one.reused >= ALIKE * (one.prompt or 0) and turn.reused <= one.reused + _NEAR

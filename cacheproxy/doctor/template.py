@@ -1,108 +1,75 @@
-"""Where the server's chat template puts a system message that comes late, and what the proxy does.
+"""What the server's chat template does, and what the proxy does about it.
 
-The proxy learns it and says so on its health page. Where none runs, ``of_server`` is asked.
+The proxy learns it, and says so on its health page. Where it has not, or none runs, the server is
+asked in the same way: it renders a few dozen words, and evaluates nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
 
-from cacheproxy.asking import NoAnswerError, Site
-from cacheproxy.core.placement.placement import Late
+from cacheproxy.asking import NoAnswerError, Site, have_answered
+from cacheproxy.core.conversation.verdict import Rewrite
+from cacheproxy.core.placement.placement import Late, Placement
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.server.flags import of_kind
+from cacheproxy.core.server.profile import Profile, Thinking
 from cacheproxy.core.template import rendering
-from cacheproxy.core.template.rendering import Asking
+from cacheproxy.core.template.traits import Told, learning, with_template
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.record import Record
 
-Told = TypeVar("Told")
 PLACE = "start the proxy with --placement user"
 OTHER = "start the server with another chat template: llama-server --chat-template-file FILE"
 _SECONDS = 2.0
 """For an answer: to render a dozen words takes a server milliseconds."""
 _SENDERS = ("claude", "codex")
 """Clients that send system messages besides the first: Codex a second one at the head."""
+_CURE = "; the template keeps it if it is asked to and the client sends it back"
+_OPTION = (
+    "start the proxy with --keep-thinking yes: the proxy then asks the template, and gives back "
+    "what clients drop"
+)
+_WHEN = {"the date": "once a day", "the time": "each time it changes"}
+_WITHOUT_CURE = "; cacheproxy knows no chat_template_kwargs that make the template keep it"
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """What is known of the template: ``late`` is its way, ``says`` the sentence for people.
+def learned(
+    site: Site, profile: Profile, formats: tuple[str, ...] = (), model: str | None = None
+) -> Profile:
+    """Return ``profile`` with what the server at ``site`` tells of its template. Never raises.
 
-    ``late``: inline, user, hoisted, refused, dropped or unknown. ``setting``: the proxy's own.
-    ``refuses``: what it refuses and nobody can mend.
+    ``formats``: see ``Look``. ``model``: for servers that want to know it.
     """
-
-    late: str
-    says: str
-    setting: str = ""
-    refuses: tuple[str, ...] = ()
-
-    @property
-    def harms(self) -> bool:
-        """Whether clients that send late system messages need the proxy here."""
-        return self.late in (Late.HOISTED, Late.REFUSED, Late.DROPPED)
-
-
-def of_health(page: Any) -> Placement | None:
-    """Return what the member ``placement`` of a health page says, None if it says nothing."""
-    if not isinstance(page, dict):
-        return None
-    late, says, setting = (page.get(name) for name in ("late", "says", "setting"))
-    if not isinstance(late, str) or not isinstance(says, str):
-        return None
-    mended, refuses = page.get("mended"), page.get("refuses")
-    return Placement(
-        late,
-        mended if isinstance(mended, str) else says,
-        setting if isinstance(setting, str) else "",
-        tuple(map(str, refuses)) if isinstance(refuses, list) else (),
-    )
-
-
-def of_server(site: Site) -> Placement | None:
-    """Ask the model server at ``site`` itself; None: it does not tell. Never raises."""
-    found = answered(site, rendering.asking)
-    if found is None:
-        return None
-    return Placement(str(found.late), found.mended, refuses=found.refuses)
-
-
-def answered(
-    site: Site, asking: Callable[[str, str], Asking[Told | None]], model: str | None = None
-) -> Told | None:
-    """Have the server at ``site`` render what ``asking`` asks; return what that tells, if anything.
-
-    ``asking``: of a page's path and a model's name. Without a name first; then with ``model``, for
-    servers that want one. Never raises.
-    """
+    found: list[Told] = []
     for path in rendering.PAGES:
-        for name in ("", model) if model else ("",):
-            questions = asking(path, name)
-            try:
-                body = next(questions)
-                while True:
-                    answer = site.post(path, body, _SECONDS)
-                    body = questions.send((answer.status, answer.body))
-            except NoAnswerError:
-                return None
-            except rendering.NoPageError:
-                break
-            except StopIteration as end:
-                told: Told | None = end.value
-                if told is not None:
-                    return told
-    return None
+        questions = learning(found, path, model or "", datetime.now(UTC), formats)
+        try:
+            have_answered(questions, partial(_render, site, path))
+        except NoAnswerError:
+            break
+        except rendering.NoPageError:
+            continue
+        if found:
+            break
+    return with_template(profile, found[-1:]) if found else profile
+
+
+def _render(site: Site, path: str, body: bytes) -> tuple[int, bytes]:
+    answer = site.post(path, body, _SECONDS)
+    return answer.status, answer.body
 
 
 def check(placement: Placement | None, record: Record | None) -> list[Finding]:
-    """Return the findings on the template, if there is anything to say.
+    """Return the findings on late system messages, if there is anything to say.
 
     ``record``: tells whether clients came that send late system messages.
     """
     refuses = [_refused(what) for what in (placement.refuses if placement is not None else ())]
     if placement is not None and placement.late != Late.UNKNOWN:
-        return [Finding("template", State.OK, placement.says), *refuses]
+        return [Finding("template", State.OK, placement.mended), *refuses]
     clients = record.clients() if record is not None else {}
     senders = [client for client in _SENDERS if client in clients]
     if not senders:
@@ -118,3 +85,68 @@ def check(placement: Placement | None, record: Record | None) -> list[Finding]:
 def _refused(what: str) -> Finding:
     text = f"the chat template refuses {what}, which the proxy cannot mend: such requests fail"
     return Finding("template", State.WARN, text, OTHER)
+
+
+def check_turns(profile: Profile, record: Record | None = None, keeps: str = "") -> list[Finding]:
+    """Return the findings on turns: what the server reads again when the next one begins.
+
+    ``record``: of the proxy before it, which tells what was lost; ``keeps``: what that proxy does
+    with earlier reasoning, "" for nothing.
+    """
+    found = [*_thinking(profile, record, keeps), *_moved(profile)]
+    if profile.clock:
+        text = f"the template prints {profile.clock}: the server reads all text behind it again "
+        kind = profile.server.kind if profile.server is not None else ""
+        flag = of_kind(kind).template
+        fix = (
+            f"start {kind} with {flag}: a copy of the template without that line" if flag else None
+        )
+        found.append(Finding("template", State.WARN, text + _WHEN[profile.clock], fix))
+    if found or profile.thoughts.way is Thinking.UNKNOWN:
+        return found
+    text = (
+        "this template only appends to a conversation with tools and thinking: the server reads "
+        "nothing again at the second user message"
+    )
+    return [Finding("template", State.OK, text)]
+
+
+def _thinking(profile: Profile, record: Record | None, keeps: str) -> Iterator[Finding]:
+    thoughts = profile.thoughts
+    drops = thoughts.way in (Thinking.DROPPED, Thinking.ON_REQUEST)
+    if not (drops or thoughts.writes_empty):
+        return
+    if thoughts.asked_by and keeps:
+        yield Finding("template", State.OK, f"the template {keeps}")
+        return
+    what = "thinking of the turn before" if drops else "empty thinking block that it had written"
+    text = _again(f"drops the {what}", "everything after the first user message")
+    if drops and thoughts.writes_empty:
+        text += ", whether the client sends its reasoning back or not"
+    else:
+        text += f", if the client {'sends' if drops else 'does not send'} its reasoning back"
+    text += (_CURE if thoughts.asked_by else _WITHOUT_CURE) + _cost(record)
+    yield Finding("template", State.WARN, text, _OPTION if thoughts.asked_by else None)
+
+
+def _moved(profile: Profile) -> Iterator[Finding]:
+    """Yield what stands in the last user message, and so in another place at the next one."""
+    is_head = profile.system_last or profile.order is Order.TOOLS_FIRST
+    after = "the whole prompt" if is_head else "everything after the system text"
+    for what, is_last in (("tools", profile.tools_last), ("system text", profile.system_last)):
+        if is_last:
+            text = _again(f"moves the {what}, which it prints in the last user message", after)
+            yield Finding("template", State.WARN, f"{text}; no fix is known")
+
+
+def _again(does: str, what: str) -> str:
+    return f"at the second user message this template {does}: the server reads {what} again"
+
+
+def _cost(record: Record | None) -> str:
+    """Return what that has cost lately, as the proxy has counted it."""
+    turns, tokens = (0, 0) if record is None else record.rewritten(Rewrite.THINKING)
+    if record is None or not tokens:
+        return ""
+    of_all = f"{turns} of the last {len(record.seen)} turns"
+    return f"; it cost {tokens:,} tokens in {of_all}, as the proxy counted them"

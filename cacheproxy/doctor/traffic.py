@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cacheproxy.asking import proxy_option, shown
+from cacheproxy.core.server import status
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.load import Load
 from cacheproxy.doctor.record import Record
 from cacheproxy.words import counted
 
@@ -16,10 +16,38 @@ _NOISE = 5000
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The server's work and the proxy's record at one moment; ``record`` None: it keeps none."""
+    """The server and the proxy's record at one moment."""
 
-    load: Load
-    record: Record | None
+    server: status.Look | None  #: None: it did not answer
+    record: Record | None  #: None: the proxy keeps none
+
+    @property
+    def evaluated(self) -> int | None:
+        """Prompt tokens since the server started, if its counters tell."""
+        sample = self.server.sample if self.server is not None else None
+        tokens = sample.figures.evaluated if sample is not None else None
+        return None if tokens is None else int(tokens)
+
+    @property
+    def tasks(self) -> int | None:
+        """The number of the server's last request, if its slots tell."""
+        return self.server.tasks if self.server is not None else None
+
+    @property
+    def held(self) -> int:
+        """Tokens that the fullest slot holds."""
+        return max((slot.used for slot in self.server.slots), default=0) if self.server else 0
+
+    def since(self, before: Look) -> int | None:
+        """Return the prompt tokens that were evaluated since ``before``."""
+        if self.evaluated is None or before.evaluated is None:
+            return None
+        return max(0, self.evaluated - before.evaluated)
+
+    def worked_since(self, before: Look) -> bool:
+        """Return whether any request is known to have been worked on since ``before``."""
+        tokens = self.since(before)
+        return tokens > 0 if tokens is not None else self.tasks != before.tasks
 
 
 def check(proxy: str, upstream: str, before: Look, after: Look, watched: float) -> list[Finding]:
@@ -40,7 +68,7 @@ def check(proxy: str, upstream: str, before: Look, after: Look, watched: float) 
     if seen:
         text = f"{counted(seen, 'request')} with a prompt came through this proxy"
         return [Finding("traffic", State.OK, text)]
-    work = _work(after.load)
+    work = _work(after)
     if work is None:
         text = "no agent request has come through this proxy yet"
         return [Finding("traffic", State.WARN, text, _through(proxy))]
@@ -55,7 +83,7 @@ def check(proxy: str, upstream: str, before: Look, after: Look, watched: float) 
 def _watched(proxy: str, upstream: str, before: Look, after: Look, watched: float) -> Finding:
     assert after.record is not None
     new = after.record.after(before.record) if before.record is not None else after.record.seen
-    worked, tokens = after.load.worked_since(before.load), after.load.since(before.load)
+    tokens = after.since(before)
     did = f"evaluated {tokens:,} prompt tokens" if tokens is not None else "worked on requests"
     when = f"within {watched:.0f} s"
     if new:
@@ -68,7 +96,7 @@ def _watched(proxy: str, upstream: str, before: Look, after: Look, watched: floa
             )
             return Finding("traffic", State.WARN, text, _through(proxy))
         return Finding("traffic", State.OK, text)
-    if not worked:
+    if not after.worked_since(before):
         text = (
             f"{when} no request came through this proxy, and none to the server, as far as the "
             "server tells"
@@ -81,15 +109,15 @@ def _watched(proxy: str, upstream: str, before: Look, after: Look, watched: floa
     return Finding("traffic", State.FAIL, text, _through(proxy))
 
 
-def _work(load: Load) -> str | None:
+def _work(look: Look) -> str | None:
     """Say what the server has worked on since its start, if it was more than noise."""
-    if load.evaluated is not None:
-        if load.evaluated <= _NOISE:
+    if look.evaluated is not None:
+        if look.evaluated <= _NOISE:
             return None
-        return f"the server has evaluated {load.evaluated:,} prompt tokens since it started"
-    if load.held is None or load.held <= _NOISE:
+        return f"the server has evaluated {look.evaluated:,} prompt tokens since it started"
+    if look.held <= _NOISE:
         return None
-    return f"the server's slots hold a prompt of {load.held:,} tokens"
+    return f"the server's slots hold a prompt of {look.held:,} tokens"
 
 
 def _through(proxy: str) -> str:

@@ -2,82 +2,69 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, shown
+from cacheproxy.asking import HEALTH, Answer, NoAnswerError, Site, have_answered, shown
 from cacheproxy.core.server import status
 from cacheproxy.core.server.identify import LLAMA_SERVER, PAGES, Server
-from cacheproxy.core.server.metrics_page import sample_of
-from cacheproxy.core.server.profile_text import for_people
+from cacheproxy.core.server.profile import UNKNOWN, Profile
+from cacheproxy.core.server.status import Look, Metrics
 from cacheproxy.core.server.telling import told
 from cacheproxy.doctor.finding import Finding, State
-from cacheproxy.doctor.load import NOTHING, Load, load_of
 from cacheproxy.doctor.proxy import is_health
 
 LLAMA = LLAMA_SERVER
-_LARGEST = 512 << 10
-"""Bytes of a page that is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """The model server as it was found; ``problem``, ``fix``: why ``server`` is None.
-
-    ``model``: the first it lists, unabridged. ``metrics``: whether it has counters; None where
-    that is not known to be a matter of its settings. ``seconds``: until its first answer.
-    ``profile``: what it tells of itself, as on the proxy's health page.
-    """
+    """The model server as it was found; ``problem``, ``fix``: why ``look`` is None."""
 
     url: str
-    server: Server | None = None
-    model: str | None = None
-    seconds: float = 0.0
-    load: Load = NOTHING
-    metrics: bool | None = None
-    profile: dict[str, Any] = field(default_factory=dict)
+    look: Look | None = None
+    profile: Profile = UNKNOWN  #: what it tells of itself
+    model: str | None = None  #: the first it lists, unabridged
+    seconds: float = 0.0  #: until its first answer
     problem: str | None = None
     fix: str | None = None
+
+    @property
+    def server(self) -> Server | None:
+        """Which one it is."""
+        return self.look.server if self.look is not None else None
 
 
 def look(site: Site) -> Upstream:
     """Ask the server at ``site`` for its status pages. Never raises."""
     url = shown(site.url)
     said: dict[str, Answer] = {}
-    for path in status.PAGES:
+    why: list[str] = []
+
+    def get(path: str) -> tuple[int, bytes, str] | None:
         try:
-            said[path] = site.get(path)
+            one = said[path] = site.get(path)
         except NoAnswerError as error:
-            if not said:
-                problem = f"no model server answers at {url}: {error}"
-                fix = "start the model server, or name it with --upstream URL"
-                return Upstream(site.url, problem=problem, fix=fix)
+            why.append(str(error))
+            return None
+        return one.status, one.body, one.software
+
+    answers = have_answered(status.asking({}), get)
+    if answers is None:
+        problem = f"no model server answers at {url}: {why[0]}"
+        fix = "start the model server, or name it with --upstream URL"
+        return Upstream(site.url, problem=problem, fix=fix)
     if _is_a_cacheproxy(site):
         problem = f"the server at {url} is a cacheproxy, not the model server behind it"
         return Upstream(site.url, problem=problem, fix="name the model server with --upstream URL")
-    if not _is_model_server(_read(said).pages) or _asks_for_a_key(said):
+    if not _is_model_server(answers.pages) or _asks_for_a_key(said):
         problem, fix = _refusal(url, said)
         return Upstream(site.url, problem=problem, fix=fix)
-    for path in status.MORE_PAGES:
-        if _read(said).wants(path):
-            try:
-                said[path] = site.get(path)
-            except NoAnswerError:
-                continue
-    answers = _read(said)
-    server = answers.server
-    is_llama = server.kind == LLAMA
-    seen = load_of(answers.sample, answers.pages.get(status.SLOTS)) if is_llama else NOTHING
-    return Upstream(
-        site.url,
-        server,
-        _model(answers.pages.get("/v1/models")),
-        next(iter(said.values())).seconds,
-        seen,
-        seen.evaluated is not None if is_llama else None,
-        for_people(told(status.look_of(site.url, 0.0, 0.0, answers))),
-    )
+    seen = status.look_of(site.url, time.time(), time.monotonic(), answers)
+    model, seconds = _model(answers.pages.get("/v1/models")), next(iter(said.values())).seconds
+    return Upstream(site.url, seen, told(seen), model, seconds)
 
 
 def check(upstream: Upstream) -> list[Finding]:
@@ -87,33 +74,21 @@ def check(upstream: Upstream) -> list[Finding]:
         return [Finding("upstream", State.FAIL, upstream.problem or "", upstream.fix)]
     answers = f"{server.summary} at {shown(upstream.url)} answers in {_short(upstream.seconds)}"
     found = [Finding("upstream", State.OK, answers)]
-    if upstream.metrics is False:
+    if server.kind != LLAMA or upstream.look is None:
+        return found
+    if upstream.look.metrics is Metrics.OFF:
         text = (
             "the server was started without --metrics, so nobody tells the speed that its "
             "answers to /v1/messages do not"
         )
         fix = "add --metrics to the llama-server command line"
         found.append(Finding("metrics", State.WARN, text, fix))
-    elif upstream.metrics:
-        total = upstream.load.evaluated or 0
-        reused = upstream.load.reused
-        since = f"{total:,} prompt tokens evaluated"
-        since += f" and {reused:,} reused" if reused is not None else ""
+    elif upstream.look.sample is not None:
+        figures = upstream.look.sample.figures
+        since = f"{figures.evaluated or 0:,.0f} prompt tokens evaluated"
+        since += f" and {figures.reused:,.0f} reused" if figures.reused is not None else ""
         found.append(Finding("metrics", State.OK, f"/metrics is on: {since} since its start"))
     return found
-
-
-def _read(said: Mapping[str, Answer]) -> status.Answers:
-    good = {
-        path: one for path, one in said.items() if one.status == 200 and len(one.body) <= _LARGEST
-    }
-    metrics = good.pop(status.METRICS, None)
-    return status.Answers(
-        {path: one.status for path, one in said.items()},
-        {path: one.json() for path, one in good.items()},
-        sample_of(metrics.body.decode("utf-8", "replace")) if metrics is not None else None,
-        next((one.software for one in said.values() if one.software), ""),
-    )
 
 
 def _is_model_server(pages: Mapping[str, Any]) -> bool:

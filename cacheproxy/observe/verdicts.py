@@ -61,7 +61,7 @@ class Judged(NamedTuple):
         if before is None or before.tokens is None or prompt is None:
             return None
         left = parting(reordered(before.sent, self.sent.order), self.sent)
-        return Compared(before.sent, self.sent, before.tokens, prompt, left, profile.has_clock)
+        return Compared(before.sent, self.sent, before.tokens, prompt, left, bool(profile.clock))
 
 
 class Verdicts:

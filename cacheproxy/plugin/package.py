@@ -71,7 +71,7 @@ class Package:
     @property
     def is_tool(self) -> bool:
         """Whether commands are all that it brings."""
-        return set(self.hooks) == {"cacheproxy_commands"}
+        return self.hooks.keys() == {"cacheproxy_commands"}
 
     @property
     def title(self) -> str:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from cacheproxy.client_setup.need import Need
 from cacheproxy.client_setup.setup import Setup
+from cacheproxy.hookspecs import PROJECT
 from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.files import load_file
 from cacheproxy.plugin.installed import installed
 from cacheproxy.plugin.package import Package, reason_of
+from cacheproxy.plugin.search_path import entry_points
 
 _INSTALL = "pip install ./clients/NAME (in a checkout of cacheproxy)"
 
@@ -34,13 +36,14 @@ class Setups:
         """The names of the clients."""
         return sorted(self._by_client)
 
-    def package(self, name: str) -> Package:
-        """Return the package of the client called ``name``, which may be the package's name, too.
-
-        Raises PluginError where there is none.
-        """
+    def get(self, name: str) -> Package | None:
+        """Return the package of the client called ``name``, or of the package so called."""
         packages = self._by_client.values()
-        found = self._by_client.get(name) or next((p for p in packages if p.name == name), None)
+        return self._by_client.get(name) or next((p for p in packages if p.name == name), None)
+
+    def package(self, name: str) -> Package:
+        """Return it; raises PluginError where there is none."""
+        found = self.get(name)
         if found is not None:
             return found
         here = f"there are {', '.join(self.clients)}" if self._by_client else "there is none"
@@ -48,6 +51,16 @@ class Setups:
         raise PluginError(
             f"no client called {name!r} is installed; {here}{broken}. Others: {_INSTALL}"
         )
+
+
+def package_for(name: str, block: Collection[str] = (), files: Iterable[str] = ()) -> Package:
+    """Return the package of the client called ``name``; raises PluginError.
+
+    To load all takes as long as the rest of a command: those whose names begin like this are looked
+    at before.
+    """
+    others = {entry.name for entry in entry_points(PROJECT) if not entry.name.startswith(name)}
+    return Setups({*block, *others}).get(name) or Setups(block, files).package(name)
 
 
 def set_up(package: Package, need: Need) -> Setup:

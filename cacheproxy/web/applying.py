@@ -86,8 +86,7 @@ class Applying:
         while len(self._done) > _MOST:
             self._done.popitem(last=False)
         names = ", ".join(cure.names)
-        what = "Made" if done.before is None else "Written to"
-        line = f"{what} {done.file}. In use now, without a restart: {names}."
+        line = f"{done.what} {done.file}. In use now, without a restart: {names}."
         return {"said": line}
 
     async def _undo(self, name: str) -> Answer:

@@ -207,7 +207,10 @@ def upstream_of(url: str, look: Look | None) -> Json:
         "kv": look.kv,
         "kv_source": "metrics" if look.sample is not None and look.sample.kv is not None
         else "slots" if look.slots else None,
-        "slots": [asdict(slot) for slot in look.slots],
+        "slots": [
+            {"id": slot.id, "context": slot.context, "used": slot.used, "busy": slot.busy}
+            for slot in look.slots
+        ],
     }  # fmt: skip
 
 

@@ -153,7 +153,9 @@ class TestNothingIsDone:
         number = breaking.broke(date(20), date(21), DATED)
         (table,) = tomllib.loads(breaking.propose(number).stdout)["rule"]
         breaking.file.write_text(f"disable = ['{table['name']}']\n")
-        assert "does not have the rule" in one_line(breaking.propose(number, "--apply"))
+        assert "switched off where the proxy was started" in one_line(
+            breaking.propose(number, "--apply")
+        )
         assert "[[rule]]" not in breaking.file.read_text()
 
     @pytest.mark.parametrize(

@@ -107,6 +107,8 @@ def test_a_clients_settings_need_no_proxy_in_this_process():
     loaded = loaded_by(RUN.format(arguments=["env", "claude", "--proxy", "http://127.0.0.1:9"]))
     assert "cacheproxy.cli.env" in loaded
     assert not loaded & {"twisted", "treq", "rich", "prometheus_client"}
+    packages = {name.partition(".")[0] for name in loaded if name.startswith("cacheproxy_")}
+    assert packages == {"cacheproxy_claude_code"}
 
 
 @pytest.mark.slow

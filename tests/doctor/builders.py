@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.server.counters import Figures
+from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.metrics_page import Sample
+from cacheproxy.core.server.status import Look, State
 from cacheproxy.doctor.record import Record, Seen
 from cacheproxy.doctor.reuse import Shot, Trial
 
@@ -33,3 +37,11 @@ def trial(second, without, cch_only=None, path="/v1/chat/completions"):
         without=shot(without),
         cch_only=None if cch_only is None else shot(cch_only),
     )
+
+
+def server_look(kind="llama-server", evaluated=None, slots=()):
+    """A look at a server that has evaluated so many tokens, and has these slots."""
+    sample = None if evaluated is None else Sample(Figures(evaluated=evaluated))
+    tasks = max((slot.task for slot in slots if slot.task is not None), default=None)
+    more = {"sample": sample, "slots": tuple(slots), "tasks": tasks}
+    return Look("http://localhost:8080", 0.0, 0.0, State.UP, server=Server(kind), **more)

@@ -6,16 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from cacheproxy.core.server.identify import Server
 from cacheproxy.doctor.conclusion import Answer, Known, conclude
 from cacheproxy.doctor.finding import Finding, State
 from cacheproxy.doctor.need import Need
 from cacheproxy.doctor.proxy import Proxy
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.upstream import Upstream
-from tests.doctor.builders import record, seen, shot, trial
+from tests.doctor.builders import record, seen, server_look, shot, trial
 
-UP = Upstream("http://localhost:8080", Server("llama-server"))
+UP = Upstream("http://localhost:8080", server_look())
 RUNS = Proxy("http://127.0.0.1:8081", "0.1.0", rules=("claude-billing-header",))
 WORKS = Known(RUNS, UP, None, (trial(639, 33),), Need(False, "needed"))
 GOOD = record((1, 0, "cold"), (2, 17_800, "ok"))

@@ -7,15 +7,16 @@ import pytest
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.server.counters import Figures
-from cacheproxy.core.server.identify import Server
-from cacheproxy.doctor import outcome
+from cacheproxy.core.server.profile import Kind, Memory
+from cacheproxy.doctor import outcome, upstream
 from cacheproxy.doctor.conclusion import Answer, Known, conclude
-from cacheproxy.doctor.counted import TOKENS, Blocks, Counters
+from cacheproxy.doctor.counted import Counters
 from cacheproxy.doctor.finding import State
 from cacheproxy.doctor.prompt import rounds_for
 from cacheproxy.doctor.proxy import Proxy
-from cacheproxy.doctor.reuse import measure
+from cacheproxy.doctor.reuse import ANY, measure
 from cacheproxy.doctor.upstream import Upstream
+from tests.doctor.builders import server_look
 
 CHAT = "/v1/chat/completions"
 PAGE = """\
@@ -78,7 +79,9 @@ def tried(peer):
         site = Site(peer(server.pages).url)
         counters = Counters(site, has_them=True)
         rules = [billing.BILLING_HEADER]
-        return measure("chat", site, None, rules, "tiny", "x", counters=counters), server
+        memory = upstream.look(site).profile.memory
+        more = {"counters": counters, "memory": memory}
+        return measure("chat", site, None, rules, "tiny", "x", **more), server
 
     return tried
 
@@ -122,8 +125,8 @@ def test_a_prompt_shorter_than_a_block_tells_nothing(tried, nobody, flagged):
     assert (
         "too short for this test: the server reuses only whole blocks of 7,808 tokens"
     ) in finding.text
-    upstream = Upstream("x", Server("vLLM"))
-    conclusion = conclude(Known(Proxy(nobody), upstream, None, (trial,), None), [])
+    server = Upstream("x", server_look("vLLM"))
+    conclusion = conclude(Known(Proxy(nobody), server, None, (trial,), None), [])
     assert conclusion.answer is Answer.NOT_MEASURED
     assert "shorter than the blocks" in conclusion.text
 
@@ -140,27 +143,27 @@ def test_a_cache_that_is_off_is_off_by_vllms_own_flag(tried):
 @pytest.mark.parametrize(
     ("blocks", "prompt", "whole"),
     [
-        (TOKENS, 640, 639),
-        (TOKENS, 1, 0),
-        (TOKENS, 0, 0),
-        (Blocks(16), 16, 0),
-        (Blocks(16), 17, 16),
-        (Blocks(1024), 2275, 2048),
-        (Blocks(448, is_hybrid=True), 1000, 448),
-        (Blocks(448, is_hybrid=True), 448, 0),
+        (ANY, 640, 639),
+        (ANY, 1, 0),
+        (ANY, 0, 0),
+        (Memory(block=16), 16, 0),
+        (Memory(block=16), 17, 16),
+        (Memory(block=1024), 2275, 2048),
+        (Memory(block=448, is_hybrid=True), 1000, 448),
+        (Memory(block=448, is_hybrid=True), 448, 0),
     ],
 )
 def test_the_last_token_is_always_computed_and_of_hybrids_the_last_block(blocks, prompt, whole):
     assert blocks.whole(prompt) == whole
 
 
-@pytest.mark.parametrize(
-    ("mamba", "blocks"), [("None", Blocks(448)), ("448", Blocks(448, is_hybrid=True))]
-)
-def test_the_blocks_are_told_by_the_page(peer, mamba, blocks):
+@pytest.mark.parametrize(("mamba", "is_hybrid"), [("None", False), ("448", True)])
+def test_the_blocks_are_told_by_the_page(peer, mamba, is_hybrid):
     site = Site(peer(Vllm(448, mamba=mamba).pages).url)
-    assert Counters(site, has_them=True).blocks() == blocks
-    assert Counters(site, has_them=False).blocks() == TOKENS
+    memory = Memory(Kind.BLOCKS, block=448, is_hybrid=is_hybrid)
+    assert upstream.look(site).profile.memory == memory
+    assert Counters(site, has_them=True).figures().prompt == 0
+    assert Counters(site, has_them=False).figures() == Figures()
 
 
 @pytest.mark.parametrize("page", [b"", b"\xff\x00{", b"vllm:cache_config_info{} 1\n"])
@@ -168,7 +171,6 @@ def test_a_page_that_says_nothing(peer, nobody, page):
     """What was not told stays so."""
     for site in (Site(peer({"/metrics": page}).url), Site(nobody)):
         counters = Counters(site, has_them=True)
-        assert counters.blocks() == TOKENS
         assert counters.figures() == Figures()
         assert counters.told(Usage(640), Figures()) == (Usage(640), False)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cacheproxy.core.placement.placement import Late, alike
 from cacheproxy.doctor.claude import Setting, Settings
 from cacheproxy.doctor.need import judge
 from cacheproxy.doctor.reuse import Trial
-from cacheproxy.doctor.template import Placement
 from tests.doctor.builders import trial
 
 PLAIN = Settings({}, present=False)
@@ -55,6 +55,6 @@ def test_nothing_is_said_where_nothing_is_known(trials):
 @pytest.mark.parametrize(("trials", "settings"), [([KEPT], PLAIN), ([], OFF)])
 def test_a_template_that_takes_no_late_system_message_needs_the_proxy(trials, settings):
     """Whatever becomes of the header: without the proxy requests are refused, or read again."""
-    need = judge(trials, settings, CLAUDE, ("claude",), Placement("refused", "refuses"))
+    need = judge(trials, settings, CLAUDE, ("claude",), alike(Late.REFUSED, ""))
     assert not need.is_superfluous
     assert need.text.startswith("needed: this server's template")

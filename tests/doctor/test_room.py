@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from cacheproxy.doctor.load import Load, Slot
+from cacheproxy.core.server.status import Slot
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.room import at_stake, kept
 from tests.doctor import builders
 
-NEW = Slot(0, context=65_536)
+NEW = Slot(0, 65_536, 0, busy=False)
 
 
 def used(number, task, held, *, busy=False):
-    return Slot(number, task, held, 65_536, busy)
+    return Slot(number, 65_536, held, busy, task)
 
 
 @pytest.mark.parametrize(
     ("slots", "tokens"),
     [
-        (None, None),
+        ((), None),
         ((NEW,), 0),
         ((used(0, 5, 20_050),), 20_050),
         ((used(0, 5, 700),), 0),
@@ -36,8 +36,8 @@ def used(number, task, held, *, busy=False):
 )
 def test_what_the_next_prompt_takes(slots, tokens):
     """Unused slots first, else the one used longest ago; short prompts are cheap."""
-    assert at_stake(Load(slots=slots), keeps=False) == tokens
-    assert at_stake(Load(slots=slots), keeps=True) == 0
+    assert at_stake(slots, keeps=False) == tokens
+    assert at_stake(slots, keeps=True) == 0
 
 
 def seen(number, session, turn, prompt, reused, **more):
@@ -46,7 +46,6 @@ def seen(number, session, turn, prompt, reused, **more):
 
 MAIN = seen(1, "a", 1, 11_000, 0), seen(3, "a", 2, 11_200, 11_000)
 TITLE = seen(2, "a", 1, 500, 7, side=True)
-ONE = Load(slots=(used(0, 5, 11_200),))
 
 
 @pytest.mark.parametrize(
@@ -64,12 +63,12 @@ ONE = Load(slots=(used(0, 5, 11_200),))
 )
 def test_a_conversation_that_outlived_another_prompt_shows_the_ram_cache(between, is_kept):
     """Unless that prompt may have held what was reused, or was worked on at another time."""
-    assert kept(Record((MAIN[0], between, MAIN[1])), ONE) is is_kept
+    assert kept(Record((MAIN[0], between, MAIN[1])), 1) is is_kept
 
 
 def test_nothing_is_shown_without_such_a_turn():
     """Nor by a server with more slots than one, nor by a turn that lost its conversation."""
-    assert not kept(Record(MAIN), ONE)
-    assert not kept(None, ONE)
-    assert not kept(Record((MAIN[0], TITLE, MAIN[1])), Load(slots=(NEW, *(ONE.slots or ()))))
-    assert not kept(Record((MAIN[0], TITLE, seen(3, "a", 2, 11_200, 7))), ONE)
+    assert not kept(Record(MAIN), 1)
+    assert not kept(None, 1)
+    assert not kept(Record((MAIN[0], TITLE, MAIN[1])), 2)
+    assert not kept(Record((MAIN[0], TITLE, seen(3, "a", 2, 11_200, 7))), 1)

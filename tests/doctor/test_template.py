@@ -2,55 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from cacheproxy_demo.embedded import LlamaServer, write_model
 
-from cacheproxy.asking import HEALTH
+from cacheproxy.asking import HEALTH, Site
+from cacheproxy.core.conversation.verdict import Rewrite
 from cacheproxy.core.placement.placement import Late, Placement, alike
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.server.identify import Server
+from cacheproxy.core.server.profile import UNKNOWN, Profile, Thinking, Thoughts
 from cacheproxy.doctor import proxy as proxies
-from cacheproxy.doctor import template
+from cacheproxy.doctor import template, upstream
 from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.record import Record
+from cacheproxy.doctor.record import Record, Seen
+from tests import needs
 from tests.doctor.builders import seen
+from tests.llama.templates import REWRITING, TEMPLATES
 
-SAYS = "refuses late system messages -> sent as user messages"
+REFUSED = alike(Late.REFUSED, "/apply-template")
 CLAUDE, OTHER = Record((seen(),)), Record((seen(client="cline"),))
 
 
-def page(**placement):
-    return {"version": "9", "upstream": {}, "placement": placement or None}
+def known(peer, placement):
+    """Return what doctor takes for known where the proxy's page says this."""
+    page = {"version": "9", "upstream": {}, "profile": {}, "placement": placement}
+    return proxies.look(peer({HEALTH: page}).url, {}).profile.placement
 
 
 def test_what_the_proxy_has_learned_is_printed_in_its_words(peer):
     """From its health page."""
-    health = page(setting="auto", late="refused", learned_by="its template", says=SAYS)
-    seen = proxies.look(peer({HEALTH: health}).url, {})
-    (found,) = template.check(seen.placement, CLAUDE)
-    assert (found.name, found.state, found.text) == ("template", State.OK, SAYS)
+    (found,) = template.check(known(peer, {"setting": "auto"} | REFUSED.as_dict()), CLAUDE)
+    assert (found.name, found.state, found.text) == ("template", State.OK, REFUSED.mended)
+
+
+UNTOLD = alike(Late.UNKNOWN, "").as_dict()
 
 
 @pytest.mark.parametrize(
-    "placement",
-    [None, 5, {}, {"late": 5, "says": "x"}, {"late": "unknown", "says": "not known yet"}],
+    "placement", [None, 5, {}, {"late": "unknown", "says": ""}, UNTOLD, UNTOLD | {"system": 5}]
 )
 def test_what_is_not_known_matters_to_clients_that_send_such_messages(peer, placement):
     """They are told what can be done; nothing is said where no such client came."""
-    health = page() | {"placement": placement}
-    seen = proxies.look(peer({HEALTH: health}).url, {})
-    (found,) = template.check(seen.placement, CLAUDE)
+    placement = known(peer, placement)
+    (found,) = template.check(placement, CLAUDE)
     assert found.state is State.WARN
     assert "--placement user" in found.fix
-    assert template.check(seen.placement, OTHER) == []
-    assert template.check(seen.placement, None) == []
+    assert template.check(placement, OTHER) == []
+    assert template.check(placement, None) == []
 
 
 def test_what_nothing_can_mend_is_a_warning_of_its_own(peer):
     """Beside what the proxy does about late messages, whoever came; the words are the same."""
-    placement = Placement(
-        alike(Late.REFUSED, "").system, alike(Late.UNKNOWN, "").system, refuses=("a", "b")
-    )
-    health = page() | {"placement": placement.as_dict() | {"setting": "auto"}}
-    seen = proxies.look(peer({HEALTH: health}).url, {})
-    said, *refused = template.check(seen.placement, None)
+    placement = Placement(REFUSED.system, alike(Late.UNKNOWN, "").system, refuses=("a", "b"))
+    said, *refused = template.check(known(peer, placement.as_dict()), None)
     assert (said.state, said.text) == (State.OK, placement.mended)
     assert [finding.state for finding in refused] == [State.WARN] * 2
     for finding, what in zip(refused, placement.refuses, strict=True):
@@ -62,8 +68,135 @@ def test_what_nothing_can_mend_is_a_warning_of_its_own(peer):
 
 def test_what_nothing_can_mend_is_said_where_the_rest_is_not_known(peer):
     """And where no client came to which the rest matters."""
-    health = page(late="unknown", says="not known", mended=5, refuses=["calls", 5])
-    seen = proxies.look(peer({HEALTH: health}).url, {})
-    assert [finding.fix for finding in template.check(seen.placement, None)] == [template.OTHER] * 2
-    assert len(template.check(seen.placement, CLAUDE)) == 3
-    assert proxies.look(peer({HEALTH: page(late="x", says="y", refuses=5)}).url, {}).placement
+    placement = replace(alike(Late.UNKNOWN, ""), refuses=("calls", "ids"))
+    placement = known(peer, placement.as_dict())
+    assert [finding.fix for finding in template.check(placement, None)] == [template.OTHER] * 2
+    assert len(template.check(placement, CLAUDE)) == 3
+
+
+SEEN = (
+    Seen(turn=2, rewrite=Rewrite.THINKING, lost=400),
+    Seen(turn=3),
+    Seen(turn=4, rewrite=Rewrite.THINKING, lost=500),
+)
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """Return what a real server with a template of that name tells."""
+    needs.llama()
+    folder = tmp_path_factory.mktemp("templates")
+    known = {}
+
+    def learned(name):
+        if name not in known:
+            text = (TEMPLATES | REWRITING)[name]
+            model = write_model(folder / f"{name}.gguf", template=text)
+            with LlamaServer(model, n_ctx=1024) as server:
+                site = Site(server.url)
+                found = upstream.look(site)
+                known[name] = template.learned(site, found.profile, found.look.formats)
+        return known[name]
+
+    return learned
+
+
+@pytest.mark.llama
+@pytest.mark.parametrize("name", ["inline", "user", "strict", "hoist", "drop", "turns"])
+def test_templates_in_which_it_only_grows(learned, name):
+    """Whatever they do with late system messages, of which it has none."""
+    (found,) = template.check_turns(learned(name))
+    assert (found.name, found.state) == ("template", State.OK)
+    assert "only appends" in found.text
+
+
+@pytest.mark.llama
+def test_thinking_that_is_dropped_and_cannot_be_kept(learned):
+    (found,) = template.check_turns(learned("think"))
+    assert (found.state, found.fix) == (State.WARN, None)
+    assert found.text.startswith(
+        "at the second user message this template drops the thinking of the turn before: "
+        "the server reads everything after the first user message again, whether the client"
+    )
+    assert "no chat_template_kwargs" in found.text
+
+
+@pytest.mark.llama
+def test_thinking_that_is_kept_when_asked(learned):
+    """The cure was tried; what it has cost is told where the proxy has counted it."""
+    (found,) = template.check_turns(learned("keep"), Record(SEEN))
+    assert found.state is State.WARN
+    assert found.fix.startswith("start the proxy with --keep-thinking yes")
+    assert "it cost 900 tokens in 2 of the last 3 turns" in found.text
+    (found,) = template.check_turns(learned("keep"), Record(()))
+    assert "it cost" not in found.text
+
+
+@pytest.mark.llama
+def test_thinking_that_the_proxy_keeps(learned):
+    (found,) = template.check_turns(learned("keep"), None, "drops it: all keep it")
+    assert (found.state, found.text) == (State.OK, "the template drops it: all keep it")
+    (found,) = template.check_turns(learned("think"), None, "whatever it says")
+    assert found.state is State.WARN
+
+
+@pytest.mark.llama
+def test_tools_that_move(learned):
+    (found,) = template.check_turns(learned("tools"))
+    assert (found.state, found.fix) == (State.WARN, None)
+    assert "moves the tools" in found.text
+    assert found.text.endswith("reads everything after the system text again; no fix is known")
+
+
+@pytest.mark.llama
+def test_a_clock_at_the_head(learned):
+    """The real strftime_now of the server."""
+    found = learned("clock")
+    assert found.clock == "the time"
+    (line,) = template.check_turns(replace(found, server=Server("vLLM")))
+    assert line.state is State.WARN
+    assert "prints the time" in line.text
+    assert line.fix == (
+        "start vLLM with --chat-template FILE: a copy of the template without that line"
+    )
+
+
+KEPT = Thoughts(Thinking.KEPT)
+SENT = "thinking of the turn before: the server reads everything after the first user message again"
+
+
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        (UNKNOWN, []),
+        (Profile(clock="the date"), ["behind it again once a day"]),
+        (Profile(thoughts=Thoughts(Thinking.DROPPED)), [f"{SENT}, if the client sends its"]),
+        (
+            Profile(thoughts=Thoughts(Thinking.NEVER_SHOWN, writes_empty=True)),
+            ["drops the empty thinking block that it had written: the server", "does not send"],
+        ),
+        (
+            Profile(thoughts=KEPT, order=Order.TOOLS_FIRST, tools_last=True, system_last=True),
+            ["moves the tools,", "moves the system text,", "reads the whole prompt again"],
+        ),
+    ],
+)
+def test_what_a_template_does_in_words(profile, words):
+    """Nothing is said where nothing is known."""
+    text = "\n".join(finding.text for finding in template.check_turns(profile))
+    assert all(word in text for word in words)
+    assert bool(text) is bool(words)
+    assert all(finding.fix is None for finding in template.check_turns(profile))
+
+
+def test_a_server_that_renders_nothing_for_us(peer, nobody):
+    """Nothing is said."""
+    assert template.learned(Site(nobody), UNKNOWN) is UNKNOWN
+    assert template.learned(Site(peer({}).url), UNKNOWN) is UNKNOWN
+
+
+def test_a_server_that_wants_a_model_is_told_one(peer):
+    """A router of llama-server, say: the first question is asked again with the model."""
+    server = peer({"/apply-template": (400, {"error": "model name is missing"})})
+    assert template.learned(Site(server.url), UNKNOWN, model="m") is UNKNOWN
+    assert server.asked == ["/apply-template"] * 2 + ["/tokenize"]

@@ -12,16 +12,24 @@ from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Count, Judgement, Reason, Verdict
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.status import Slot
 from cacheproxy.doctor import agents, record, traffic
 from cacheproxy.doctor.finding import State
-from cacheproxy.doctor.load import Load, Slot
 from cacheproxy.doctor.record import Record
 from cacheproxy.doctor.traffic import Look
 from cacheproxy.web import exchanges as page
-from tests.doctor.builders import seen
+from tests.doctor.builders import seen, server_look
 
 NOW = 1_000_000.0
 PROXY, SERVER = "http://127.0.0.1:8081", "http://localhost:8080"
+
+
+def did(tokens):
+    return server_look(evaluated=tokens)
+
+
+def held(task, tokens=0):
+    return server_look(slots=[Slot(0, 65_536, tokens, busy=False, task=task)])
 
 
 def exchange(number, client="claude", turn=1, reused=17_000, judged=Judgement.OK):
@@ -89,7 +97,7 @@ def test_a_proxy_without_a_record(peer, page):
     """Nothing is claimed."""
     kept = record.read(peer({record.PAGE: page}).url, {})
     assert kept is None
-    finding = check(Look(Load(evaluated=900_000), kept))
+    finding = check(Look(did(900_000), kept))
     assert finding.state is State.WARN
     assert "keeps no record" in finding.text
 
@@ -105,7 +113,7 @@ def test_a_strange_record_has_no_exchange(peer, page):
 def test_agents_that_come_through(read):
     """How many requests; who and when."""
     kept = read(exchange(1), exchange(2, turn=2), exchange(3, client="cline"))
-    finding = check(Look(Load(evaluated=900_000), kept))
+    finding = check(Look(did(900_000), kept))
     assert (finding.state, finding.text[:10]) == (State.OK, "3 requests")
     (seen,) = agents.check(kept, NOW)
     assert seen.text == (
@@ -152,9 +160,9 @@ def test_what_was_lost_comes_with_the_record(read):
 @pytest.mark.parametrize(
     ("load", "words"),
     [
-        (Load(214_300), "214,300 prompt tokens since it started, but no agent request"),
-        (Load(slots=(Slot(0, 7, 18_904),)), "slots hold a prompt of 18,904 tokens"),
-        (Load(1_900), "no agent request has come through this proxy yet"),
+        (did(214_300), "214,300 prompt tokens since it started, but no agent request"),
+        (held(7, 18_904), "slots hold a prompt of 18,904 tokens"),
+        (did(1_900), "no agent request has come through this proxy yet"),
     ],
 )
 def test_a_server_that_worked_for_others(load, words):
@@ -166,7 +174,7 @@ def test_a_server_that_worked_for_others(load, words):
 
 def test_the_command_that_watches_names_another_proxy():
     """So that it can be copied."""
-    finding = check(Look(Load(214_300), Record(())), proxy="http://127.0.0.1:9000")
+    finding = check(Look(did(214_300), Record(())), proxy="http://127.0.0.1:9000")
     assert finding.text.endswith("cacheproxy doctor --watch 60 --proxy http://127.0.0.1:9000")
 
 
@@ -177,17 +185,35 @@ NEW = Record((seen(2), seen(3)))
     ("before", "after", "new", "state", "words"),
     [
         (
-            *(Load(1_000), Load(215_300), Record(()), State.FAIL),
+            *(did(1_000), did(215_300), Record(()), State.FAIL),
             "within 60 s the server evaluated 214,300 prompt tokens, but no request",
         ),
         (
-            *(Load(slots=(Slot(0, 7),)), Load(slots=(Slot(0, 12),)), Record(()), State.FAIL),
+            *(held(7), held(12), Record(()), State.FAIL),
             "within 60 s the server worked on requests, but no request",
         ),
-        (Load(0), Load(38_000), NEW, State.OK, "2 requests came through this proxy within 60 s"),
-        (Load(0), Load(90_000), NEW, State.WARN, ", 54,000 of them for requests from elsewhere"),
-        (Load(9_000), Load(9_000), Record(()), State.WARN, "no request came through this proxy"),
-        (Load(), Load(), Record(()), State.WARN, "as far as the server tells"),
+        (
+            did(0),
+            did(38_000),
+            NEW,
+            State.OK,
+            "2 requests came through this proxy within 60 s",
+        ),
+        (
+            did(0),
+            did(90_000),
+            NEW,
+            State.WARN,
+            ", 54,000 of them for requests from elsewhere",
+        ),
+        (
+            did(9_000),
+            did(9_000),
+            Record(()),
+            State.WARN,
+            "no request came through this proxy",
+        ),
+        (None, server_look(), Record(()), State.WARN, "as far as the server tells"),
     ],
 )
 def test_what_is_seen_while_it_is_watched(before, after, new, state, words):

@@ -6,8 +6,9 @@ import pytest
 from cacheproxy_demo.embedded import LlamaServer
 
 from cacheproxy.asking import Site
-from cacheproxy.doctor import load, upstream
+from cacheproxy.doctor import upstream
 from cacheproxy.doctor.finding import State
+from cacheproxy.doctor.traffic import Look
 
 
 def findings(url):
@@ -33,17 +34,17 @@ def test_without_metrics_and_with_a_key(model):
         seen = upstream.look(Site(server.url, key))
     assert (locked.state, locked.fix) == (State.FAIL, "give the key with --api-key KEY")
     assert upstream.check(seen)[1].fix == "add --metrics to the llama-server command line"
-    assert seen.load.evaluated is None
-    assert seen.load.slots is not None
+    assert seen.look.sample is None
+    assert len(seen.look.slots) == 1
 
 
 @pytest.mark.llama
 def test_work_is_seen_in_the_counters(llama, site):
     """Tokens evaluated between two looks."""
-    before = load.look(site)
+    before = Look(upstream.look(site).look, None)
     body = b'{"messages":[{"role":"user","content":"river garden house"}],"max_tokens":1}'
     assert site.post("/v1/chat/completions", body, 30).status == 200
-    after = load.look(site)
+    after = Look(upstream.look(site).look, None)
     assert after.since(before) > 3
     assert after.worked_since(before) is True
     assert after.worked_since(after) is False

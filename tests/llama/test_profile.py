@@ -62,7 +62,7 @@ def test_a_template_is_told_by_what_it_renders(serve, name):
     assert profile["thoughts"] == THOUGHTS.get(name, {"way": "never rendered"})
     assert profile["order"] == "system first"
     assert profile.get("tools_last", False) is (name == "tools")
-    assert profile.get("has_clock", False) is (name == "clock")
+    assert profile.get("clock", "") == ("the time" if name == "clock" else "")
     assert profile["page"] == "/apply-template"
     assert (profile["reporting"], profile["counts_reuse"]) == ("always", True)
     assert profile["start"]

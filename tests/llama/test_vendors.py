@@ -14,6 +14,7 @@ import pytest
 
 from cacheproxy.asking import Site
 from cacheproxy.child.proxy import ProxyService as Proxy
+from cacheproxy.core.server.profile import UNKNOWN
 from cacheproxy.doctor import proxy as proxies
 from cacheproxy.doctor import template
 from cacheproxy.doctor.finding import State
@@ -126,8 +127,8 @@ def test_what_nothing_can_mend_is_said_at_start_and_by_the_doctor(farm):
     with Proxy(url) as proxy:
         words = "it refuses calls of tools and their results, which nothing can mend"
         eventually(lambda: words in proxy.log())
-        known = proxies.look(proxy.url, {}).placement
-    for placement in (known, template.of_server(Site(url))):
+        known = proxies.look(proxy.url, {}).profile.placement
+    for placement in (known, template.learned(Site(url), UNKNOWN).placement):
         found = template.check(placement, None)
         assert [finding.state for finding in found] == [State.OK, State.WARN, State.WARN][
             : len(found)

@@ -10,15 +10,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cacheproxy.core.document.pointer import match_paths
-from cacheproxy.core.http1.headers import CREDENTIALS
+from cacheproxy.core.http1.headers import AGENT_ID, CREDENTIALS, SESSION_ID
 from cacheproxy.core.prompt.client import client_of
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.rules.places import SYSTEM_TEXT, USER_TEXT
 
-_SESSION, _AGENT = re.compile(rb"x-(?!parent-).+-session-id"), re.compile(rb"x-.+-agent-id")
-"""Headers in which clients name a session, and a subagent of it; in between is whose they are."""
 _SHARED = (b"session-id", b"session_id", b"x-session-id", b"x-session-affinity")
-"""What several clients call them."""
+"""Headers in which several clients name a session; others have one of their own."""
 _CREDENTIALS = (*sorted(CREDENTIALS), b"x-goog-api-key", b"cookie")
 _KEY = "key="
 """In a target: Gemini's API has its key there."""
@@ -126,8 +124,10 @@ def _telling(names: tuple[bytes, ...]) -> tuple[list[bytes], list[bytes]]:
 
     A client sends the same headers in each turn: it is asked once.
     """
-    own = list(filter(_SESSION.fullmatch, names))
-    return [*own, *(name for name in _SHARED if name in names)], [*filter(_AGENT.fullmatch, names)]
+    own = list(filter(SESSION_ID.fullmatch, names))
+    return [*own, *(name for name in _SHARED if name in names)], [
+        *filter(AGENT_ID.fullmatch, names)
+    ]
 
 
 def _from_body(request: Request) -> str | None:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
+from cacheproxy.core.http1.headers import AGENT_ID, SESSION_ID
 from cacheproxy.core.privacy.credentials import hide, hide_text, is_odd
 from cacheproxy.core.prompt.request import Headers
 
@@ -29,8 +30,12 @@ _NAMES = frozenset(
         *("originator", "x-goog-api-client", "x-powered-by", "x-proxy-cache"),
         # which conversation it is (see cacheproxy.core.conversation.session)
         *("session-id", "session_id", "thread-id", "x-session-id", "x-session-affinity"),
-        *("x-parent-session-id", "x-claude-code-session-id", "x-claude-code-agent-id"),
-        *("x-openai-subagent", "x-codex-parent-thread-id", "x-codex-window-id"),
+        *(
+            "x-parent-session-id",
+            "x-openai-subagent",
+            "x-codex-parent-thread-id",
+            "x-codex-window-id",
+        ),
         *("x-codex-beta-features", "conversation_id", "conversation-id"),
         # which request it is, for the server's own log
         *("request-id", "x-request-id", "x-client-request-id", "traceparent"),
@@ -150,7 +155,13 @@ def _is_plain_name(name: bytes) -> bool:
 
 def _is_allowed(name: bytes) -> bool:
     lowered = name.decode("latin-1").lower()
-    return lowered in _NAMES or lowered.startswith(_STARTS)
+    return lowered in _NAMES or lowered.startswith(_STARTS) or _names_session(name.lower(), lowered)
+
+
+def _names_session(name: bytes, text: str) -> bool:
+    """Whether its value is stored as a session's id anyway, or as that of a subagent."""
+    names = SESSION_ID.fullmatch(name) or AGENT_ID.fullmatch(name)
+    return bool(names) and _is_plain_name(name) and _SECRET_NAME.search(text) is None
 
 
 def _pair(pair: str) -> str:

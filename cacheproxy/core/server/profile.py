@@ -64,6 +64,11 @@ class Memory:
     context: int | None = None  #: tokens of one slot's context
     capacity: int | None = None  #: tokens in all
 
+    def whole(self, prompt: int) -> int:
+        """Return how many of ``prompt`` tokens can be reused: the last is always computed anew."""
+        size = self.block or 1
+        return max(0, ((prompt - 1) // size - self.is_hybrid) * size)
+
 
 class Reporting(StrEnum):
     """When a server's answers say how much of a prompt was reused.
@@ -87,7 +92,8 @@ class Profile:
     thoughts: Thoughts = Thoughts()  #: what becomes of reasoning
     order: Order | None = None  #: what its template prints first; None: not known
     tools_last: bool = False  #: the tools stand in the last user message
-    has_clock: bool = False  #: the template prints the time
+    system_last: bool = False  #: the system text stands in the last user message
+    clock: str = ""  #: what the template prints of it: "the date", "the time", "" for nothing
     page: str = ""  #: where it renders a conversation for us, "" for nowhere
     memory: Memory = Memory()  #: what holds its prompts
     reporting: Reporting = Reporting.UNKNOWN  #: whether its answers say what was reused

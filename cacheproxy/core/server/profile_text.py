@@ -99,7 +99,7 @@ def _template(profile: Profile) -> Iterator[str]:
         yield "it writes the tools into the last user message"
     elif profile.order is not None:
         yield f"it prints the {'tools' if profile.order == 'tools first' else 'system text'} first"
-    if profile.has_clock:
+    if profile.clock:
         yield "it prints the time"
 
 

@@ -7,11 +7,12 @@ SGLang's ``/v1/models``; Ollama's ``docs/api.md``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.server.clock import clock_formats
 from cacheproxy.core.server.counters import Reading
 from cacheproxy.core.server.identify import (
@@ -24,7 +25,7 @@ from cacheproxy.core.server.identify import (
     identify,
     may_tell,
 )
-from cacheproxy.core.server.metrics_page import Sample
+from cacheproxy.core.server.metrics_page import Sample, sample_of
 
 HEALTH = "/health"
 METRICS = "/metrics"
@@ -38,6 +39,8 @@ MORE_PAGES = (VERSION, LOADING, RUNNING)
 Ollama has loaded, each with the context that it got (its ``docs/api.md``)."""
 ABSENT = frozenset({401, 403, 404, 405, 501})
 """Status codes by which a server says that it has no such page, or not for us."""
+_LARGEST = 512 << 10
+"""Bytes of a page that is read: it is read on the reactor."""
 _MOST_SLOTS = 256
 
 
@@ -65,6 +68,7 @@ class Slot:
     context: int  #: tokens that it has room for
     used: int  #: tokens that it holds
     busy: bool  #: whether a request runs in it
+    task: int | None = None  #: number of its last request; None: it never had one
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,43 @@ class Answers:
         return Signs(self.software, self.statuses)
 
 
+Asking = Generator[str, tuple[int, bytes, str] | None, Answers | None]
+"""Yields paths to GET; takes of each answer the status, the body and the header Server, or None."""
+
+
+def asking(known: Mapping[str, tuple[int, Any]]) -> Asking:
+    """Ask a server for its status pages, whoever gets the paths that this yields.
+
+    It returns what they say; None where the first that is asked for does not answer. ``known``: the
+    status and the JSON value of those that need not be asked for.
+    """
+    statuses: dict[str, int] = {}
+    pages: dict[str, Any] = {}
+    sample: Sample | None = None
+    software, is_there = "", False
+    for path in (*PAGES, *MORE_PAGES):
+        if path in known:
+            statuses[path], value = known[path]
+            pages |= {path: value} if value is not None else {}
+            continue
+        if path in MORE_PAGES and not Answers(statuses, pages, sample, software).wants(path):
+            continue
+        answer = yield path
+        if answer is None:
+            if not is_there:
+                return None
+            continue
+        is_there = True
+        status, body, said = answer
+        statuses[path], software = status, software or said
+        if status == 200 and len(body) <= _LARGEST:
+            if path == METRICS:
+                sample = sample_of(body.decode("utf-8", "replace"))
+            elif path != HEALTH:
+                pages[path] = parsed(body)
+    return Answers(statuses, pages, sample, software)
+
+
 def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
     """Return the look at a server that answered; arguments as in Look."""
     statuses, pages, sample = answers.statuses, answers.pages, answers.sample
@@ -159,6 +200,7 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         metrics = Metrics.OFF
     loading = statuses.get(HEALTH) == 503 or 503 in statuses.values()
     served, props = _served(pages.get("/v1/models")), pages.get(PROPS)
+    slots = slots_of(pages.get(SLOTS))
     return Look(
         url=url,
         wall=wall,
@@ -168,9 +210,10 @@ def look_of(url: str, wall: float, moment: float, answers: Answers) -> Look:
         sample=sample,
         server=answers.server,
         served=served or (sample.model if sample is not None else None),
-        slots=slots_of(pages.get(SLOTS)),
+        slots=slots,
         start=start_of(props, sample),
-        tasks=_tasks(pages.get(SLOTS)),
+        # They are given in order, from 0, by each server.
+        tasks=max((slot.task for slot in slots if slot.task is not None), default=None),
         formats=clock_formats(props.get("chat_template") if isinstance(props, dict) else None),
         context=_context(pages.get(RUNNING)),
         has_cleared=_has_cleared(pages.get(SLOTS)),
@@ -195,13 +238,14 @@ def _slot(slot: Mapping[str, Any]) -> Slot:
     # An idle slot's n_prompt_tokens is all it holds; while it works, its answer comes beside it.
     used = _number(slot.get("n_prompt_tokens")) + (decoded if busy else 0)
     context = _number(slot.get("n_ctx"))
-    return Slot(_number(slot.get("id")), context, min(used, context), busy)
-
-
-def _tasks(page: Any) -> int | None:
-    """Return the highest number of a task: they are given in order, from 0, by each server."""
-    tasks = (slot.get("id_task") for slot in _slots_in(page))
-    return max((task for task in tasks if type(task) is int and task >= 0), default=None)
+    task = slot.get("id_task")
+    return Slot(
+        _number(slot.get("id")),
+        context,
+        min(used, context),
+        busy,
+        task if type(task) is int and task >= 0 else None,
+    )
 
 
 def _has_cleared(page: Any) -> bool:

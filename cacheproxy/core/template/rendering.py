@@ -101,8 +101,8 @@ def asking(path: str, model: str = "") -> Asking[Placement | None]:
     """Ask the page ``path``, whoever sends the bodies that this yields.
 
     It takes the status and the body of each answer, and returns what is known then: None where
-    not even a plain conversation is rendered, as by a server that wants to know the ``model``.
-    Raises NoPageError.
+    a plain conversation is refused, as by a server that wants to know the ``model``.
+    Raises NoPageError, also for a page that renders something else.
     """
     rendered: dict[str, str | None] = {}
     placement = None
@@ -115,7 +115,7 @@ def asking(path: str, model: str = "") -> Asking[Placement | None]:
                 return None
         placement = placement_of(rendered, path)
         if placement is None:
-            break
+            raise NoPageError
     return placement
 
 
@@ -130,11 +130,6 @@ def render(path: str, question: Json, model: str = "") -> Asking[str | None]:
     if text is None and (status in _NO_PAGE or status == 200):
         raise NoPageError
     return text
-
-
-def wants_model(status: int) -> bool:
-    """Whether the ``status`` of the first answer may be for want of a model's name."""
-    return status != 200 and status not in _NO_PAGE
 
 
 def _late(rendered: Rendered, name: str, around: tuple[str, str], as_user: str | None) -> Late:

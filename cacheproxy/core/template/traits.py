@@ -7,12 +7,14 @@ waits for the model and after the user has answered, with its reasoning and with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from typing import NamedTuple
 
+from cacheproxy.core.placement.placement import Placement
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.server.clock import clock_in
-from cacheproxy.core.server.profile import Thinking, Thoughts
+from cacheproxy.core.server.profile import Profile, Thinking, Thoughts
 from cacheproxy.core.template.questions import (
     BARE_ENDED,
     BARE_OPEN,
@@ -27,7 +29,7 @@ from cacheproxy.core.template.questions import (
     TWO,
     turn_questions,
 )
-from cacheproxy.core.template.rendering import Asking, Rendered, render
+from cacheproxy.core.template.rendering import Asking, Rendered, asking, render
 
 _UNKNOWN = Thoughts()
 
@@ -39,7 +41,45 @@ class Traits:
     thoughts: Thoughts = _UNKNOWN  #: how reasoning fares
     order: Order | None = None  #: which of tools and system text comes first; None: not seen
     tools_last: bool = False  #: tools move to the last user message
-    has_clock: bool = False  #: the date or time stands in the prompt
+    system_last: bool = False  #: the system text moves there
+    clock: str = ""  #: see ``Profile``
+
+
+class Told(NamedTuple):
+    """What the page ``page`` told, and of which model; "" for whichever the server has."""
+
+    placement: Placement
+    model: str
+    page: str
+    traits: Traits = Traits()
+
+
+def learning(
+    found: list[Told], path: str, named: str, now: datetime, formats: Sequence[str] = ()
+) -> Asking[None]:
+    """Ask the page ``path`` for all that it tells, and append that to ``found``.
+
+    First the placement, which a request may wait for. ``named``: the model to ask for where the
+    server wants one. Raises NoPageError.
+    """
+    for model in ("", named) if named else ("",):
+        placement = yield from asking(path, model)
+        if placement is not None:
+            found.append(Told(placement, model, path))
+            traits = yield from asking_traits(path, model, now, formats)
+            found.append(Told(placement, model, path, traits))
+            return
+
+
+def with_template(profile: Profile, found: Sequence[Told]) -> Profile:
+    """Return ``profile`` with what was told of the template of each model: what holds for all."""
+    last = found[-1]
+    told_by = ", ".join(filter(None, (profile.told_by, last.page)))
+    profile = replace(profile, page=last.page, told_by=told_by)
+    if any((each.placement, each.traits) != (last.placement, last.traits) for each in found):
+        return profile
+    traits = {each.name: getattr(last.traits, each.name) for each in fields(last.traits)}
+    return replace(profile, placement=last.placement, **traits)
 
 
 def asking_traits(
@@ -79,7 +119,8 @@ def traits_of(
         Thoughts(_way(rendered, keeper), keeper, _writes_empty(rendered)),
         order_of(text),
         tools_last=0 <= text.find(TWO) < text.find(SAYS),
-        has_clock=now is not None and bool(clock_in(text, now, formats)),
+        system_last=0 <= text.find(TWO) < text.find(HEAD),
+        clock=clock_in(text, now, formats) if now is not None else "",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any
 
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -17,15 +17,13 @@ from cacheproxy.core.placement.placing import place
 from cacheproxy.core.placement.role_error import STATUSES, refuses_late
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.server.status import Look
-from cacheproxy.core.template import rendering
 from cacheproxy.core.template.short_prompts import FEW, MANY, late_of, short_prompt
-from cacheproxy.core.template.traits import Traits, asking_traits
+from cacheproxy.core.template.traits import Told, learning
 from cacheproxy.proxy.learning.poller import Poller
 from cacheproxy.proxy.translation.translating import Translating
 from cacheproxy.proxy.upstream.probe import ask
 from cacheproxy.proxy.upstream.upstream import Upstream
 
-_Answer = TypeVar("_Answer")
 _LOOK_SECONDS = 4.0
 """For all status pages."""
 _RENDER_SECONDS = 2.0
@@ -36,15 +34,6 @@ _PROMPT_SECONDS = 30.0
 
 class NotNowError(Exception):
     """The upstream is down, loading or busy: it may tell soon."""
-
-
-class Told(NamedTuple):
-    """What the page ``page`` told, and of which model; "" for whichever the server has."""
-
-    placement: Placement
-    model: str
-    page: str
-    traits: Traits = Traits()
 
 
 class Inquiry:
@@ -105,37 +94,21 @@ class Inquiry:
     async def _render(
         self, path: str, request: Request | None, formats: Sequence[str], found: list[Told]
     ) -> None:
-        """Append what is told to ``found``: first the placement, which a request may wait for."""
+        """Append what is told to ``found``."""
         headers: Headers = ((b"Content-Type", b"application/json"),)
         if request is not None:
             headers += credentials_in(request.headers)
         named = "" if request is None else model_of(request)
-        model = ""
-        placement, status = await self._ask(path, headers, rendering.asking(path))
-        if placement is None and named and rendering.wants_model(status):
-            model = named
-            placement, _ = await self._ask(path, headers, rendering.asking(path, model))
-        if placement is None:
-            return
-        found.append(Told(placement, model, path))
         now = datetime.fromtimestamp(self._wall())  # noqa: DTZ006 (the server's is likely ours)
-        asking = asking_traits(path, model, now, formats)
-        traits, _ = await self._ask(path, headers, asking)
-        found.append(Told(placement, model, path, traits))
-
-    async def _ask(
-        self, path: str, headers: Headers, asking: rendering.Asking[_Answer]
-    ) -> tuple[_Answer, int]:
-        """Return what the page told, and the status of its first answer."""
-        body, first = next(asking), 0
+        questions = learning(found, path, named, now, formats)
+        body = next(questions)
         while True:
             asked = Request("POST", path, headers, body)
             answer = await ask(self._upstream, asked, self._reactor, _RENDER_SECONDS, via=self._via)
-            first = first or answer[0]
             try:
-                body = asking.send(answer)
-            except StopIteration as end:
-                return cast("_Answer", end.value), first
+                body = questions.send(answer)
+            except StopIteration:
+                return
 
     async def tried(self, request: Request) -> Placement | None:
         """Send two short prompts in the API of ``request``; None where they do not tell.

@@ -10,29 +10,22 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from cacheproxy.core.document.parsed import parsed
 from cacheproxy.core.prompt.request import Headers, Request
 from cacheproxy.core.server.known_pages import KnownPages
-from cacheproxy.core.server.metrics_page import Sample, sample_of
 from cacheproxy.core.server.status import (
-    HEALTH,
-    METRICS,
-    MORE_PAGES,
-    PAGES,
     Answers,
     Look,
     State,
+    asking,
     look_of,
 )
-from cacheproxy.proxy.upstream.probe import answer
+from cacheproxy.proxy.upstream.probe import Answer, answer
 from cacheproxy.proxy.upstream.upstream import Upstream
 
 _log = Logger()
 _SECONDS = 5.0
 """For each page, if nothing else is said: a server busy with a large batch may take two."""
 _HEADERS: Headers = ((b"Accept", b"*/*"),)
-_LARGEST = 512 << 10
-"""Bytes of a page that is read: it is read on the reactor."""
 
 
 class Poller(Service):
@@ -124,35 +117,26 @@ class Poller(Service):
 
     async def _ask(self, upstream: Upstream) -> tuple[Look, str]:
         """Return a look, and what the answers' header Server says."""
-        statuses: dict[str, int] = {}
-        pages: dict[str, Any] = {}
-        sample: Sample | None = None
-        software = ""
-        url, kept, answered = upstream.url.text, self._known.begin(), False
-        for path in (*PAGES, *MORE_PAGES):
-            if path in kept:
-                statuses[path], value = kept[path]
-                pages |= {path: value} if value is not None else {}
-                continue
-            known = Answers(statuses, pages, sample, software)
-            if path in MORE_PAGES and not known.wants(path):
-                continue
+        questions = asking(self._known.begin())
+        path, url = next(questions), upstream.url.text
+        while True:
+            page = await self._page(upstream, path)
             try:
-                request = Request("GET", path, _HEADERS)
-                status, body, said = await answer(upstream, request, self._clock, self._seconds)
-            except CancelledError:
-                raise
-            except Exception:
-                if not answered:
-                    return Look(url, self._wall(), self._clock.seconds(), State.DOWN), ""
-                continue
-            answered = True
-            statuses[path], software = status, software or said
-            if status == 200 and len(body) <= _LARGEST:
-                if path == METRICS:
-                    sample = sample_of(body.decode("utf-8", "replace"))
-                elif path != HEALTH:
-                    pages[path] = parsed(body)
-            self._known.take(path, status, pages.get(path))
-        answers = Answers(statuses, pages, sample, software)
-        return look_of(url, self._wall(), self._clock.seconds(), answers), software
+                path = questions.send(page)
+            except StopIteration as end:
+                answers: Answers | None = end.value
+                break
+        if answers is None:
+            return Look(url, self._wall(), self._clock.seconds(), State.DOWN), ""
+        for path, status in answers.statuses.items():
+            self._known.take(path, status, answers.pages.get(path))
+        return look_of(url, self._wall(), self._clock.seconds(), answers), answers.software
+
+    async def _page(self, upstream: Upstream, path: str) -> Answer | None:
+        request = Request("GET", path, _HEADERS)
+        try:
+            return await answer(upstream, request, self._clock, self._seconds)
+        except CancelledError:
+            raise
+        except Exception:
+            return None

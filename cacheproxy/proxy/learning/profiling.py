@@ -26,7 +26,8 @@ from cacheproxy.core.server.profile import UNKNOWN, Profile
 from cacheproxy.core.server.status import Identity, Look, State, identity_of
 from cacheproxy.core.server.telling import told
 from cacheproxy.core.template.rendering import LLAMA, VLLM
-from cacheproxy.proxy.learning.inquiry import Inquiry, Told, model_of
+from cacheproxy.core.template.traits import Told, with_template
+from cacheproxy.proxy.learning.inquiry import Inquiry, model_of
 from cacheproxy.proxy.learning.seldom import Seldom
 from cacheproxy.proxy.translation.dialects import Dialects
 from cacheproxy.proxy.translation.translating import Translating
@@ -192,20 +193,7 @@ class Profiling:
         if fresh and all(each == fresh[-1] for each in fresh):
             profile = replace(profile, placement=fresh[-1])
         if found:
-            last = found[-1]
-            told_by = ", ".join(filter(None, (profile.told_by, last.page)))
-            profile = replace(profile, page=last.page, told_by=told_by)
-            if all(
-                (each.placement, each.traits) == (last.placement, last.traits) for each in found
-            ):
-                profile = replace(
-                    profile,
-                    placement=last.placement,
-                    thoughts=last.traits.thoughts,
-                    order=last.traits.order,
-                    tools_last=last.traits.tools_last,
-                    has_clock=last.traits.has_clock,
-                )
+            profile = with_template(profile, found)
         if profile != self._base:
             self._base = profile
 

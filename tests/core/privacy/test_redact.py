@@ -22,7 +22,7 @@ SECRET = "kanarienvogel"
         *("proxy-authorization", "proxy-authenticate", "x-auth-token", "x-amz-security-token"),
         *("openai-organization", "openai-project", "anthropic-organization-id", "referer"),
         *("location", "x-forwarded-for", "x-codex-turn-metadata", "x-codex-installation-id"),
-        *("x-some-vendor-of-tomorrow", "x-cacheproxy-token"),
+        *("x-some-vendor-of-tomorrow", "x-cacheproxy-token", "x-auth-session-id"),
     ],
 )
 def test_what_is_not_on_the_list_loses_its_value(name):
@@ -39,6 +39,7 @@ def test_what_is_not_on_the_list_loses_its_value(name):
         *("anthropic-version", "anthropic-beta", "openai-beta", "x-stainless-arch"),
         *("x-claude-code-session-id", "x-claude-code-agent-id", "session_id", "session-id"),
         *("x-session-affinity", "thread-id", "x-openai-subagent", "x-parent-session-id"),
+        *("x-any-session-id", "x-any-agent-id"),
         *("traceparent", "retry-after", "anthropic-ratelimit-tokens-remaining", "request-id"),
     ],
 )
@@ -53,6 +54,7 @@ def test_what_names_a_session_or_helps_to_diagnose_stays(name):
     "name",
     [
         *("authorization ", "x-api-key\x00", "\xff", "", SECRET * 2, f"x-{SECRET}-7f3a9b"),
+        *(f"x-{SECRET}-7f3a9b-session-id", f"x-{SECRET * 2}-agent-id"),
         *(f"Bearer {SECRET}", "sk-ant-api03-7f3a9b", "x" * 21, "-".join("x" * 9)),
     ],
 )

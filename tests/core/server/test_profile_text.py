@@ -28,7 +28,7 @@ LLAMA = Profile(
     placement=alike(Late.REFUSED, "/apply-template"),
     thoughts=Thoughts(Thinking.ON_REQUEST, ("preserve_thinking", True), writes_empty=True),
     order=Order.SYSTEM_FIRST,
-    has_clock=True,
+    clock="the date",
     page="/apply-template",
     memory=Memory(Kind.CHECKPOINTED, slots=4, is_unified=True, has_ram=True, context=65_536),
     reporting=Reporting.ALWAYS,

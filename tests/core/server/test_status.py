@@ -55,8 +55,8 @@ def test_llama_server_with_everything_on():
     assert (seen.state, seen.metrics, seen.served) == (State.UP, Metrics.ON, "qwen")
     assert seen.slots == (
         Slot(0, 2048, 0, busy=False),
-        Slot(1, 2048, 325, busy=False),
-        Slot(2, 2048, 108, busy=True),
+        Slot(1, 2048, 325, busy=False, task=32),
+        Slot(2, 2048, 108, busy=True, task=31),
     )
     assert seen.kv == pytest.approx((325 + 108) / 6144)
     assert seen.reading == Reading(SAMPLE.figures, seen.start, 32)

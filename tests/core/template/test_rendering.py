@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cacheproxy.core.placement.placement import Late, Placement, Treatment
 from cacheproxy.core.template.questions import PLAIN, body_of, first_questions, tool_questions
-from cacheproxy.core.template.rendering import LLAMA, asking, placement_of, wants_model
+from cacheproxy.core.template.rendering import LLAMA, asking, placement_of
 from tests.core.templates import (
     RefusedError,
     as_user,
@@ -160,11 +160,3 @@ def test_a_question_is_a_chat_body_of_a_dozen_words():
         body = body_of(question, model="m")
         assert len(body) < 1000
         assert json.loads(body) == question | {"model": "m"}
-
-
-@pytest.mark.parametrize(
-    ("status", "wants"), [(200, False), (404, False), (401, False), (400, True), (422, True)]
-)
-def test_an_error_that_is_no_missing_page_may_be_for_want_of_a_model(status, wants):
-    """A router has to be told which."""
-    assert wants_model(status) is wants

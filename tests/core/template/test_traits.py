@@ -85,21 +85,28 @@ def test_the_order_is_that_of_the_marks(template, order, is_last):
     """Tools in the last user message stand behind what was said before; they are no empty block."""
     traits, _ = ask(template)
     assert (traits.order, traits.tools_last) == (order, is_last)
+    assert not traits.system_last
     assert not traits.thoughts.writes_empty
 
 
+def test_system_text_in_the_last_user_message():
+    """As Mistral Nemo has it, where the tools stand there, too."""
+    traits, _ = ask(lambda messages, tools=None, **_: chatml([*messages[1:-1], messages[0]], tools))
+    assert (traits.system_last, traits.tools_last) == (True, False)
+
+
 @pytest.mark.parametrize(
-    ("line", "formats", "has_clock"),
+    ("line", "formats", "clock"),
     [
-        ("Today: 2026-11-04", (), True),  # the server's day is another by its zone
-        ("Today: 26 Jul 2024", (), False),  # what Llama 3.2 prints where it is not told the time
-        ("261105!", ("%y%m%d!",), True),
-        ("", ("%B %d, %Y",), False),  # Granite asks for it only where there is no system text
+        ("Today: 2026-11-04", (), "the date"),  # the server's day is another by its zone
+        ("Today: 26 Jul 2024", (), ""),  # what Llama 3.2 prints where it is not told the time
+        ("261105!", ("%y%m%d!",), "the date"),
+        ("", ("%B %d, %Y",), ""),  # Granite asks for it only where there is no system text
     ],
 )
-def test_a_template_that_prints_the_day_has_a_clock(line, formats, has_clock):
+def test_a_template_that_prints_the_day_has_a_clock(line, formats, clock):
     found, _ = ask(lambda *more, **_: f"{line}\n{thinking(*more)}", formats=formats)
-    assert found.has_clock is has_clock
+    assert found.clock == clock
 
 
 def test_a_template_that_refuses_tools_tells_nothing_of_turns():

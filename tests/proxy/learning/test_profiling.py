@@ -142,7 +142,7 @@ def test_a_rendering_page_of_nonsense_tells_nothing(start, answer):
     """Nor does it keep the proxy from anything."""
     proxy = start(Llama(inline, pages={PAGE: says(whole(answer))}))
     profile = profile_of(proxy)
-    assert {"thoughts", "order", "page", "has_clock"}.isdisjoint(profile)
+    assert {"thoughts", "order", "page", "clock"}.isdisjoint(profile)
     assert profile["reporting"] == "always"
     assert send(proxy, {"model": "m", "messages": []}).status == 200
 
