@@ -2,6 +2,7 @@
 
 from tests.conftest import (  # noqa: F401 - pytest finds them here
     _nobodys_settings,
+    captures,
     pytest_configure,
     pytest_fixture_setup,
     pytest_runtest_call,

@@ -19,7 +19,6 @@ COMMANDS: Mapping[str, str] = {
     "inspect": "List what breaks the prompt cache in captured requests.",
     "new-client": "Create a client package: a folder with rules, a recording and passing tests.",
     "plugins": "List the plugins, their rules, and the rules of the config file.",
-    "replay": "Send captured requests to a server twice: as captured, and through the rules.",
     "rules": "List the rules: package, on or off, how often each fired and failed.",
     "serve": "Run the proxy until it is stopped.",
     "service": "Keep the proxy running: a systemd user unit, or a launchd agent on macOS.",

@@ -10,7 +10,7 @@ from cacheproxy.plugin.errors import PluginError
 from cacheproxy.plugin.installed import installed
 from cacheproxy.plugin.package import Package, reason_of
 
-TOOLS: Mapping[str, str] = {"demo": "tools/demo"}
+TOOLS: Mapping[str, str] = {"demo": "tools/demo", "replay": "tools/replay"}
 """Commands of this repository's own tools, and the folders that they are installed from."""
 
 

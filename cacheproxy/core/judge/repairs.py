@@ -38,14 +38,14 @@ class Repair(NamedTuple):
 
 
 _LINE = Repair(re.compile(rf"{_HEADER}[^\n]*\n?"), "")
-_CCH = Repair(
+CCH = Repair(
     re.compile(rf"({_HEADER}:(?:(?!cch=).)*cch=)[\x00-\x7f]{{5}}(?=;)", re.DOTALL), r"\1fffff"
 )
 _REPAIRS: Mapping[tuple[str, str], Repair] = {
     (VLLM, ANTHROPIC): _LINE,
     (VLLM, CHAT): _LINE,
     (VLLM, RESPONSES): _LINE,
-    (LLAMA_SERVER, ANTHROPIC): _CCH,
+    (LLAMA_SERVER, ANTHROPIC): CCH,
 }
 """By the kind of server and the dialect that it is spoken to in."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,23 +48,23 @@ _WHY = "replayed"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """One request to be sent: ``number`` counts from 1, as people see it."""
+class PlannedRequest:
+    """One request to be sent."""
 
-    number: int
-    request: Request
+    number: int  #: from 1, as people see it
+    request: Request  #: as it is sent, but for mark and rules
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is sent, and what is left out, in words."""
+class ReplayPlan:
+    """What is sent."""
 
-    items: tuple[Item, ...]
-    answers: int
-    left_out: tuple[str, ...] = ()
+    items: tuple[PlannedRequest, ...]  #: in the order of the capture
+    answers: int  #: tokens that each may generate at most
+    left_out: tuple[str, ...] = ()  #: what is not sent, and why, in words
 
 
-def plan(captured: Iterable[Captured], *, answers: int = 1, model: str | None = None) -> Plan:
+def plan(captured: Iterable[Captured], *, answers: int = 1, model: str | None = None) -> ReplayPlan:
     """Return the requests to send, each asking for ``answers`` tokens at most."""
     ready: list[Request] = []
     reasons: dict[str, int] = {}
@@ -74,11 +74,11 @@ def plan(captured: Iterable[Captured], *, answers: int = 1, model: str | None = 
             ready.append(prepared(one.request, answers=answers, model=model))
         elif why:
             reasons[why] = reasons.get(why, 0) + 1
-    items = tuple(Item(number, request) for number, request in enumerate(ready, start=1))
+    items = tuple(PlannedRequest(number, request) for number, request in enumerate(ready, start=1))
     left_out = tuple(
         f"{count} request{'s' if count > 1 else ''}: {why}" for why, count in reasons.items()
     )
-    return Plan(items, answers, left_out)
+    return ReplayPlan(items, answers, left_out)
 
 
 def prepared(request: Request, *, answers: int, model: str | None = None) -> Request:
@@ -128,12 +128,10 @@ def with_members(request: Request, members: dict[str, Any]) -> Request:
     return request.with_text(text)
 
 
-def headers_of(request: Request, api_key: str | None) -> dict[str, str]:
-    """Return the headers to send; ``api_key`` in the two ways that servers ask for it."""
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
-    if api_key is not None:
-        headers |= {"Authorization": f"Bearer {api_key}", "X-Api-Key": api_key}
-    return headers
+def headers_of(request: Request, more: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers to send, with ``more``, which hold the key if there is one."""
+    captured = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
+    return captured | dict(more)
 
 
 def _unfit(request: Request) -> str | None:

@@ -29,11 +29,11 @@ from cacheproxy.plugin.packages import Packages, choose
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """The rules that are on, and ``toml``: the configuration of a proxy that has just these."""
+    """The rules that are on."""
 
-    rules: tuple[Normalizer, ...]
-    hooks: tuple[SessionHook, ...]
-    toml: str
+    rules: tuple[Normalizer, ...]  #: in the order in which they are applied
+    hooks: tuple[SessionHook, ...]  #: of the client packages, which tell sessions
+    toml: str  #: configuration of a proxy that has just these
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,11 +60,11 @@ def ruleset(
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A request after the rules, and where it belongs; ``place``: None if it has no prompt."""
+    """A request after the rules, and where it belongs."""
 
-    request: Request
-    session: Session
-    place: Place | None
+    request: Request  #: as it is sent
+    session: Session  #: whose it is
+    place: Place | None  #: in the session; None: it has no prompt
 
 
 class Fold:

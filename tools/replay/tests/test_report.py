@@ -3,19 +3,20 @@
 from dataclasses import replace
 
 import pytest
+from cacheproxy_replay import Via
+from cacheproxy_replay.figures import figures
+from cacheproxy_replay.plan import plan
+from cacheproxy_replay.record import record
+from cacheproxy_replay.report import WIDTH, ReplayReport
+from cacheproxy_replay.run import ReplayRun
+from cacheproxy_replay.wire import MeasuredAnswer
 
+from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.replay.figures import figures
-from cacheproxy.replay.plan import plan
-from cacheproxy.replay.record import record
-from cacheproxy.replay.report import WIDTH, Report
-from cacheproxy.replay.run import Run, Target, Via
-from cacheproxy.replay.wire import Answer
 from cacheproxy.words import TIMES, seconds, share, times
-
-from . import conversation
-from .test_estimate import assessed, turns
+from tests import conversation
+from tests.conversation import assessed, turns
 
 BEFORE = [(10_000, 0, 1, 40.0), (10_500, 30, 1, 41.0), (11_000, 30, 1, 44.0)]
 AFTER = [(10_000, 0, 1, 40.0), (10_500, 10_000, 1, 2.0), (11_000, 10_500, 1, 2.0)]
@@ -27,7 +28,7 @@ def report(rules):
 
 
 def reported(rules, before, after, **options):
-    run = Run(plan(conversation.captured(turns=3)), Target("http://x:1"), rules, via=Via.RULES)
+    run = ReplayRun(plan(conversation.captured(turns=3)), Site("http://x:1"), rules, via=Via.RULES)
     run.captured = turns(rules, before, through=False)
     run.through = turns(rules, after, through=True)
     return report_of(run, **options)
@@ -35,7 +36,7 @@ def reported(rules, before, after, **options):
 
 def report_of(run, **options):
     found = figures(*map(assessed, run.passes))
-    return Report(run, found, "a server", Order.SYSTEM_FIRST, None, ("a.har",), **options)
+    return ReplayReport(run, found, "a server", Order.SYSTEM_FIRST, None, ("a.har",), **options)
 
 
 def text_of(report):
@@ -94,7 +95,7 @@ def test_what_the_server_does_not_say_is_a_question_mark(rules):
 
 def test_a_failed_turn_is_told_without_what_the_server_said(rules):
     run = reported(rules, BEFORE, AFTER).run
-    error = Answer(500, Usage(), None, 1.0, error=f"500 ({conversation.SECRET})")
+    error = MeasuredAnswer(500, Usage(), None, 1.0, error=f"500 ({conversation.SECRET})")
     run.captured[1] = replace(run.captured[1], answer=error)
     again = report_of(run)
     assert any("answered 500" in line for line in text_of(again))

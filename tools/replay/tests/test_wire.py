@@ -1,9 +1,9 @@
 """One request and its answer, and each way it goes wrong."""
 
 import pytest
+from cacheproxy_replay.wire import send
 
 from cacheproxy.asking import CommandError, Site
-from cacheproxy.replay.wire import send
 from tests.peer import NOBODY, NOT_REUSED, Peer
 
 

@@ -18,9 +18,9 @@ from cacheproxy.core.judge.cause import Meanwhile
 from cacheproxy.core.judge.judge import judge
 from cacheproxy.core.judge.located import tokens_of
 from cacheproxy.core.prompt.prompt import Order, Prompt, prompt_of
-from cacheproxy.replay.counter import Counter
-from cacheproxy.replay.memory import Memory, Tokens
-from cacheproxy.replay.run import OnStep, Turn
+from cacheproxy_replay.counter import Counter
+from cacheproxy_replay.memory import KeptPrompts, Tokens
+from cacheproxy_replay.run import MeasuredTurn, OnStep
 
 _WARM_TOKENS = 128
 _WARM = 0.05
@@ -34,19 +34,19 @@ _AGREES_TOKENS = 4
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Tokens that could be reused; ``exact``: counted, else estimated (written with ``~``)."""
+    """What a turn could reuse at best."""
 
-    tokens: int
-    exact: bool
+    tokens: int  #: of its prompt
+    exact: bool  #: counted by the server's tokenizer; else estimated, written with ``~``
 
 
 @dataclass(frozen=True, slots=True)
 class Assessed:
-    """A turn with what could be expected of it; ``expected`` is None for the first of a pass."""
+    """A turn with what could be expected of it."""
 
-    turn: Turn
-    expected: Expected | None
-    verdict: Verdict | None
+    turn: MeasuredTurn  #: as it was answered
+    expected: Expected | None  #: None for the first of a pass, and where nothing was answered
+    verdict: Verdict | None  #: None where it failed, or has no prompt
 
     @property
     def number(self) -> int:
@@ -90,14 +90,14 @@ class Assessed:
 class _Known:
     """An earlier prompt of the pass."""
 
-    prompt: Prompt
-    counted: int | None
+    prompt: Prompt  #: as the server got it
+    counted: int | None  #: its tokens by the answer; None: not said
 
 
 def assess(
-    turns: Sequence[Turn],
+    turns: Sequence[MeasuredTurn],
     counter: Counter | None,
-    memory: Memory,
+    memory: KeptPrompts,
     order: Order,
     progress: OnStep,
 ) -> list[Assessed]:
@@ -133,7 +133,7 @@ def assess(
     return assessed
 
 
-def _tokens(turn: Turn, counter: Counter | None) -> Tokens | None:
+def _tokens(turn: MeasuredTurn, counter: Counter | None) -> Tokens | None:
     """The prompt's tokens, unless our way of counting is not the server's."""
     tokens = counter.tokens(turn.sent) if counter is not None else None
     counted = turn.answer.usage.prompt
@@ -142,7 +142,7 @@ def _tokens(turn: Turn, counter: Counter | None) -> Tokens | None:
     return tokens if abs(len(tokens) - counted) <= max(_AGREES_TOKENS, _AGREES * counted) else None
 
 
-def _counted(tokens: Tokens | None, memory: Memory) -> Expected | None:
+def _counted(tokens: Tokens | None, memory: KeptPrompts) -> Expected | None:
     reuse = memory.reuse(tokens) if tokens is not None else None
     if tokens is None or reuse is None:
         return None

@@ -9,13 +9,12 @@ from functools import partial
 
 import pytest
 
+from tests import conversation
 from tests.cli.invoking import invoke, refused
 from tests.peer import NO_USAGE, NOBODY, NOT_REUSED, Peer
 from tests.proxy.harness import TIMEOUT, eventually, running
-from tests.replay import conversation
-from tests.replay.conftest import llama  # noqa: F401 (a fixture)
 
-PROGRAM = "from cacheproxy.cli.replay import replay; replay()"
+PROGRAM = "from cacheproxy_replay.command import replay; replay()"
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +36,7 @@ run, refused = partial(invoke, "replay"), partial(refused, "replay")
 
 @pytest.mark.slow
 @pytest.mark.llama
-def test_it_prints_both_passes_and_the_gain(llama, capture, tmp_path):  # noqa: F811
+def test_it_prints_both_passes_and_the_gain(llama, capture, tmp_path):
     result = run(capture, "--against", llama.url + "/v1/", "--save", tmp_path / "out.json")
     assert (result.exit_code, result.stderr) == (0, "")
     assert (
@@ -55,7 +54,7 @@ def test_it_prints_both_passes_and_the_gain(llama, capture, tmp_path):  # noqa: 
 
 @pytest.mark.slow
 @pytest.mark.llama
-def test_a_rule_left_out_leaves_the_passes_alike(llama, capture):  # noqa: F811
+def test_a_rule_left_out_leaves_the_passes_alike(llama, capture):
     result = run(
         capture, "--against", llama.url, "--without-rule", "nonce", "--json", "--via", "rules"
     )
@@ -67,7 +66,7 @@ def test_a_rule_left_out_leaves_the_passes_alike(llama, capture):  # noqa: F811
 
 @pytest.mark.slow
 @pytest.mark.llama
-def test_a_truncated_line_is_one_line_and_the_good_ones_are_used(llama, capture):  # noqa: F811
+def test_a_truncated_line_is_one_line_and_the_good_ones_are_used(llama, capture):
     good = capture.read_text()
     capture.write_text(good + good[:200])
     result = run(capture, "--against", llama.url, "--markdown", "--via", "rules")
@@ -130,7 +129,7 @@ def test_ctrl_c_keeps_what_was_measured(capture):
 
     def answer(_):
         asked.append(1)
-        if len(asked) == 6:
+        if len(asked) == 7:
             over.wait(TIMEOUT)
         return NOT_REUSED
 
@@ -144,7 +143,7 @@ def test_ctrl_c_keeps_what_was_measured(capture):
         ) as command,
     ):
         try:
-            eventually(lambda: len(asked) > 5)
+            eventually(lambda: len(asked) > 6)
             command.send_signal(signal.SIGINT)
             output, errors = command.communicate(timeout=TIMEOUT)
         finally:

@@ -4,12 +4,10 @@ import os
 
 import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
+from cacheproxy_replay.rules import ruleset
 
-from cacheproxy.replay.rules import ruleset
 from cacheproxy.sources import load
-from tests import needs
-
-from . import conversation
+from tests import conversation, needs
 
 
 @pytest.fixture(scope="session")

@@ -3,41 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from cacheproxy_replay.estimate import Expected
+from cacheproxy_replay.figures import figures
 
-from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.verdict import Evidence
-from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.replay.estimate import Expected, assess
-from cacheproxy.replay.figures import figures
-from cacheproxy.replay.memory import Everything
-from cacheproxy.replay.plan import plan
-from cacheproxy.replay.run import Turn, places_of
-from cacheproxy.replay.wire import Answer
-
-from . import conversation
-
-
-def turns(rules, usages, *, through):
-    """Turns as if they had been answered: what the estimate makes of them is what counts."""
-    planned = plan(conversation.captured(turns=len(usages)))
-    places = places_of(planned, rules)
-    made = []
-    for item, place, usage in zip(planned.items, places, usages, strict=True):
-        sent = item.request
-        if through:
-            text = sent.body.decode()
-            sent = sent.with_text(text.replace(text[text.index("nonce-") :][:14], "nonce-0"))
-        answer = Answer(200, Usage(*usage), 0.5, 1.0)
-        made.append(Turn(item.number, place, item.request, sent, answer))
-    return made
-
-
-def quiet(_doing, _done):
-    pass
-
-
-def assessed(passed):
-    return assess(passed, None, Everything(), Order.SYSTEM_FIRST, quiet)
+from tests.conversation import assessed, turns
 
 
 def test_a_prompt_that_goes_on_may_reuse_all_of_the_one_before(rules):

@@ -3,13 +3,12 @@
 import json
 
 import pytest
+from cacheproxy_replay.cold import erase, marked, new_mark
 
 from cacheproxy.asking import CommandError, Site
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.replay.cold import erase, marked, new_mark
+from tests import conversation
 from tests.peer import NOBODY
-
-from . import conversation
 
 LONG = "word " * 100
 

@@ -7,24 +7,20 @@ from dataclasses import dataclass
 from statistics import median
 
 from cacheproxy.core.conversation.usage import summed
-from cacheproxy.replay.estimate import Assessed
+from cacheproxy_replay.estimate import Assessed
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The sum of several turns; None where one of them lacks the figure.
+    """The sum of several turns; None where one of them lacks the figure."""
 
-    ``seconds``: prefill by the server's clock, or until the first token by ours. ``median``,
-    ``slowest``: of these.
-    """
-
-    prompt: int | None
-    reused: int | None
-    evaluated: int | None
-    expected: int
-    seconds: float
-    median: float | None
-    slowest: Assessed | None
+    prompt: int | None  #: tokens
+    reused: int | None  #: tokens
+    evaluated: int | None  #: tokens
+    expected: int  #: tokens that could be reused at best
+    seconds: float  #: of prefill by the server's clock, or until the first token by ours
+    median: float | None  #: of these seconds; None without a turn
+    slowest: Assessed | None  #: the turn with the most of them
 
     @property
     def share(self) -> float | None:
@@ -33,17 +29,14 @@ class Total:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """Both passes, and their sums over the turns that both have.
+class ReplayFigures:
+    """Both passes, and their sums over the turns that both have."""
 
-    ``server_time``: the seconds of the sums are the server's own prefill times, else ours.
-    """
-
-    captured: tuple[Assessed, ...]
-    through: tuple[Assessed, ...]
-    server_time: bool
-    totals: tuple[Total, Total]
-    compared: int
+    captured: tuple[Assessed, ...]  #: the first pass, all of its turns
+    through: tuple[Assessed, ...]  #: the second, perhaps cut short
+    server_time: bool  #: whether seconds of the sums are the server's own prefill times, else ours
+    totals: tuple[Total, Total]  #: of the first pass and the second
+    compared: int  #: how many requests the sums are those of
 
     @property
     def both(self) -> tuple[Assessed, ...]:
@@ -74,14 +67,14 @@ class Figures:
         return all(known) if known else None
 
 
-def figures(captured: Sequence[Assessed], through: Sequence[Assessed]) -> Figures:
+def figures(captured: Sequence[Assessed], through: Sequence[Assessed]) -> ReplayFigures:
     """Return the figures of both passes, the second perhaps cut short."""
     good = [{one.number for one in turns if not one.failed} for turns in (captured, through)]
     common = good[0] & good[1] if through else good[0]
     kept = [[one for one in turns if one.number in common] for turns in (captured, through)]
     server_time = all(one.usage.prompt_seconds is not None for turns in kept for one in turns)
     before, after = (_total(turns, server_time=server_time) for turns in kept)
-    return Figures(tuple(captured), tuple(through), server_time, (before, after), len(common))
+    return ReplayFigures(tuple(captured), tuple(through), server_time, (before, after), len(common))
 
 
 def _total(turns: Sequence[Assessed], *, server_time: bool) -> Total:

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 from cacheproxy.asking import Site
@@ -14,10 +13,11 @@ from cacheproxy.child.proxy import ProxyService
 from cacheproxy.core.conversation.conversation import Conversation
 from cacheproxy.core.conversation.session import Session
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.replay.cold import Cold, erase, marked, new_mark
-from cacheproxy.replay.plan import Item, Plan, headers_of
-from cacheproxy.replay.rules import Fold, Folded, Ruleset
-from cacheproxy.replay.wire import Answer, send
+from cacheproxy_replay import Cold, Via
+from cacheproxy_replay.cold import erase, marked, new_mark
+from cacheproxy_replay.plan import PlannedRequest, ReplayPlan, headers_of
+from cacheproxy_replay.rules import Fold, Folded, Ruleset
+from cacheproxy_replay.wire import MeasuredAnswer, send
 
 OnStep = Callable[[str, int], None]
 """Called with what is being done, and with how many requests were done since the last call."""
@@ -25,21 +25,14 @@ OnStep = Callable[[str, int], None]
 AS_CAPTURED, THROUGH = "as captured", "through cacheproxy"
 
 
-class Via(StrEnum):
-    """What applies the rules in the second pass: a proxy in between, or this process."""
-
-    PROXY = "proxy"
-    RULES = "rules"
-
-
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Whose request it is: its session, its lane there and its turn in it, from 1."""
+class PlaceInSession:
+    """Whose request it is."""
 
-    session: Session
-    lane: int
-    turn: int
-    is_side: bool
+    session: Session  #: told as the proxy does
+    lane: int  #: its number in the session; -1: it has no prompt
+    turn: int  #: its number in the lane, from 1
+    is_side: bool  #: not of the session's main lane: a title, a subagent
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -48,45 +41,31 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One request that was answered. ``asked``: as we sent it; ``sent``: as the server got it."""
+class MeasuredTurn:
+    """One request that was answered."""
 
-    number: int
-    place: Place
-    asked: Request
-    sent: Request
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The server, and how it is spoken to. ``edit_remote`` as in the proxy's configuration."""
-
-    url: str
-    api_key: str | None = None
-    edit_remote: bool = False
-
-    @property
-    def site(self) -> Site:
-        """The server, for questions of our own."""
-        key = {} if self.api_key is None else {"Authorization": f"Bearer {self.api_key}"}
-        return Site(self.url, key)
+    number: int  #: as planned
+    place: PlaceInSession  #: whose it is
+    asked: Request  #: before the rules
+    sent: Request  #: as the server got it
+    answer: MeasuredAnswer  #: what came back
 
 
 @dataclass(slots=True)
-class Run:
+class ReplayRun:
     """Sends a plan to a server twice. What was measured stays when it is interrupted."""
 
-    plan: Plan
-    target: Target
-    ruleset: Ruleset
-    cold: Cold = Cold.MARK
-    via: Via = Via.PROXY
-    captured: list[Turn] = field(default_factory=list)
-    through: list[Turn] = field(default_factory=list)
+    plan: ReplayPlan  #: what is sent
+    site: Site  #: the server; its headers have the key
+    ruleset: Ruleset  #: what the second pass goes through
+    cold: Cold = Cold.MARK  #: how each pass starts
+    via: Via = Via.PROXY  #: what applies the rules
+    edit_remote: bool = False  #: as in the proxy's configuration
+    captured: list[MeasuredTurn] = field(default_factory=list)  #: what the first pass measured
+    through: list[MeasuredTurn] = field(default_factory=list)  #: what the second pass measured
 
     @property
-    def passes(self) -> tuple[list[Turn], list[Turn]]:
+    def passes(self) -> tuple[list[MeasuredTurn], list[MeasuredTurn]]:
         """Both passes, as far as they came."""
         return self.captured, self.through
 
@@ -100,40 +79,54 @@ class Run:
     def run(self, progress: OnStep) -> None:
         """Do both passes. Raises CommandError where it cannot go on."""
         places = places_of(self.plan, self.ruleset)
-        target = self.target
-        self._pass(self.captured, target.url, Fold((), self.ruleset.hooks), places, progress)
+        self._pass(self.captured, self.site.url, Fold((), self.ruleset.hooks), places, progress)
         fold = Fold(self.ruleset.rules, self.ruleset.hooks)
         if self.via is Via.RULES:
-            self._pass(self.through, target.url, fold, places, progress)
+            self._pass(self.through, self.site.url, fold, places, progress)
             return
         progress("starting the proxy", 0)
-        with _proxied(target, self.ruleset) as url:
+        with self._proxied() as url:
             self._pass(self.through, url, fold, places, progress)
 
     def _pass(
-        self, done: list[Turn], url: str, fold: Fold, places: list[Place], progress: OnStep
+        self,
+        done: list[MeasuredTurn],
+        url: str,
+        fold: Fold,
+        places: list[PlaceInSession],
+        progress: OnStep,
     ) -> None:
         """Send all requests to ``url``: the server, or a proxy that does what ``fold`` does."""
         mark = new_mark() if self.cold is Cold.MARK else None
         if mark is None:
-            erase(self.target.site)
+            erase(self.site)
         name = AS_CAPTURED if done is self.captured else THROUGH
         count = len(self.plan.items)
         for item, place in zip(self.plan.items, places, strict=True):
             progress(f"request {item.number} of {count} {name}", int(bool(done)))
             asked = item.request if mark is None else marked(item.request, mark)
             sent = fold(asked).request
-            answer = self._send(url, sent if url == self.target.url else asked)
-            done.append(Turn(item.number, place, asked, sent, answer))
+            answer = self._send(url, sent if url == self.site.url else asked)
+            done.append(MeasuredTurn(item.number, place, asked, sent, answer))
         progress(f"done {name}", 1)
 
-    def _send(self, url: str, request: Request) -> Answer:
+    def _send(self, url: str, request: Request) -> MeasuredAnswer:
         model = (request.json or {}).get("model")
-        site = Site(url, headers_of(request, self.target.api_key))
+        site = Site(url, headers_of(request, self.site.headers))
         return send(site, request.target, request.body, str(model))
 
+    @contextmanager
+    def _proxied(self) -> Iterator[str]:
+        """Start the proxy with the rules in front of the server and yield its URL."""
+        with tempfile.TemporaryDirectory(prefix="cacheproxy-replay-") as folder:
+            config = Path(folder) / "config.toml"
+            config.write_text(self.ruleset.toml, encoding="utf-8")
+            options = ["--config", str(config), *(["--edit-remote"] if self.edit_remote else [])]
+            with ProxyService(self.site.url, *options) as proxy:
+                yield proxy.url
 
-def places_of(plan: Plan, ruleset: Ruleset) -> list[Place]:
+
+def places_of(plan: ReplayPlan, ruleset: Ruleset) -> list[PlaceInSession]:
     """Return whose each request is, as the proxy tells them apart."""
     fold = Fold(ruleset.rules, ruleset.hooks)
     folded = [fold(item.request) for item in plan.items]
@@ -141,14 +134,16 @@ def places_of(plan: Plan, ruleset: Ruleset) -> list[Place]:
     return [_place(one, fold.store.conversation(one.session)) for one in folded]
 
 
-def _place(folded: Folded, known: Conversation | None) -> Place:
+def _place(folded: Folded, known: Conversation | None) -> PlaceInSession:
     if folded.place is None or known is None:
-        return Place(folded.session, -1, 1, is_side=known is not None)
+        return PlaceInSession(folded.session, -1, 1, is_side=known is not None)
     lane, turn = folded.place.lane, folded.place.turn
-    return Place(folded.session, lane, turn, lane != known.main)
+    return PlaceInSession(folded.session, lane, turn, lane != known.main)
 
 
-def chosen(plan: Plan, ruleset: Ruleset, session: str | None, *, side: bool) -> tuple[Item, ...]:
+def chosen(
+    plan: ReplayPlan, ruleset: Ruleset, session: str | None, *, side: bool
+) -> tuple[PlannedRequest, ...]:
     """Return the items of ``session`` (an id, or the start of one), with side requests or not."""
     places = places_of(plan, ruleset)
     return tuple(
@@ -161,14 +156,3 @@ def chosen(plan: Plan, ruleset: Ruleset, session: str | None, *, side: bool) -> 
 def is_named(session: Session, name: str) -> bool:
     """Whether ``name`` is the session's label, or its id, or the start of one."""
     return session.name.startswith(name) or session.id.startswith(name)
-
-
-@contextmanager
-def _proxied(target: Target, ruleset: Ruleset) -> Iterator[str]:
-    """Start the proxy with ``ruleset`` in front of the server and yield its URL."""
-    with tempfile.TemporaryDirectory(prefix="cacheproxy-replay-") as folder:
-        config = Path(folder) / "config.toml"
-        config.write_text(ruleset.toml, encoding="utf-8")
-        options = ["--config", str(config), *(["--edit-remote"] if target.edit_remote else [])]
-        with ProxyService(target.url, *options) as proxy:
-            yield proxy.url

@@ -2,7 +2,15 @@
 
 import json
 
+from cacheproxy_replay.estimate import assess
+from cacheproxy_replay.memory import Everything
+from cacheproxy_replay.plan import plan
+from cacheproxy_replay.run import MeasuredTurn, places_of
+from cacheproxy_replay.wire import MeasuredAnswer
+
 from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.conversation.usage import Usage
+from cacheproxy.core.prompt.prompt import Order
 
 WORDS = "the quick brown fox jumps over a lazy dog while seven wizards mix strong potions"
 SECRET = "Zanzibar"
@@ -88,3 +96,23 @@ def lines(dialect="chat", turns=4):
 def text():
     """What a model will read, to learn its vocabulary from."""
     return json.dumps(body("chat", 4)) + "\n" + system(3)
+
+
+def turns(rules, usages, *, through):
+    """Turns as if they had been answered: what the estimate makes of them is what counts."""
+    planned = plan(captured(turns=len(usages)))
+    places = places_of(planned, rules)
+    made = []
+    for item, place, usage in zip(planned.items, places, usages, strict=True):
+        sent = item.request
+        if through:
+            text = sent.body.decode()
+            sent = sent.with_text(text.replace(text[text.index("nonce-") :][:14], "nonce-0"))
+        answer = MeasuredAnswer(200, Usage(*usage), 0.5, 1.0)
+        made.append(MeasuredTurn(item.number, place, item.request, sent, answer))
+    return made
+
+
+def assessed(passed):
+    """What is made of them where no server lends its tokenizer."""
+    return assess(passed, None, Everything(), Order.SYSTEM_FIRST, lambda *_: None)

@@ -3,13 +3,12 @@
 import tomllib
 
 import pytest
+from cacheproxy_replay.rules import Fold, ruleset
 
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.plugin.errors import PluginError
-from cacheproxy.replay.rules import Fold, ruleset
 from cacheproxy.sources import load
-
-from . import conversation
+from tests import conversation
 
 TWO = """
 enable = ["off"]

@@ -7,33 +7,30 @@ from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 
-from cacheproxy.asking import Answer as Said
-from cacheproxy.asking import CommandError, NoAnswerError, Site, explain, reason_of
+from cacheproxy.asking import Answer, CommandError, NoAnswerError, Site, explain, reason_of
 from cacheproxy.core.conversation.usage import Usage
 from cacheproxy.core.conversation.usage_reader import UsageReader
-from cacheproxy.replay.answer import AnswerReader
+from cacheproxy_replay.answer import AnswerReader
 
 _LONGEST_ERROR = 1 << 16
 """Bytes of an answer that is not 200: its error text is near the start."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back. ``status`` 0: the connection broke before, or in, the answer.
+class MeasuredAnswer:
+    """What came back."""
 
-    ``first``: seconds from the request to the first generated text, or to the end if no text
-    came; ``seconds``: to the end. ``text``: what was generated. ``error``: one line, or None.
-    """
-
-    status: int
-    usage: Usage
+    status: int  #: of HTTP; 0: the connection broke before, or in, the answer
+    usage: Usage  #: as the server counted it
     first: float | None
-    seconds: float
-    text: str = ""
-    error: str | None = None
+    """Seconds from the request to the first generated text, to the end if none came; None: it
+    failed."""
+    seconds: float  #: from the request to the end
+    text: str = ""  #: what was generated
+    error: str | None = None  #: what went wrong, one line; None: nothing
 
 
-def send(site: Site, target: str, body: bytes, model: str) -> Answer:
+def send(site: Site, target: str, body: bytes, model: str) -> MeasuredAnswer:
     """POST ``body`` to the server at ``site`` and read the answer as it comes, streamed or not.
 
     ``model``: as the body names it, for the error text. Raises CommandError if nobody is there.
@@ -48,11 +45,11 @@ def send(site: Site, target: str, body: bytes, model: str) -> Answer:
             response = site.begin(connection, "POST", target, body)
             if response.status == 200:
                 return _read(response, start)
-            said = Said(response.status, response.read(_LONGEST_ERROR))
+            said = Answer(response.status, response.read(_LONGEST_ERROR))
             line = explain(said, site.url + target.partition("?")[0], model, "--against")
         except (HTTPException, OSError) as error:
-            said, line = Said(0, b""), f"{site.url} broke off its answer ({reason_of(error)})."
-    return Answer(said.status, Usage(), None, time.perf_counter() - start, error=line)
+            said, line = Answer(0, b""), f"{site.url} broke off its answer ({reason_of(error)})."
+    return MeasuredAnswer(said.status, Usage(), None, time.perf_counter() - start, error=line)
 
 
 def nobody_at(site: Site, error: NoAnswerError) -> CommandError:
@@ -61,7 +58,7 @@ def nobody_at(site: Site, error: NoAnswerError) -> CommandError:
     return CommandError(f"No answer from {site.url} ({error}): {mend}")
 
 
-def _read(response: HTTPResponse, start: float) -> Answer:
+def _read(response: HTTPResponse, start: float) -> MeasuredAnswer:
     content_type = response.headers.get("Content-Type", "")
     usage, answer = UsageReader(content_type), AnswerReader(content_type)
     first = None
@@ -74,4 +71,4 @@ def _read(response: HTTPResponse, start: float) -> Answer:
     if response.length:  # read1 takes a body cut short for a whole one
         raise IncompleteRead(b"", response.length)
     text = answer.close()
-    return Answer(200, usage.close(), seconds if first is None else first, seconds, text)
+    return MeasuredAnswer(200, usage.close(), seconds if first is None else first, seconds, text)

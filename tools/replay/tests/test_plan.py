@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from cacheproxy_replay.plan import headers_of, plan, prepared
 
 from cacheproxy.core.capture.record import Captured
 from cacheproxy.core.prompt.request import Request
-from cacheproxy.replay.plan import headers_of, plan, prepared
 
 MESSAGES, CHAT, RESPONSES = "/v1/messages", "/v1/chat/completions", "/v1/responses"
 
@@ -77,10 +77,10 @@ def test_no_credential_and_nothing_of_the_connection_is_sent():
         (b"X-Odd", b"redacted"),
         (b"X-Claude-Code-Session-Id", b"abc"),
     )
-    sent = headers_of(prepared(request("{}", headers=headers), answers=1), None)
+    sent = headers_of(prepared(request("{}", headers=headers), answers=1), {})
     assert sent.pop("X-Claude-Code-Session-Id") == "abc"
     assert sent == {}
-    assert headers_of(request("{}"), "key")["X-Api-Key"] == "key"
+    assert headers_of(request("{}"), {"X-Api-Key": "key"}) == {"X-Api-Key": "key"}
 
 
 def test_what_cannot_be_sent_is_said_once_per_kind():

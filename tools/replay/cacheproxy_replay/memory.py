@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from cacheproxy.asking import Site
 from cacheproxy.core.conversation.usage import usage_of
+from cacheproxy.core.server.identify import Server
 
 _SIMILAR = 0.1
 _WORDS = 24
@@ -55,7 +56,7 @@ class Slots:
         return None if first else shares[chosen]
 
 
-Memory = Everything | Slots
+KeptPrompts = Everything | Slots
 
 
 def shared_tokens(one: Tokens, other: Tokens) -> int:
@@ -64,11 +65,10 @@ def shared_tokens(one: Tokens, other: Tokens) -> int:
     return next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(one), len(other)))
 
 
-def slots_of(site: Site, model: str) -> int | None:
-    """Return the number of slots of a server that has nothing beside them, else None."""
-    props = site.tell("/props")
-    count = props.get("total_slots") if isinstance(props, dict) else None
-    if not isinstance(count, int) or not 0 < count <= _MOST_SLOTS:
+def slots_without_ram(site: Site, server: Server, model: str) -> int | None:
+    """Return the number of slots of the ``server`` at ``site`` if it has nothing beside them."""
+    count = server.slots
+    if count is None or count > _MOST_SLOTS:
         return None
     first, *others = (_text() for _ in range(count + 1))
     for text in (first, *others):

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cacheproxy.core.conversation.verdict import Judgement
-from cacheproxy.replay.estimate import Assessed
-from cacheproxy.replay.figures import Figures, Total
-from cacheproxy.replay.run import AS_CAPTURED, THROUGH
 from cacheproxy.words import UNKNOWN, count, seconds, share
+from cacheproxy_replay.estimate import Assessed
+from cacheproxy_replay.figures import ReplayFigures, Total
+from cacheproxy_replay.run import AS_CAPTURED, THROUGH
 
 Cells = tuple[str, ...]
 
@@ -21,20 +21,20 @@ _SESSION = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A row of a table; ``remark``: what stands below it, empty for most."""
+class TableRow:
+    """A row of a table."""
 
-    cells: Cells
-    remark: str = ""
+    cells: Cells  #: one for each head
+    remark: str = ""  #: what stands below it; "" for most
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells under their heads; the first ``left`` columns are words, the rest numbers."""
+    """Rows of cells under their heads."""
 
-    heads: Cells
-    lines: tuple[Line, ...]
-    left: int = 1
+    heads: Cells  #: of the columns
+    lines: tuple[TableRow, ...]  #: in the order shown
+    left: int = 1  #: how many columns at the left are words; the rest are numbers
 
     def text(self) -> list[str]:
         """Return it as lines of plain text, columns two spaces apart."""
@@ -64,7 +64,7 @@ class Table:
         return f"  {'  '.join(aligned)}".rstrip()
 
 
-def summary(figures: Figures) -> Table:
+def summary(figures: ReplayFigures) -> Table:
     """Return the sums, a column for each pass."""
     what = "prefill" if figures.server_time else "first token"
     columns = [_sums(total) for total in figures.totals]
@@ -76,7 +76,7 @@ def summary(figures: Figures) -> Table:
         f"{what}, median turn",
         "slowest turn",
     )
-    lines = tuple(Line(cells) for cells in zip(names, *columns, strict=True))
+    lines = tuple(TableRow(cells) for cells in zip(names, *columns, strict=True))
     return Table(("", AS_CAPTURED, THROUGH), lines)
 
 
@@ -85,7 +85,8 @@ def turns(rows: Sequence[Assessed], *, sessions: bool, prefill: bool) -> Table:
     heads = ["#", *(["session"] if sessions else []), "turn", "prompt", "reused", "", "new"]
     heads += [*(["prefill"] if prefill else []), "first", "expected", "verdict"]
     lines = tuple(
-        Line(tuple(_cells(row, sessions=sessions, prefill=prefill)), _remark(row)) for row in rows
+        TableRow(tuple(_cells(row, sessions=sessions, prefill=prefill)), _remark(row))
+        for row in rows
     )
     return Table(tuple(heads), lines, left=2 if sessions else 1)
 

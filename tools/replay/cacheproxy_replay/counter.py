@@ -5,20 +5,20 @@ Source: llama.cpp, ``tools/server/README.md``: ``POST /apply-template``, ``POST 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from cacheproxy.asking import Site
+from cacheproxy.core.judge.repairs import CCH
 from cacheproxy.core.prompt.dialect import ANTHROPIC
 from cacheproxy.core.prompt.prompt import Order
 from cacheproxy.core.prompt.request import Request
 from cacheproxy.core.template.questions import FIRST, turn
+from cacheproxy.core.template.rendered import text_of
+from cacheproxy.core.template.rendering import LLAMA
 from cacheproxy.core.template.traits import order_of
+from cacheproxy.translate.counting import TOKENIZE
 from cacheproxy.translate.rendering import chat_of
-
-_CCH = re.compile(r"(x-anthropic-billing-header:[^\n]*?cch=).{5}(?=;)")
-"""llama-server overwrites a cch of five characters with as many f (ggml-org/llama.cpp#21793)."""
 
 
 class Counter:
@@ -38,13 +38,11 @@ class Counter:
         if text is None:
             return None
         if request.dialect == ANTHROPIC:
-            text = _CCH.sub(r"\1fffff", text, count=1)
+            text = CCH.text.sub(CCH.becomes, text, count=1)
         body = {"content": text, "add_special": True, "parse_special": True}
-        answer = self._site.tell("/tokenize", body)
+        answer = self._site.tell(TOKENIZE, body)
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         return tokens if isinstance(tokens, list) else None
 
     def _render(self, chat: dict[str, Any]) -> str | None:
-        answer = self._site.tell("/apply-template", chat)
-        text = answer.get("prompt") if isinstance(answer, dict) else None
-        return text if isinstance(text, str) else None
+        return text_of(self._site.tell(LLAMA, chat))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from cacheproxy.replay import table
-from cacheproxy.replay.estimate import Assessed
-from cacheproxy.replay.figures import Total
-from cacheproxy.replay.report import Report
+from cacheproxy_replay import table
+from cacheproxy_replay.estimate import Assessed
+from cacheproxy_replay.figures import Total
+from cacheproxy_replay.report import ReplayReport
 
 
-def record(report: Report) -> dict[str, Any]:
+def record(report: ReplayReport) -> dict[str, Any]:
     """Return what was done, the sums and every turn; seconds and tokens, None where unknown."""
     figures, run = report.figures, report.run
     alike, answered = run.answered_alike()

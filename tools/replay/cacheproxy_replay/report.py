@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.replay import table
-from cacheproxy.replay.cold import Cold
-from cacheproxy.replay.estimate import Assessed
-from cacheproxy.replay.figures import Figures
-from cacheproxy.replay.run import AS_CAPTURED, THROUGH, Run, Via
 from cacheproxy.words import counted, seconds, times
+from cacheproxy_replay import Cold, Via, table
+from cacheproxy_replay.estimate import Assessed
+from cacheproxy_replay.figures import ReplayFigures
+from cacheproxy_replay.run import AS_CAPTURED, THROUGH, ReplayRun
 
 WIDTH = 96
 WORTH_NAMING = 1.2
@@ -38,20 +37,16 @@ Styled = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What was done and what came of it. ``server``: the server in words, without its address.
+class ReplayReport:
+    """What was done and what came of it."""
 
-    ``order``: of its template, None if it was assumed. ``slots``: as many as it has, None if it
-    may keep more prompts than those. ``files``: names, without folders.
-    """
-
-    run: Run
-    figures: Figures
-    server: str
-    order: Order | None
-    slots: int | None
-    files: tuple[str, ...]
-    interrupted: bool = False
+    run: ReplayRun  #: both passes as they were made
+    figures: ReplayFigures  #: what they add up to
+    server: str  #: in words, without its address
+    order: Order | None  #: what its template prints first; None: assumed
+    slots: int | None  #: as many as it has; None: it may keep more prompts than those
+    files: tuple[str, ...]  #: their names, without folders
+    interrupted: bool = False  #: by Ctrl-C
 
     def head(self) -> str:
         """Return what was done, in one line."""
@@ -114,12 +109,12 @@ class Report:
         rows = [row for row in self.figures.both if not row.failed]
         if rows and all(row.usage.prompt is None for row in rows):
             yield (
-                f"{self.run.target.url} counts no tokens in its answers (no usage): only seconds "
+                f"{self.run.site.url} counts no tokens in its answers (no usage): only seconds "
                 "can be compared; llama-server, vLLM and SGLang count them"
             )
         elif rows and all(row.usage.reused is None for row in rows):
             yield (
-                f"{self.run.target.url} does not say what it reused: only seconds can be compared "
+                f"{self.run.site.url} does not say what it reused: only seconds can be compared "
                 "(vLLM: --enable-prompt-tokens-details; SGLang: --enable-cache-report)"
             )
 
@@ -191,7 +186,7 @@ class Report:
             )
         if not run.ruleset.rules:
             yield "note", "no rule is on: cacheproxy plugins lists them"
-        if run.target.edit_remote:
+        if run.edit_remote:
             yield "note", REMOTE_NOTE
         if run.plan.answers > 1:
             same, of = run.answered_alike()

@@ -10,24 +10,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import Any
 
 from cacheproxy.asking import CommandError, Site
 from cacheproxy.core.document.edits import Edit, apply
 from cacheproxy.core.prompt import dialect
 from cacheproxy.core.prompt.request import Request
+from cacheproxy.core.server.status import SLOTS, slots_of
 
 _HEAD = 300
 """Characters: a first line no longer than this may be a header that rules look for there."""
 _WHY = "cold start"
-
-
-class Cold(StrEnum):
-    """How a pass starts cold: a mark in its prompts, or emptied slots."""
-
-    MARK = "mark"
-    ERASE = "erase"
 
 
 def new_mark() -> str:
@@ -49,9 +42,8 @@ def marked(request: Request, mark: str) -> Request:
 
 def erase(site: Site) -> None:
     """Empty all slots of the server at ``site``. Raises CommandError if it does not do that."""
-    slots = site.tell("/slots")
-    numbers = [slot.get("id") for slot in slots] if isinstance(slots, list) else []
-    done = [site.tell(f"/slots/{number}?action=erase", {}) is not None for number in numbers]
+    slots = slots_of(site.tell(SLOTS))
+    done = [site.tell(f"{SLOTS}/{slot.id}?action=erase", {}) is not None for slot in slots]
     if not done or not all(done):
         raise CommandError(
             f"{site.url} cannot empty its slots: use --cold mark, or start llama-server with "

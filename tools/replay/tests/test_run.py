@@ -4,22 +4,22 @@ import json
 
 import pytest
 from cacheproxy_demo.embedded import LlamaServer, write_model
+from cacheproxy_replay import Cold, Via
+from cacheproxy_replay.cold import erase
+from cacheproxy_replay.counter import Counter
+from cacheproxy_replay.estimate import assess
+from cacheproxy_replay.figures import figures
+from cacheproxy_replay.memory import Slots
+from cacheproxy_replay.plan import plan
+from cacheproxy_replay.rules import ruleset
+from cacheproxy_replay.run import ReplayRun, chosen, is_named, places_of
 
 from cacheproxy.asking import Site
+from cacheproxy.config import Config
 from cacheproxy.core.capture.files import read
 from cacheproxy.core.prompt.prompt import Order
-from cacheproxy.replay.cold import Cold, erase
-from cacheproxy.replay.counter import Counter
-from cacheproxy.replay.estimate import assess
-from cacheproxy.replay.figures import figures
-from cacheproxy.replay.memory import Slots
-from cacheproxy.replay.plan import plan
-from cacheproxy.replay.rules import ruleset
-from cacheproxy.replay.run import Run, Target, Via, chosen, is_named, places_of
-from tests import needs
+from tests import conversation, needs
 from tests.peer import NOBODY
-
-from . import conversation
 
 pytestmark = [pytest.mark.llama, pytest.mark.slow]
 
@@ -34,7 +34,7 @@ def quiet(_doing, _done):
 
 def measured(run, progress=quiet):
     run.run(progress)
-    counter = Counter(run.target.site)
+    counter = Counter(run.site)
     order = counter.order()
     assert order is Order.SYSTEM_FIRST
     return figures(*(assess(turns, counter, Slots(1), order, quiet) for turns in run.passes))
@@ -55,7 +55,7 @@ def check_estimates(found, *, exact=True):
 @pytest.mark.parametrize("via", Via)
 @pytest.mark.parametrize("dialect", conversation.PATHS)
 def test_the_rules_turn_breaks_into_reuse_and_the_estimate_knows_it(dialect, via, llama, rules):
-    run = Run(plan(conversation.captured(dialect)), Target(llama.url), rules, via=via)
+    run = ReplayRun(plan(conversation.captured(dialect)), Site(llama.url), rules, via=via)
     found = measured(run)
     assert all(share(row) < 0.3 for row in found.captured)
     assert share(found.through[0]) < 0.3
@@ -71,7 +71,7 @@ def test_the_rules_turn_breaks_into_reuse_and_the_estimate_knows_it(dialect, via
 def test_an_emptied_slot_starts_a_pass_cold_and_leaves_the_bodies_alone(llama, rules):
     planned = plan(conversation.captured(turns=2))
     for _ in range(2):
-        run = Run(planned, Target(llama.url), rules, Cold.ERASE, Via.RULES)
+        run = ReplayRun(planned, Site(llama.url), rules, Cold.ERASE, Via.RULES)
         found = measured(run)
         assert [rows[0].usage.reused for rows in (found.captured, found.through)] == [0, 0]
     assert run.captured[0].asked is planned.items[0].request
@@ -85,7 +85,7 @@ def test_a_slot_that_was_emptied_in_between_is_a_break_that_is_not_explained(nam
         if doing == f"request 3 of 4 {name}":
             erase(Site(llama.url))
 
-    run = Run(plan(conversation.captured()), Target(llama.url), rules, via=Via.RULES)
+    run = ReplayRun(plan(conversation.captured()), Site(llama.url), rules, via=Via.RULES)
     found = measured(run, progress)
     unknown = [
         row.number for row in (*found.captured, *found.through) if row.verdict.reason == "unknown"
@@ -95,7 +95,7 @@ def test_a_slot_that_was_emptied_in_between_is_a_break_that_is_not_explained(nam
 
 
 def test_answers_are_compared(llama, rules):
-    run = Run(plan(conversation.captured(turns=2), answers=4), Target(llama.url), rules)
+    run = ReplayRun(plan(conversation.captured(turns=2), answers=4), Site(llama.url), rules)
     run.run(quiet)
     texts = [turn.answer.text for turns in run.passes for turn in turns]
     assert all(texts)
@@ -132,8 +132,6 @@ def test_sessions_are_named_and_chosen(rules):
 def test_recorded_sessions_are_estimated_within_two_per_cent(name, captures, tmp_path):
     """On traffic of real clients too, in each dialect; all captures: see the pull request."""
     needs.llama()
-    from cacheproxy.config import Config
-
     records, problems = read(captures / f"{name}.jsonl")
     assert problems == []
     rules = ruleset(Config())
@@ -144,5 +142,5 @@ def test_recorded_sessions_are_estimated_within_two_per_cent(name, captures, tmp
     )
     model = write_model(tmp_path / "m.gguf", text=text.replace("\\n", "\n"))
     with LlamaServer(model) as server:
-        found = measured(Run(planned, Target(server.url), rules, via=Via.RULES))
+        found = measured(ReplayRun(planned, Site(server.url), rules, via=Via.RULES))
     check_estimates(found)

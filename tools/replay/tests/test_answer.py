@@ -3,8 +3,7 @@
 import json
 
 import pytest
-
-from cacheproxy.replay.answer import AnswerReader
+from cacheproxy_replay.answer import AnswerReader
 
 SSE, JSON = "text/event-stream; charset=utf-8", "application/json"
 

@@ -1,0 +1,174 @@
+"""What the command does: plan, both passes, and the report of what was measured."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+from rich.text import Text
+
+from cacheproxy.asking import CommandError, NoAnswerError, Site, checked_url
+from cacheproxy.cli.progress import console, progress_bar
+from cacheproxy.cli.settings import key_headers, print_json, read_settings, say, tell
+from cacheproxy.core.capture.files import read
+from cacheproxy.core.capture.record import Captured
+from cacheproxy.core.privacy.locality import is_local
+from cacheproxy.core.prompt.prompt import Order
+from cacheproxy.core.server.identify import PAGES, Server, identify
+from cacheproxy_replay import Cold, Via
+from cacheproxy_replay.counter import Counter
+from cacheproxy_replay.estimate import assess
+from cacheproxy_replay.figures import figures
+from cacheproxy_replay.memory import Everything, KeptPrompts, Slots, slots_without_ram
+from cacheproxy_replay.plan import ReplayPlan, plan
+from cacheproxy_replay.record import record
+from cacheproxy_replay.report import ReplayReport
+from cacheproxy_replay.rules import Ruleset, ruleset
+from cacheproxy_replay.run import ReplayRun, chosen
+from cacheproxy_replay.wire import nobody_at
+
+ASSUMED = Order.TOOLS_FIRST
+"""What a template prints first, where the server does not tell: most do."""
+INTERRUPTED = 130
+"""What shells give for a command that Ctrl-C has ended."""
+
+
+def measure(
+    *,
+    files: tuple[str, ...],
+    against: str,
+    with_rule: tuple[str, ...],
+    without_rule: tuple[str, ...],
+    session: str | None,
+    no_side: bool,
+    answers: int,
+    cold: str,
+    via: str,
+    model: str | None,
+    api_key: str | None,
+    config: str | None,
+    plugin: tuple[str, ...],
+    as_json: bool,
+    markdown: bool,
+    save: str | None,
+) -> None:
+    """Send what ``files`` hold to the server at ``against``, and print what it reused.
+
+    The arguments are the command's options. Raises ConfigError, PluginError, CommandError.
+    """
+    records, problems = read(files)
+    tell(problems)
+    rules = ruleset(read_settings(config, plugin), with_rule, without_rule)
+    site = Site(checked_url(against), key_headers(api_key))
+    planned = _planned(records, rules, session, answers=answers, model=model, side=not no_side)
+    edit_remote = not is_local(urlsplit(site.url).hostname or "")
+    run = ReplayRun(planned, site, rules, Cold(cold), Via(via), edit_remote)
+    report, stopped = _measured(run, files)
+    if as_json:
+        print_json(record(report), ascii_only=False)
+    elif markdown:
+        click.echo(report.markdown())
+    else:
+        _print(report)
+    lacking = [*([] if stopped is None else [stopped]), *report.problems()]
+    if save is not None:
+        lacking += _saved(report, save)
+    for line in lacking:
+        say(line)
+    if report.interrupted:
+        raise SystemExit(INTERRUPTED)
+    if problems or lacking:
+        raise SystemExit(2)
+
+
+def _planned(
+    records: Sequence[Captured],
+    rules: Ruleset,
+    session: str | None,
+    *,
+    answers: int,
+    model: str | None,
+    side: bool,
+) -> ReplayPlan:
+    """Return what to send. Raises CommandError if that is nothing."""
+    if not records:
+        raise CommandError("No captured request was found: nothing to replay.")
+    whole = plan(records, answers=answers, model=model)
+    items = chosen(whole, rules, session, side=side)
+    if not items:
+        why = "; ".join(whole.left_out)
+        if session is not None and whole.items:
+            why = f"no session is called {session}: cacheproxy capture list shows them"
+        raise CommandError(f"Nothing to replay: {why or 'no request has a prompt'}.")
+    return replace(whole, items=items)
+
+
+def _measured(run: ReplayRun, files: Sequence[str]) -> tuple[ReplayReport, str | None]:
+    """Return the report, and what ended the passes early if something did.
+
+    Raises CommandError if nothing was measured.
+    """
+    interrupted, stopped = False, None
+    server, order, slots = Server(), None, None
+    try:
+        run.site.connect().close()
+    except NoAnswerError as error:
+        raise nobody_at(run.site, error) from None
+    counter = Counter(run.site)
+    with progress_bar(2 * len(run.plan.items)) as on_step:
+        try:
+            on_step("asking the server what it caches", 0)
+            server, order = _server(run.site), counter.order()
+            model = str((run.plan.items[0].request.json or {}).get("model"))
+            slots = slots_without_ram(run.site, server, model)
+            run.run(on_step)
+        except KeyboardInterrupt:
+            interrupted = True
+        except CommandError as error:
+            stopped = str(error)
+        good = [turn for turn in (*run.captured, *run.through) if turn.answer.error is None]
+        if not good:
+            if interrupted:
+                raise CommandError("Interrupted before anything was measured.")
+            first = run.captured[0].answer.error if run.captured else None
+            raise CommandError(stopped or first or "nothing was measured.")
+        told = order or ASSUMED
+        try:
+            passes = [assess(done, counter, _memory(slots), told, on_step) for done in run.passes]
+        except KeyboardInterrupt:  # a further one leaves out what the server would count
+            interrupted = True
+            passes = [assess(done, None, Everything(), told, on_step) for done in run.passes]
+    names = tuple(Path(file).name for file in files)
+    report = ReplayReport(run, figures(*passes), server.summary, order, slots, names, interrupted)
+    return report, stopped
+
+
+def _memory(slots: int | None) -> KeptPrompts:
+    return Everything() if slots is None else Slots(slots)
+
+
+def _server(site: Site) -> Server:
+    pages = {page: site.tell(page) for page in PAGES}
+    return identify({page: said for page, said in pages.items() if said is not None})
+
+
+def _saved(report: ReplayReport, file: str) -> list[str]:
+    """Write the report as JSON; return what went wrong, if anything did."""
+    try:
+        text = json.dumps(record(report), ensure_ascii=False, indent=2)
+        Path(file).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        return [f"cannot write {file}: {error.strerror}"]
+    return []
+
+
+def _print(report: ReplayReport) -> None:
+    terminal = console(stderr=False)
+    for line, style in report.text(time.strftime("%Y-%m-%d")):
+        # soft: a narrow terminal wraps by itself, and a file has every line whole
+        terminal.print(Text(line, style=style), soft_wrap=True)
